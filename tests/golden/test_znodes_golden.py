@@ -25,7 +25,7 @@ from pyspark_klog.znodes.cluster import (
     decode_producer_id_block,
 )
 from pyspark_klog.znodes.configs import EntityName, config_path, decode_config
-from pyspark_klog.znodes.consumers import decode_offset
+from pyspark_klog.znodes.consumers import decode_offset, offset_path
 from pyspark_klog.znodes.data import ZnodeError, encode_uuid
 from pyspark_klog.znodes.paths import PERSISTENT, delete_topic_path
 from pyspark_klog.znodes.topics import (
@@ -138,6 +138,8 @@ def test_a_running_clusters_znodes_say_what_was_done_to_it() -> None:
     lone = TopicPartition("lone", 0)
     state = decode_partition_state(lone, CLUSTER["/brokers/topics/lone/partitions/0/state"])
     assert (state.leader, state.isr, state.leader_epoch) == (-1, (2,), 1)
+    position = offset_path("a group", TopicPartition("orders", 3))
+    assert decode_offset(position, CLUSTER[position]) == 1
     ids = {decode_topic(each, CLUSTER[f"/brokers/topics/{each}"]).topic_id for each in TOPICS}
     assert len(ids) == len(TOPICS) and None not in ids
     brokers = [decode_broker(each, CLUSTER[f"/brokers/ids/{each}"]) for each in range(3)]

@@ -38,9 +38,19 @@ from pyspark_klog.protocol.apis.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from pyspark_klog.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pyspark_klog.protocol.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
 from pyspark_klog.testing import Cluster
 from pyspark_klog.znodes.paths import CONFIG_CHANGES
 from tests.support.eventually import eventually
+from tests.support.raw_client import RawClient
 from tests.support.zookeeper_client import ZooKeeperClient
 
 NUMBERS = (1, 2, 3)
@@ -216,6 +226,44 @@ def test_the_same_coordinator_is_told_by_all_and_has_its_full_replication(cluste
     rows = told(cluster, 1, "__consumer_offsets")
     assert len(rows) == 50
     assert all(sorted(replicas) == [1, 2, 3] for _, replicas in rows.values())
+
+
+def test_version_0_has_offsets_in_zookeeper(cluster: Cluster) -> None:
+    """What one broker has written another one reads, whoever coordinates the group."""
+    admin = librdkafkas(cluster)
+    done(admin.create_topics([NewTopic("old", 2, 1)]))
+    eventually(lambda: len(told(cluster, 3, "old")) == 2, deadline_s=60, what="the topic")
+
+    def call(number: int, request: Any) -> Any:
+        host, _, port = cluster.broker(number).bootstrap_servers.partition(":")
+        with RawClient((host, int(port))) as client:
+            return client.call(request, 0)
+
+    def committed(number: int) -> dict[int, tuple[int, int]]:
+        topic = OffsetFetchRequestTopic(name="old", partition_indexes=[0, 1, 2])
+        [found] = call(number, OffsetFetchRequest(group_id="g", topics=[topic])).topics
+        return {
+            each.partition_index: (each.error_code, each.committed_offset)
+            for each in found.partitions
+        }
+
+    unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert committed(1) == dict.fromkeys(range(3), unknown)
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=each, committed_offset=40 + each)
+        for each in (0, 2)
+    ]
+    topic = OffsetCommitRequestTopic(name="old", partitions=partitions)
+    answer = call(2, OffsetCommitRequest(group_id="g", topics=[topic]))
+    assert [each.error_code for each in answer.topics[0].partitions] == [0, unknown[0]]
+    with ZooKeeperClient(cluster.zookeeper.address) as client:
+        assert client.get("/consumers/g/offsets/old/0") == b"40"
+    eventually(
+        lambda: [committed(number)[0] for number in NUMBERS] == [(0, 40)] * 3,
+        deadline_s=30,
+        what="the offset at each broker",
+    )
+    assert committed(1)[1] == unknown
 
 
 def test_producer_ids_of_all_brokers_are_different(cluster: Cluster) -> None:

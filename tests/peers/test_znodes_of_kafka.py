@@ -68,8 +68,8 @@ def test_every_znode_that_kafka_writes_is_read_and_written_alike(client: KazooCl
             assert both.encode(both.decode(found.data)) == found.data, found.path
             kinds.add(found.path.split("/")[1])
     assert kinds == {
-        *("brokers", "cluster", "config", "controller", "controller_epoch", "feature"),
-        "latest_producer_id_block",
+        *("brokers", "cluster", "config", "consumers", "controller", "controller_epoch"),
+        *("feature", "latest_producer_id_block"),
     }
 
 

@@ -16,6 +16,11 @@ from pyspark_klog.protocol.apis.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
+from pyspark_klog.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from tests.support.eventually import eventually
 from tests.support.kafka_zookeeper import ZooKeeperKafka
 from tests.support.raw_client import RawClient
@@ -59,7 +64,8 @@ def configs(broker: ZooKeeperKafka, *arguments: str) -> str:
 
 
 def fill(broker: ZooKeeperKafka) -> None:
-    """Topics, settings of all kinds of entities, and a block of producer ids."""
+    """Topics, settings of all kinds of entities, a block of producer ids, and a position that is
+    kept in ZooKeeper."""
     wide = ("--partitions", "6", "--replication-factor", "2")
     some = ("--config", "cleanup.policy=compact", "--config", "retention.ms=1000000")
     topics(broker, "--create", "--topic", "orders", *wide, *some)
@@ -80,6 +86,11 @@ def fill(broker: ZooKeeperKafka) -> None:
     )
     producer.send("orders", key=b"1", value=b"first").get(_DEADLINE_S)
     producer.close()
+    position = OffsetCommitRequestPartition(partition_index=3, committed_offset=1)
+    topic = OffsetCommitRequestTopic(name="orders", partitions=[position])
+    with RawClient(("127.0.0.1", broker.port), timeout_s=_DEADLINE_S) as client:
+        answer = client.call(OffsetCommitRequest(group_id="a group", topics=[topic]), 0)
+        assert answer.topics[0].partitions[0].error_code == 0
 
 
 def leave_unfinished(brokers: dict[int, ZooKeeperKafka], zookeeper: KazooClient) -> None:

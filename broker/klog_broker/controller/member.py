@@ -136,7 +136,9 @@ class Member:
         self._follows = True
         live = LiveBrokers(self._loop, self.store.view.brokers_are)
         # The controller hears of a connection before it is elected in it.
-        self._sessions.use((self.controller, self.registration, live, self.store.settings))
+        store = self.store
+        users = (self.controller, self.registration, live, store.settings, store.consumer_offsets)
+        self._sessions.use(users)
         return self.store
 
     def close(self, done: Callable[[], None]) -> None:

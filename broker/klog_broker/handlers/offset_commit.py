@@ -7,6 +7,8 @@ from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.offset_commit_again import prepare
 from klog_broker.handlers.offset_commit_versions import TOPIC_IDS_SINCE, missing_group_error
+from klog_broker.handlers.offsets_in_zookeeper import commit as commit_to_zookeeper
+from klog_broker.handlers.offsets_in_zookeeper import of_zookeeper
 from klog_broker.handlers.told_topics import knows_all_partitions
 from klog_broker.metadata.image import MetadataImage
 from klog_broker.runtime.slices import Steps
@@ -33,6 +35,9 @@ _COMMIT = 5
 
 def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps:
     """Answered when the records are visible; each partition has its own result."""
+    cluster = of_zookeeper(context)
+    if cluster is not None:
+        return (yield from commit_to_zookeeper(request, context, cluster))
     image = context.broker.metadata.image
     by_id = context.api_version >= TOPIC_IDS_SINCE
     if by_id:

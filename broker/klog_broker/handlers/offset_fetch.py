@@ -7,6 +7,8 @@ from klog_broker.coordinator.group.offsets import CommittedOffset
 from klog_broker.coordinator.group.shard_state import VisibleOffsets
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.offsets_in_zookeeper import fetch as fetch_from_zookeeper
+from klog_broker.handlers.offsets_in_zookeeper import of_zookeeper
 from klog_broker.handlers.told_topics import knows_all_partitions
 from klog_broker.metadata.image import MetadataImage
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -41,6 +43,9 @@ def handle(request: OffsetFetchRequest, context: RequestContext) -> AnswerSteps:
     """
     if context.api_version >= SEVERAL_GROUPS_SINCE:
         return (yield from _several_groups(request, context))
+    cluster = of_zookeeper(context)
+    if cluster is not None:
+        return (yield from fetch_from_zookeeper(request, context, cluster))
     error, committed = context.broker.groups.committed(request.group_id)
     if committed is None:
         return _error(request, error, per_partition=context.api_version < TOP_LEVEL_ERROR_SINCE)

@@ -21,6 +21,7 @@ from klog_broker.metadata.interface import (
     ProducerIdBlock,
 )
 from klog_broker.metadata.orders import ApplyOrders
+from klog_broker.metadata.zookeeper.consumer_offsets import ConsumerOffsets
 from klog_broker.metadata.zookeeper.settings import ClusterSettings
 from klog_broker.metadata.zookeeper.settings_changes import SettingsChanges
 from klog_broker.metadata.zookeeper.settings_image import with_settings
@@ -79,6 +80,8 @@ class ClusterStore:
         self.view = ClusterView(cluster_id, self.topic_configs)
         self.settings = ClusterSettings(loop, self._settings_are)
         """Settings and quotas in ZooKeeper, which it follows through the broker's sessions."""
+        self.consumer_offsets = ConsumerOffsets(loop)
+        """Positions in ZooKeeper of consumers that keep them there."""
         self._settings_changes = SettingsChanges(loop, self.settings, lambda: self.view.image)
         self._register = register
         self.changes: TopicChanges

@@ -1,0 +1,124 @@
+"""OffsetCommit 0 and OffsetFetch 0 of a broker in a cluster: offsets in ZooKeeper, as in Kafka.
+
+A broker that runs alone has these versions served by the group's coordinator, as all others.
+"""
+
+from collections.abc import Mapping
+
+from klog_broker.handlers.context import AnswerSteps, ClusterServices, RequestContext
+from klog_broker.handlers.told_topics import knows_all_partitions
+from klog_broker.metadata.errors import NoAnswer
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import Offset, TopicPartition
+from pyspark_klog.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from pyspark_klog.protocol.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+
+_IN_ZOOKEEPER = 0
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+# What a commit costs, in elements.
+_COMMIT = 5
+
+
+def of_zookeeper(context: RequestContext) -> ClusterServices | None:
+    """The cluster whose ZooKeeper has the offsets that the request is about."""
+    return context.broker.cluster if context.api_version == _IN_ZOOKEEPER else None
+
+
+def commit(
+    request: OffsetCommitRequest, context: RequestContext, cluster: ClusterServices
+) -> AnswerSteps:
+    """Answered when all is written."""
+    offsets: dict[TopicPartition, Offset] = {}
+    codes: dict[TopicPartition, ErrorCode] = {}
+    longest = context.broker.config["offset.metadata.max.bytes"]
+    for topic in request.topics:
+        for each in topic.partitions:
+            yield _COMMIT
+            partition = TopicPartition(topic.name, each.partition_index)
+            if _is_unknown(partition, context):
+                codes[partition] = _UNKNOWN
+                if not knows_all_partitions(context.broker):
+                    codes[partition] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            elif len((each.committed_metadata or "").encode()) > longest:
+                codes[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                offsets[partition] = Offset(each.committed_offset)
+
+    def answer(found: Mapping[TopicPartition, Exception | None]) -> AnswerSteps:
+        response = OffsetCommitResponse()
+        for topic in request.topics:
+            told = OffsetCommitResponseTopic(name=topic.name)
+            response.topics.append(told)
+            for each in topic.partitions:
+                yield 1
+                partition = TopicPartition(topic.name, each.partition_index)
+                code = codes[partition] if partition in codes else _code(found[partition])
+                told.partitions.append(
+                    OffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=code
+                    )
+                )
+        return response
+
+    cluster.store.consumer_offsets.commit(
+        request.group_id, offsets, lambda found: context.reply.send_in_slices(answer(found))
+    )
+    return None
+
+
+def fetch(
+    request: OffsetFetchRequest, context: RequestContext, cluster: ClusterServices
+) -> AnswerSteps:
+    """A partition without a commit is told as unknown, and has offset -1."""
+    topics = request.topics or ()
+    asked: list[TopicPartition] = []
+    for topic in topics:
+        for number in topic.partition_indexes:
+            yield 1
+            partition = TopicPartition(topic.name, number)
+            if not _is_unknown(partition, context):
+                asked.append(partition)
+
+    def answer(found: Mapping[TopicPartition, Offset | Exception | None]) -> AnswerSteps:
+        response = OffsetFetchResponse()
+        for topic in topics:
+            told = OffsetFetchResponseTopic(name=topic.name)
+            response.topics.append(told)
+            for number in topic.partition_indexes:
+                yield 1
+                offset = found.get(TopicPartition(topic.name, number))
+                told.partitions.append(
+                    OffsetFetchResponsePartition(
+                        partition_index=number,
+                        committed_offset=offset if isinstance(offset, int) else -1,
+                        metadata="",
+                        error_code=_UNKNOWN if offset is None else _code(offset),
+                    )
+                )
+        return response
+
+    cluster.store.consumer_offsets.fetch(
+        request.group_id, asked, lambda found: context.reply.send_in_slices(answer(found))
+    )
+    return None
+
+
+def _is_unknown(partition: TopicPartition, context: RequestContext) -> bool:
+    return context.broker.metadata.image.partition(*partition) is None
+
+
+def _code(found: object) -> ErrorCode:
+    if isinstance(found, NoAnswer):
+        return ErrorCode.REQUEST_TIMED_OUT
+    return ErrorCode.UNKNOWN_SERVER_ERROR if isinstance(found, Exception) else ErrorCode.NONE
