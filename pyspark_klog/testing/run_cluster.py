@@ -56,15 +56,23 @@ def _how_to_use(cluster: Cluster) -> str:
     ]
     count = len(cluster.brokers)
     replicas, in_sync = min(count, 3), min(count, 2)
+    first = cluster.broker(1)
+    host, _, port = first.bootstrap_servers.partition(":")
+    asks = "" if int(port) == _PORT else f" --bootstrap-server {first.bootstrap_servers}"
     return "\n".join(
         (
             f"ready: {count} brokers, and ZooKeeper at {cluster.zookeeper.address}",
             *rows,
             f"bootstrap.servers={cluster.bootstrap_servers}",
             f"klog topics create events --partitions 3 --replication-factor {replicas}"
-            f" --config min.insync.replicas={in_sync}",
-            "makes a topic, and `klog topics describe events` shows who leads and who is in sync.",
-            "`kill -9` a pid, and others lead in its place after the session's time, 18 seconds.",
+            f" --config min.insync.replicas={in_sync}{asks}",
+            f"makes a topic, and `klog topics describe events{asks}` shows who leads and who is in"
+            " sync.",
+            "`kill -9` a pid, and others lead in its place after the session's time, 18 seconds."
+            " To have broker 1 back:",
+            f"klog broker --port {port} --data {first.data} --set broker.id=1"
+            f" --set listeners=PLAINTEXT://{host}:{port}"
+            f" --set zookeeper.connect={cluster.zookeeper.address}",
             "docs/clusters-of-brokers.md tells more. Ctrl-C ends all of it.",
             "",
         )

@@ -1,6 +1,7 @@
 """Three brokers and a ZooKeeper, as processes: registration, the controller, sessions that end."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -181,6 +182,7 @@ def test_the_command_starts_a_cluster_and_ends_all_of_it() -> None:
         pids = [int(line.split("pid ")[1].split(",")[0]) for line in lines[1:3]]
         assert lines[1].startswith("  broker 1: 127.0.0.1:")
         assert lines[2].startswith("  broker 2: 127.0.0.2:")
+        _follow(lines, pids[0])
         for signal_number in (signal.SIGINT, signal.SIGINT):
             process.send_signal(signal_number)
         assert process.wait(60) == 0
@@ -189,6 +191,27 @@ def test_the_command_starts_a_cluster_and_ends_all_of_it() -> None:
         process.stdout.close()
         process.wait()
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def _follow(lines: list[str], first_pid: int) -> None:
+    """What is printed works as it is printed: a topic, and a broker that comes back."""
+    klog = str(Path(sys.executable).with_name("klog"))
+    create, broker = (
+        shlex.split(line)[1:] for line in lines if line.startswith(("klog topics", "klog broker"))
+    )
+    subprocess.run([klog, *create], check=True, timeout=60)
+    os.kill(first_pid, signal.SIGTERM)  # unlike a kill it leaves no session to wait for
+    with ZooKeeperClient(lines[0].split()[-1]) as client:
+        eventually(lambda: client.children("/brokers/ids") == ["2"], deadline_s=60, what="its end")
+    back = subprocess.Popen(
+        [klog, *broker], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert back.stdout.readline().startswith("klog ready on 127.0.0.1:")
+    finally:
+        back.terminate()
+        back.stdout.close()
+        assert back.wait(60) == 0
 
 
 # --- bad input ----------------------------------------------------------------------------------
