@@ -89,7 +89,8 @@ def test_without_klog_metadata_the_folders_are_listed_and_refused() -> None:
     files = without_metadata(("a", 2, ID), ("b", 1, OTHER))
     assert refusal(files) == (
         "there is data in the data directory, but no file klog-metadata that says which topics it"
-        " is of: /data/a-0, /data/a-1, /data/b-0; put that file back if there is a copy, or"
+        " is of: /data/a-0, /data/a-1, /data/b-0; put that file back if there is a copy, set"
+        " zookeeper.connect if this is a broker of a cluster, or"
         f" {TO_ADOPT}the data in"
     )
 

@@ -133,7 +133,7 @@ def test_another_brokers_number_is_refused_in_a_sentence(cluster: ClusterWorld) 
     assert text == (
         f"broker.id=7 is in use: /brokers/ids/7 belongs to another broker (session 0x{owner:x},"
         f" PLAINTEXT://10.0.0.9:9), and it did not end within {PATIENCE_MS} ms; give this broker"
-        " another number, or stop that one"
+        " another number and an empty data directory, or stop that one"
     )
     cluster.ask("delete", PATH, ANY_VERSION)
     broker.client.reset()

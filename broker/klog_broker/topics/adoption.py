@@ -135,8 +135,9 @@ class Adoption:
         if self._metadata.is_new:
             raise LogDirectoryError(
                 "there is data in the data directory, but no file klog-metadata that says which"
-                f" topics it is of: {listed(paths)}; put that file back if there is a copy, or"
-                " start once with --adopt to take the data in"
+                f" topics it is of: {listed(paths)}; put that file back if there is a copy, set"
+                " zookeeper.connect if this is a broker of a cluster, or start once with --adopt to"
+                " take the data in"
             )
         raise LogDirectoryError(
             f"klog-metadata does not know these folders, which hold data: {listed(paths)}; start"

@@ -156,7 +156,7 @@ class Registration:
         self._on_in_use(
             f"broker.id={self.broker_id} is in use: {self._path} belongs to another broker"
             f" ({holder}), and it did not end within {self._patience_ms} ms; give this broker"
-            " another number, or stop that one"
+            " another number and an empty data directory, or stop that one"
         )
 
     def _holder(self, session: Session, owner: int) -> Steps[str]:
