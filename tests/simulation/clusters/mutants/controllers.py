@@ -3,12 +3,17 @@
 Most have a simulation of their own (elections/, controllers/), and are caught in both.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from klog_broker.handlers import leader_and_isr
 from klog_broker.handlers.order_queue import OrderQueue
+from klog_broker.replication import replica_manager
+from klog_broker.replication.errors import StaleOrder
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Partition
+from pyspark_klog.errors import ErrorCode
 from tests.simulation.controllers.mutants import MUTANTS as OF_CONTROLLERS
 from tests.simulation.elections.mutants import MUTANTS as OF_ELECTIONS
 from tests.simulation.mutants.mutant import Mutant
@@ -31,6 +36,24 @@ def _makes_an_epoch(original: Any) -> Any:
         return original(partition, order, *arguments)
 
     return lead
+
+
+def _any_leader_epoch(original: Any) -> Any:
+    def fault(roles: Any, topic: Any, state: Any, partition: Any) -> Any:
+        """However old, as if the replica had no role yet."""
+        found = original(roles, topic, state, partition)
+        return ErrorCode.NONE if found is ErrorCode.STALE_CONTROLLER_EPOCH else found
+
+    return fault
+
+
+def _any_order(original: Any) -> Any:
+    def check(partition: Any, order: Any) -> None:
+        """However old."""
+        with suppress(StaleOrder):
+            original(partition, order)
+
+    return check
 
 
 _OF_ELECTIONS = (
@@ -61,6 +84,19 @@ MUTANTS = (
         OrderQueue,
         "_begin",
         _orders_of_anybody,
+    ),
+    Mutant(
+        "old LeaderAndIsr taken",
+        OrderQueue,
+        "_begin",
+        _orders_of_anybody,
+        also=Mutant(
+            "",
+            leader_and_isr._Roles,
+            "_fault",
+            _any_leader_epoch,
+            also=Mutant("", replica_manager, "_check_order", _any_order),
+        ),
     ),
     *_here(OF_ELECTIONS, _OF_ELECTIONS),
     *_here(OF_CONTROLLERS, _OF_CONTROLLERS),
