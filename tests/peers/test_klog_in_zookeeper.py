@@ -55,6 +55,8 @@ def test_zookeeper_shell_reads_what_is_there(cluster: Cluster) -> None:
     assert (controller["brokerid"], controller["kraftControllerEpoch"]) == (told, -1)
     assert shell(address, "get", "/controller_epoch") == "1"
     assert len(json.loads(shell(address, "get", "/cluster/id"))["id"]) == 22
+    features = json.loads(shell(address, "get", "/feature"))
+    assert features == {"features": {}, "version": 2, "status": 1}
 
 
 def test_kafkas_tools_find_the_brokers(cluster: Cluster) -> None:

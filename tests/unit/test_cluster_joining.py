@@ -12,7 +12,7 @@ from pyspark_klog.znodes.cluster import (
     encode_cluster_id,
     encode_controller,
 )
-from pyspark_klog.znodes.paths import CLUSTER_ID, CONTROLLER, MIGRATION, PERSISTENT
+from pyspark_klog.znodes.paths import CLUSTER_ID, CONTROLLER, FEATURE, MIGRATION, PERSISTENT
 from tests.support.cluster_world import ClusterWorld
 
 
@@ -42,6 +42,7 @@ def test_the_first_broker_begins_the_cluster_and_the_next_ones_find_it(
     assert decode_cluster_id(cluster.data(CLUSTER_ID)) == first.cluster_id
     for path in PERSISTENT:
         assert (cluster.data(path), cluster.stat(path).ephemeral_owner) == (b"", 0)
+    assert cluster.data(FEATURE) == b'{"features":{},"version":2,"status":1}'
     written = len(cluster.zookeeper.entries)
     assert join(cluster, 2) == Joined(first.cluster_id, BrokerId(2))
     assert len(cluster.zookeeper.entries) == written
@@ -50,6 +51,12 @@ def test_the_first_broker_begins_the_cluster_and_the_next_ones_find_it(
 def test_a_cluster_of_kafkas_keeps_its_id(cluster: ClusterWorld) -> None:
     cluster.ask("create", CLUSTER_ID, encode_cluster_id("kafkas"), makes_parents=True)
     assert join(cluster) == Joined("kafkas", BrokerId(1))
+
+
+def test_features_that_somebody_has_finalized_stay(cluster: ClusterWorld) -> None:
+    cluster.ask("create", FEATURE, b"somebody's")
+    assert isinstance(join(cluster), Joined)
+    assert cluster.data(FEATURE) == b"somebody's"
 
 
 def test_numbers_are_generated_above_those_that_can_be_set(cluster: ClusterWorld) -> None:
@@ -68,7 +75,7 @@ def test_a_broken_connection_begins_anew(breaks_at: int) -> None:
     (outcome,) = outcomes
     assert isinstance(outcome, Joined)
     assert decode_cluster_id(cluster.data(CLUSTER_ID)) == outcome.cluster_id
-    assert all(cluster.stat(path) is not None for path in PERSISTENT)
+    assert all(cluster.stat(path) is not None for path in (*PERSISTENT, FEATURE))
 
 
 def test_a_cluster_on_its_way_to_kraft_is_not_joined(cluster: ClusterWorld) -> None:

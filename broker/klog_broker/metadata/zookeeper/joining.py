@@ -16,12 +16,15 @@ from klog_broker.metadata.zookeeper.conversation import (
     create,
     exists,
     get,
+    multi,
     put,
 )
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.zookeeper import (
     ANY_VERSION,
+    Create,
     Created,
+    MultiFailed,
     NodeExists,
     NoNode,
     Session,
@@ -30,12 +33,19 @@ from klog_broker.runtime.zookeeper import (
 )
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.storage.text_files import encode_topic_id
-from pyspark_klog.znodes.cluster import decode_cluster_id, decode_controller, encode_cluster_id
+from pyspark_klog.znodes.cluster import (
+    NO_FEATURES,
+    decode_cluster_id,
+    decode_controller,
+    encode_cluster_id,
+)
 from pyspark_klog.znodes.data import ZnodeError
 from pyspark_klog.znodes.paths import (
     BROKER_SEQUENCE,
     CLUSTER_ID,
     CONTROLLER,
+    FEATURE,
+    LOG_DIR_EVENTS,
     MIGRATION,
     PERSISTENT,
 )
@@ -93,7 +103,8 @@ class Joining:
         try:
             yield from _refuse_migration(session)
             for path in PERSISTENT:
-                _check(path, (yield from _make(session, path, b"")))
+                make = _make_with_features if path == LOG_DIR_EVENTS else _make
+                _check(path, (yield from make(session, path, b"")))
             cluster_id = yield from self._cluster_id(session)
             if self._broker_id is None:
                 self._broker_id = yield from self._generate_id(session)
@@ -159,6 +170,24 @@ def _make(session: Session, path: str, data: bytes) -> Steps[Stat | ZooKeeperErr
             return None
         return made
     return found
+
+
+def _make_with_features(
+    session: Session, path: str, data: bytes
+) -> Steps[Stat | ZooKeeperError | None]:
+    """The same, and /feature with it: of a cluster that has the one already, Kafka's controller has
+    made the other."""
+    found = yield from exists(session, path)
+    if found is not None:
+        return found
+    made = yield from multi(session, Create(path, data), Create(FEATURE, NO_FEATURES))
+    if not isinstance(made, ZooKeeperError):
+        return None
+    if not isinstance(made, MultiFailed):
+        return made
+    if made.index == 0 and isinstance(made.error, NodeExists):
+        return None  # another broker was first
+    return (yield from _make(session, path, data))
 
 
 def _check(path: str, answer: T | ZooKeeperError) -> T:
