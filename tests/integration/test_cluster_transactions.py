@@ -11,9 +11,14 @@ from klog_broker.coordinator.hashing import partition_for_key
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.errors import TopicMissing
 from pyspark_klog.client.groups import CommittedOffset
+from pyspark_klog.client.transactions.carrying import transaction_version
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.testing import Cluster
+from tests.support.client_cases import client_of
 from tests.support.eventually import eventually
+from tests.support.sink_commit_cases import CASES as COMMITS
+from tests.support.sink_task_cases import CASES as TASKS
+from tests.support.sink_workers import own_caches
 from tests.support.transaction_cases import (
     CASES,
     committed,
@@ -58,6 +63,20 @@ def until_read(servers: str, partition: TopicPartition, value: str) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_transactions(cluster: Cluster, case: Callable[[str], None]) -> None:
     case(cluster.bootstrap_servers)
+
+
+def test_clients_take_the_older_protocol(cluster: Cluster) -> None:
+    with client_of(cluster.bootstrap_servers) as client:
+        client.link_to_any(client.deadline())
+        assert transaction_version(client) == (0, 0), "epoch and level"
+
+
+@pytest.mark.parametrize("case", [*TASKS, *COMMITS], ids=lambda case: case.__name__)
+def test_the_exactly_once_sink(
+    cluster: Cluster, case: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in own_caches(monkeypatch):
+        case(cluster.bootstrap_servers)
 
 
 def test_a_leader_that_is_away_gets_its_markers_when_it_is_back(cluster: Cluster) -> None:
