@@ -46,13 +46,14 @@ def test_a_plan_ends_with_its_time_and_has_every_kind_however_short_it_is() -> N
     assert len(planned(20)) == 100
 
 
-def test_the_short_plan_has_kills_standstills_and_splits() -> None:
+def test_the_short_plan_has_kills_standstills_splits_and_an_expiry() -> None:
     kinds = {fault.kind for fault in short_plan()}
     assert kinds >= {Kind.KILL_LEADER, Kind.KILL_CONTROLLER, Kind.PAUSE_CONTROLLER}
     assert kinds >= {
         Kind.SPLIT,
         Kind.ALONE,
         Kind.NO_ZOOKEEPER,
+        Kind.EXPIRE,
         Kind.ZOOKEEPER_RESTART,
         Kind.ROLLING,
     }

@@ -91,6 +91,7 @@ def short_plan() -> list[Fault]:
         Fault(Kind.ALONE, 2, 3, past_s),
         Fault(Kind.NO_ZOOKEEPER, 3, 1, past_s),
         Fault(Kind.PAUSE_CONTROLLER, 2, 1, past_s, rests=False),
+        Fault(Kind.EXPIRE, 1, 2, rests=False),
         Fault(Kind.ZOOKEEPER_RESTART, 1, 2, 0.5),
         Fault(Kind.ROLLING, 1, 2),
     ]
