@@ -17,6 +17,8 @@ from klog_broker.handlers import (
     find_coordinator,
     init_producer_id,
     metadata,
+    offset_commit,
+    offset_fetch,
 )
 from klog_broker.handlers.at_controller import have_created
 from klog_broker.handlers.context import Endpoint
@@ -50,6 +52,12 @@ from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest, Delete
 from pyspark_klog.protocol.apis.elect_leaders import ElectLeadersRequest, TopicPartitions
 from pyspark_klog.protocol.apis.init_producer_id import InitProducerIdRequest
 from pyspark_klog.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from pyspark_klog.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 
 ONE, TWO, THREE, GONE = map(BrokerId, (1, 2, 3, 9))
 IDS = iter(range(1, 1000))
@@ -457,3 +465,37 @@ def test_a_failed_prefetch_is_tried_again() -> None:
     blocks.give()
     ids.next_id(found.append)
     assert found == [*range(10), 100]
+
+
+# --- offsets in ZooKeeper ------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "knows_all, error",
+    [
+        (True, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (False, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+)
+def test_version_0_says_of_no_partition_that_it_has_no_offset_before_all_is_told(
+    knows_all: bool, error: ErrorCode
+) -> None:
+    """A consumer without one begins anew."""
+    told = Told()
+    told.context.api_version = 0
+    told.broker.cluster = SimpleNamespace(
+        orders=SimpleNamespace(knows_all=knows_all),
+        store=SimpleNamespace(
+            consumer_offsets=SimpleNamespace(
+                fetch=lambda _group, partitions, done: done(dict.fromkeys(partitions)),
+                commit=lambda _group, offsets, done: done(dict.fromkeys(offsets)),
+            )
+        ),
+    )
+    told.shows("t", state(TWO))
+    asked = OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])
+    found = told.answer(offset_fetch.HANDLER, OffsetFetchRequest(group_id="g", topics=[asked]))
+    rows = [(each.error_code, each.committed_offset) for each in found.topics[0].partitions]
+    assert rows == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1), (error, -1)]
+    partitions = [OffsetCommitRequestPartition(partition_index=each) for each in (0, 1)]
+    topic = OffsetCommitRequestTopic(name="t", partitions=partitions)
+    found = told.answer(offset_commit.HANDLER, OffsetCommitRequest(group_id="g", topics=[topic]))
+    assert [each.error_code for each in found.topics[0].partitions] == [ErrorCode.NONE, error]

@@ -47,9 +47,7 @@ def commit(
             yield _COMMIT
             partition = TopicPartition(topic.name, each.partition_index)
             if _is_unknown(partition, context):
-                codes[partition] = _UNKNOWN
-                if not knows_all_partitions(context.broker):
-                    codes[partition] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                codes[partition] = _unknown(context)
             elif len((each.committed_metadata or "").encode()) > longest:
                 codes[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
@@ -83,11 +81,14 @@ def fetch(
     """A partition without a commit is told as unknown, and has offset -1."""
     topics = request.topics or ()
     asked: list[TopicPartition] = []
+    codes: dict[TopicPartition, ErrorCode] = {}
     for topic in topics:
         for number in topic.partition_indexes:
             yield 1
             partition = TopicPartition(topic.name, number)
-            if not _is_unknown(partition, context):
+            if _is_unknown(partition, context):
+                codes[partition] = _unknown(context)
+            else:
                 asked.append(partition)
 
     def answer(found: Mapping[TopicPartition, Offset | Exception | None]) -> AnswerSteps:
@@ -97,13 +98,15 @@ def fetch(
             response.topics.append(told)
             for number in topic.partition_indexes:
                 yield 1
-                offset = found.get(TopicPartition(topic.name, number))
+                partition = TopicPartition(topic.name, number)
+                offset = found.get(partition)
+                code = _UNKNOWN if offset is None else _code(offset)
                 told.partitions.append(
                     OffsetFetchResponsePartition(
                         partition_index=number,
                         committed_offset=offset if isinstance(offset, int) else -1,
                         metadata="",
-                        error_code=_UNKNOWN if offset is None else _code(offset),
+                        error_code=codes.get(partition, code),
                     )
                 )
         return response
@@ -116,6 +119,14 @@ def fetch(
 
 def _is_unknown(partition: TopicPartition, context: RequestContext) -> bool:
     return context.broker.metadata.image.partition(*partition) is None
+
+
+def _unknown(context: RequestContext) -> ErrorCode:
+    """To be unknown is to have no offset, and a consumer begins anew then: it is to ask again as
+    long as this broker may not have been told of the partition."""
+    if knows_all_partitions(context.broker):
+        return _UNKNOWN
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def _code(found: object) -> ErrorCode:

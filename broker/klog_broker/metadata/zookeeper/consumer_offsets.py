@@ -17,6 +17,7 @@ from klog_broker.metadata.zookeeper.conversation import (
     Conversation,
     Steps,
     create,
+    sync,
     together,
 )
 from klog_broker.runtime.loop import Loop
@@ -84,6 +85,10 @@ class ConsumerOffsets:
             job.begin(self._session)
 
     def _read(self, session: Session, paths: Mapping[str, Any]) -> Steps[list[Any]]:
+        # What another broker has answered is there, also if this one's server lags behind.
+        lost = yield from sync(session)
+        if lost is not None:
+            return [lost] * len(paths)
         nodes = yield from together([partial(session.get, path) for path in paths])
         return [self._offset(path, node) for path, node in zip(paths, nodes, strict=True)]
 
