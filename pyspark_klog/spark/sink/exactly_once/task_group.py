@@ -44,7 +44,9 @@ class TaskGroup:
         if stable and self.partition not in positions:
             # Where partitions are not named, only those that have a position are waited for.
             positions |= committed_offsets(
-                *(client, group, [self.partition]),
+                client,
+                group,
+                [self.partition],
                 require_stable=True,
                 while_unstable=while_unstable,
             )
