@@ -6,6 +6,7 @@ import json
 import pytest
 
 from klog_broker.controller.asking import NewTopic
+from klog_broker.controller.order_batch import LEADER_DURING_DELETE
 from klog_broker.runtime.zookeeper import ANY_VERSION
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicPartition
@@ -152,3 +153,20 @@ def test_of_two_topics_with_one_id_the_second_is_left_out(
     cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID)
     assert cluster.data(topic_path("t")) is None
     works(cluster)
+
+
+def test_a_topic_whose_states_cannot_be_read_is_told_of_as_deleted(cluster: Controlled) -> None:
+    cluster.create(2, 3)
+    cluster.ask("set", partition_state_path(PARTITION), b"rubbish", ANY_VERSION)
+    cluster.client.reset()
+    cluster.advance(3_000)
+    cluster.orders.clear()
+    cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID)
+    assert cluster.data(topic_path("t")) is None
+    told = {
+        (broker, each.leader)
+        for broker, request in cluster.take(UpdateMetadataRequest)
+        for topic in request.topic_states
+        for each in topic.partition_states
+    }
+    assert told == {(each, LEADER_DURING_DELETE) for each in (ONE, TWO, THREE)}

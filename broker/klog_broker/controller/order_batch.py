@@ -314,11 +314,13 @@ class OrderBatch:
         )
 
     def _told_before_it_is_led(self, partition: TopicPartition) -> UpdateMetadataPartitionState:
-        """Its epochs are below all that will be told of it."""
+        """Its epochs are below all that will be told of it. (Of one whose state cannot be read more
+        may have been told before, and its topic may be deleted.)"""
+        is_deleted = self._context.is_to_be_deleted(partition.topic)
         return UpdateMetadataPartitionState(
             partition_index=partition.partition,
             controller_epoch=self._controller_epoch,
-            leader=NO_BROKER,
+            leader=LEADER_DURING_DELETE if is_deleted else NO_BROKER,
             leader_epoch=NO_LEADER_EPOCH,
             zk_version=-1,
             replicas=_numbers(self._context.assignment(partition)),
