@@ -70,8 +70,14 @@ class OrderWorld:
         self.images: list[tuple[str, ...]] = []
         self.store = ClusterStore(self.loop, "cluster", register=lambda _: None)
         # There is no ZooKeeper that could be asked.
-        self.store.learn_topics = lambda _, done: done()  # type: ignore[method-assign]
-        self.store.view.on_image = lambda _, names: self.images.append(tuple(names))
+        self.store.settings.learn_topics = lambda _, done: done()  # type: ignore[method-assign]
+        self.store.changes = SimpleNamespace(image_changed=lambda: None)  # type: ignore[assignment]
+        self.store.start(
+            self.loop,
+            None,  # type: ignore[arg-type]
+            on_image=lambda _, names: self.images.append(tuple(names)),
+            apply=lambda _, __: None,
+        )
         config = topic_config(BrokerConfig.load(), {})
         self.replicas = ReplicaManager(
             NUMBER,

@@ -1,5 +1,7 @@
 """A broker takes a controller's orders: one request at a time, none of what is over."""
 
+from collections.abc import Callable
+
 import pytest
 
 from klog_broker.controller.order_batch import FULL, LEADER_DURING_DELETE
@@ -113,7 +115,7 @@ def test_the_settings_of_a_topic_are_learned_before_its_log_is_made(
 ) -> None:
     waiting = []
     monkeypatch.setattr(
-        world.store, "learn_topics", lambda names, done: waiting.append((names, done))
+        world.store.settings, "learn_topics", lambda names, done: waiting.append((names, done))
     )
     reply = world.give(lead())
     world.turns()
@@ -126,6 +128,24 @@ def test_the_settings_of_a_topic_are_learned_before_its_log_is_made(
     world.turns()
     assert reply.answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     assert not world.has_log()
+
+
+def test_roles_come_after_the_settings_of_topics_that_were_just_told_of(
+    world: OrderWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that was behind hears of topics before its roles."""
+    waiting: list[Callable[[], None]] = []
+    monkeypatch.setattr(world.store.settings, "learn_topics", lambda _, done: waiting.append(done))
+    world.answer(tell(0))
+    reply = world.give(lead())
+    world.turns()
+    assert (reply.answer, world.has_log(), len(waiting)) == (None, False, 2)
+    for learned in waiting:
+        learned()
+    world.turns()
+    assert (reply.answer.error_code, world.has_log()) == (ErrorCode.NONE, True)
+    world.answer(lead(leader_epoch=9))
+    assert len(waiting) == 2
 
 
 # --- StopReplica --------------------------------------------------------------------------------

@@ -37,17 +37,15 @@ def handle(request: LeaderAndIsrRequest, context: RequestContext) -> None:
     """Answered once all replicas have their roles. The settings of topics that are new here are
     asked for before, since the logs are made with them."""
     store = cluster_of(context).store
-    names = [
-        each.topic_name
-        for each in request.topic_states
-        if _is_topic(each) and store.image.topic_by_id(each.topic_id) is None
-    ]
+    topics = {
+        each.topic_name: TopicId(each.topic_id) for each in request.topic_states if _is_topic(each)
+    }
 
     def learned() -> None:
         roles = _Roles(request, context.broker)
         take_order(request, context, lambda done: OrdersInSlices(roles, context, done).go_on())
 
-    store.learn_topics(names, learned)
+    store.learn_topics(topics, learned)
 
 
 class _Roles:

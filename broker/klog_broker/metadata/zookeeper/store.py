@@ -92,7 +92,10 @@ class ClusterStore:
         """Called with settings that were read, once they are in force."""
         self._on_image: OnImage | None = None
         self._seen = self.view.image
-        self._learnt: set[str] = set()
+        self._learnt: dict[str, TopicId] = {}
+        """Topics whose settings are known, and that the image does not show yet."""
+        self._unlearnt: set[TopicId] = set()
+        """Topics that it shows, and whose settings are being asked for."""
         self.view.on_image = self._image_is
 
     @property
@@ -110,17 +113,25 @@ class ClusterStore:
         """The settings given for a topic, also before the image shows it."""
         return self.settings.topic_configs.get(name, _NONE)
 
-    def learn_topics(self, names: Sequence[str], done: Callable[[], None]) -> None:
+    def learn_topics(self, topics: Mapping[str, TopicId], done: Callable[[], None]) -> None:
         """`done` once the settings of these topics are known. Waits for ZooKeeper if need be."""
-        if not names:
+        new = {name: topic_id for name, topic_id in topics.items() if not self._knows(topic_id)}
+        if not new:
             done()
             return
 
         def learnt() -> None:
-            self._learnt.update(names)
+            self._learnt.update(
+                (name, topic_id)
+                for name, topic_id in new.items()
+                if self.image.topic_by_id(topic_id) is None
+            )
             done()
 
-        self.settings.learn_topics(names, learnt)
+        self.settings.learn_topics(list(new), learnt)
+
+    def _knows(self, topic_id: TopicId) -> bool:
+        return self.image.topic_by_id(topic_id) is not None and topic_id not in self._unlearnt
 
     def _settings_are(self, found: Settings, is_all: bool) -> None:
         image, names = with_settings(self.image, found, is_all=is_all)
@@ -131,18 +142,20 @@ class ClusterStore:
 
     def _image_is(self, image: MetadataImage, names: Sequence[str]) -> None:
         before, self._seen = self._seen, image
-        unknown = []
+        unknown: dict[str, TopicId] = {}
         for name in names:
             old, new = before.topic(name), image.topic(name)
             if new is not None and (old is None or old.topic_id != new.topic_id):
-                if name not in self._learnt:
-                    unknown.append(name)
-                self._learnt.discard(name)
+                if self._learnt.pop(name, None) != new.topic_id:
+                    unknown[name] = new.topic_id
             elif new is None and name not in self._learnt:
                 self.settings.forget_topic(name)
         if unknown:
             # No replica of these is here: the settings may come later than the topic.
-            self.settings.learn_topics(unknown, lambda: None)
+            self._unlearnt.update(unknown.values())
+            self.settings.learn_topics(
+                list(unknown), lambda: self._unlearnt.difference_update(unknown.values())
+            )
         if self._on_image is not None:
             self._on_image(image, names)
         self.changes.image_changed()
