@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from klog_broker.coordinator import loading
 from klog_broker.coordinator.effects import Effects, Machine
 from klog_broker.coordinator.errors import append_error
 from klog_broker.coordinator.loading import KernelWalk
@@ -134,6 +135,24 @@ def test_the_kernel_checks_and_inflates(codec: Codec) -> None:
     assert sorted(whole.inflated) == ([] if codec is Codec.NONE else [0, len(good)])
     assert walk.check(good + bytes(bad)).checked_bytes == len(good)
     assert walk.check(good + good[:-1]).checked_bytes == len(good)
+
+
+def test_of_what_is_read_at_once_only_so_much_is_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 batches of 4 KB each could inflate to 128 MiB each."""
+    monkeypatch.setattr(loading, "MOST_INFLATED_BYTES", 1_000)
+    texts = [f"{number}" * 600 for number in range(6)]
+    codecs = [Codec.ZSTD, Codec.NONE, Codec.GZIP, Codec.NONE, Codec.LZ4, Codec.ZSTD]
+    batches = [
+        batch((f"k{number}", text), codec=codec)
+        for number, (text, codec) in enumerate(zip(texts, codecs, strict=True))
+    ]
+    checked = KernelWalk().check(b"".join(batches))
+    assert checked.data == b"".join(batches[:4])
+    assert checked.checked_bytes == len(checked.data)
+    assert len(checked.inflated) == 2
+    assert checked.table is not None and len(checked.table) == 4
+    loaded = World(log_of(*batches), with_kernel=True).loaded()
+    assert loaded == {f"k{number}": (number, text) for number, text in enumerate(texts)}
 
 
 def test_offsets_that_were_cleaned_away_are_no_damage() -> None:

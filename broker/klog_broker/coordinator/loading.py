@@ -29,6 +29,10 @@ from pyspark_klog.records.record_section import read_records
 LOAD_READ_BYTES = 256 * 1024
 """How much of a shard's log is read at once while the shard loads."""
 
+MOST_INFLATED_BYTES = 16 * 1024 * 1024
+"""Once the batches of a read have inflated to that much, those behind them are left to the next
+read: a few hundred bytes may inflate to the most that a batch may."""
+
 # After this time a read that failed for want of a file descriptor is tried again.
 _NO_DESCRIPTOR_PAUSE_MS = 1_000
 # How many records of a batch are applied in one step, and how many elements (runtime/slices.py) one
@@ -38,9 +42,10 @@ _ELEMENTS_A_RECORD = 2
 
 
 class CheckedBytes(NamedTuple):
-    """Bytes of a log. The batches before ``checked_bytes`` are whole, and have the right CRC;
-    ``inflated`` has the record sections of the compressed ones, by the batch's position. ``table``
-    has a row for each (kernels/scan.py), until the next check; None: the kernels are not loaded."""
+    """Bytes of a log: those that were read, or the first of them. The batches before
+    ``checked_bytes`` are whole, and have the right CRC; ``inflated`` has the record sections of the
+    compressed ones, by the batch's position. ``table`` has a row for each (kernels/scan.py), until
+    the next check; None: the kernels are not loaded."""
 
     data: bytes
     checked_bytes: int
@@ -80,9 +85,13 @@ class KernelWalk:
             is_compressed = (table[:, scan.ATTRIBUTES] & at.CODEC_MASK) != 0
             # A batch without records has nothing to inflate, whatever its codec.
             compressed = self._np.flatnonzero(is_compressed & (table[:, scan.RECORD_COUNT] > 0))
-            for position in table[compressed, scan.POSITION].tolist():
-                batch = BatchView(data, position)
-                inflated[position] = batch.records_section()
+            inflated_bytes = 0
+            for row in compressed.tolist():
+                position = int(table[row, scan.POSITION])
+                if inflated_bytes >= MOST_INFLATED_BYTES:
+                    return CheckedBytes(data[:position], position, inflated, table[:row])
+                section = inflated[position] = BatchView(data, position).records_section()
+                inflated_bytes += len(section)
         return CheckedBytes(data, int(state[scan.STATE_POSITION]), inflated, table)
 
 
