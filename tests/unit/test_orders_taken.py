@@ -8,7 +8,7 @@ from klog_broker.controller.order_batch import FULL, LEADER_DURING_DELETE
 from klog_broker.handlers.between_brokers import MAX_PARTITIONS, ORDERS_A_TURN
 from klog_broker.log.errors import OutOfDescriptors
 from pyspark_klog.errors import BrokerError, ErrorCode
-from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
+from pyspark_klog.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrResponse
 from pyspark_klog.protocol.apis.update_metadata import UpdateMetadataTopicState
 from tests.support.order_world import OTHER_ID, TOPIC_ID, OrderWorld, lead, stop, tell
@@ -146,6 +146,27 @@ def test_roles_come_after_the_settings_of_topics_that_were_just_told_of(
     assert (reply.answer.error_code, world.has_log()) == (ErrorCode.NONE, True)
     world.answer(lead(leader_epoch=9))
     assert len(waiting) == 2
+
+
+def test_nothing_is_learned_for_an_order_that_is_refused(
+    world: OrderWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever reaches the listener could have this broker read, and keep, any names."""
+    learned: list[str] = []
+
+    def learn(topics: dict[str, TopicId], done: Callable[[], None]) -> None:
+        learned.extend(topics)
+        done()
+
+    monkeypatch.setattr(world.store, "learn_topics", learn)
+    world.answer(lead())
+    assert learned == ["orders"]
+    stale = world.answer(lead(topic="a", controller_epoch=2))
+    assert stale.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    stale = world.answer(lead(topic="b", broker_epoch=49))
+    assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert "does not know its own epoch" in world.give(lead(topic="c", broker_epoch=51)).closed
+    assert learned == ["orders"]
 
 
 # --- StopReplica --------------------------------------------------------------------------------

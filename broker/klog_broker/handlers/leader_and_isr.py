@@ -16,6 +16,7 @@ from klog_broker.handlers.between_brokers import (
 )
 from klog_broker.handlers.context import BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.handlers.order_queue import UNKNOWN_LIFE
 from klog_broker.handlers.orders_in_slices import OrdersInSlices
 from klog_broker.metadata.orders import PartitionOrder
 from klog_broker.replication.leader import Leader
@@ -35,11 +36,20 @@ from pyspark_klog.protocol.keys import ApiKey
 
 def handle(request: LeaderAndIsrRequest, context: RequestContext) -> None:
     """Answered once all replicas have their roles. The settings of topics that are new here are
-    asked for before, since the logs are made with them."""
-    store = cluster_of(context).store
-    topics = {
-        each.topic_name: TopicId(each.topic_id) for each in request.topic_states if _is_topic(each)
-    }
+    asked for before, since the logs are made with them; but not for what is refused anyway: on a
+    listener that is not for brokers alone anybody may name ever new topics."""
+    cluster = cluster_of(context)
+    store, orders = cluster.store, cluster.orders
+    if orders.is_early(request.broker_epoch):
+        context.reply.close(UNKNOWN_LIFE)
+        return
+    topics = {}
+    if not orders.is_over(request.controller_epoch, request.broker_epoch):
+        topics = {
+            each.topic_name: TopicId(each.topic_id)
+            for each in request.topic_states
+            if _is_topic(each)
+        }
 
     def learned() -> None:
         roles = _Roles(request, context.broker)

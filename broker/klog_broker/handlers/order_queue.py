@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pyspark_klog.errors import ErrorCode
 
+UNKNOWN_LIFE = "this broker does not know its own epoch, and takes no orders"
 _NEVER = (-1, -1)
 
 
@@ -42,6 +43,14 @@ class OrderQueue:
         self._waiting: deque[OrderRequest] = deque()
         self._is_busy = False
         self._is_going_on = False
+
+    def is_over(self, controller_epoch: int, broker_epoch: int) -> bool:
+        """Whether an order of these epochs is refused, now and whenever its turn comes."""
+        return controller_epoch < self.controller_epoch or broker_epoch < self._broker_epoch()
+
+    def is_early(self, broker_epoch: int) -> bool:
+        """Whether an order is for a later life than that which this broker knows of itself."""
+        return 0 <= self._broker_epoch() < broker_epoch
 
     def put(self, request: OrderRequest) -> None:
         """Carry it out after all earlier ones, unless it may not be."""
@@ -79,7 +88,7 @@ class OrderQueue:
     def _begin(self, request: OrderRequest) -> None:
         own = self._broker_epoch()
         if own < 0 or request.broker_epoch > own:
-            request.close("this broker does not know its own epoch, and takes no orders")
+            request.close(UNKNOWN_LIFE)
         elif request.broker_epoch < own:
             request.refuse(ErrorCode.STALE_BROKER_EPOCH)
         elif request.controller_epoch < self.controller_epoch:
