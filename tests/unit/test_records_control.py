@@ -3,6 +3,8 @@
 import pytest
 
 from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.control import (
     ControlType,
     EndTransactionMarker,
@@ -10,6 +12,7 @@ from pyspark_klog.records.control import (
     decode_end_transaction,
     encode_control_key,
     encode_end_transaction,
+    end_transaction_at,
     end_transaction_batch,
 )
 from pyspark_klog.records.errors import InvalidRecords
@@ -36,6 +39,21 @@ def test_a_marker_and_its_batch(kind: ControlType) -> None:
     (found,) = batch.records()
     assert decode_end_transaction(found) == marker
     assert found.timestamp_ms == 5
+
+
+def test_a_compressed_marker_is_read_unless_it_inflates_to_much() -> None:
+    marker = EndTransactionMarker(ControlType.COMMIT, 3)
+    key, value = encode_end_transaction(marker)
+
+    def found(padding_bytes: int) -> EndTransactionMarker | None:
+        builder = BatchBuilder(codec=Codec.ZSTD)
+        builder.append(key, value + bytes(padding_bytes), 5)
+        batch = builder.build()
+        assert len(batch) < 200
+        return end_transaction_at(batch, 0, len(batch))
+
+    assert found(0) == found(900) == marker
+    assert found(100_000) is None
 
 
 def test_types() -> None:
