@@ -294,3 +294,12 @@ def test_who_is_no_replica_does_not_count_as_in_sync() -> None:
     assert leader.in_sync == Committed((ME,))
     leader.take_over(order(4, 11, replicas=ALL, in_sync=(ME, OTHER, BrokerId(9))))
     assert leader.in_sync == Committed((ME, OTHER))
+
+
+def test_who_is_named_twice_counts_once() -> None:
+    """Kafka's controller passes on what is in ZooKeeper; its brokers make a set of it."""
+    leader = replicas((ME, ME), min_in_sync=2)
+    assert not leader.is_enough_in_sync
+    assert leader.told(CommittedIsr(LeaderEpoch(4), 10, (ME, OTHER, ME, OTHER)))
+    assert leader.in_sync == Committed((ME, OTHER))
+    assert leader.is_enough_in_sync

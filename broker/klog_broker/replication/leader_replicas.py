@@ -288,8 +288,8 @@ class LeaderReplicas:
 
     def _committed(self, members: tuple[BrokerId, ...]) -> Committed:
         """Nothing keeps who is no replica out of a state in ZooKeeper. It has no records, and the
-        controller refuses every set with it."""
-        return Committed(tuple(each for each in members if each in self.replicas))
+        controller refuses every set with it. Nor may one count for two (min.insync.replicas)."""
+        return Committed(tuple(dict.fromkeys(each for each in members if each in self.replicas)))
 
     # --- what is replicated ----------------------------------------------------------------------
     @property
