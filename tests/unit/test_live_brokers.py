@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from klog_broker.config import Listener
 from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.metadata.zookeeper.live_brokers import LiveBrokers
-from klog_broker.runtime.zookeeper import ANY_VERSION
+from klog_broker.runtime.zookeeper import ANY_VERSION, NoAuth, Session
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.znodes.brokers import BrokerRegistration as Znode
 from pyspark_klog.znodes.brokers import Endpoint, encode_broker
@@ -85,6 +86,41 @@ def test_what_cannot_be_read_is_named_once_and_left(
     assert cluster.data(f"{BROKER_IDS}/2") == b"{"
     cluster.ask("set", f"{BROKER_IDS}/2", znode(2), ANY_VERSION)
     cluster.until(lambda: reader.sees(1, 2, 3))
+
+
+class Denied:
+    """A SessionUser that may not read a znode of its sessions."""
+
+    def __init__(self, user: LiveBrokers, path: str) -> None:
+        self._user = user
+        self._path = path
+
+    def connected(self, session: Session) -> None:
+        original: Any = session.get
+
+        def get(path: str, done: Any, **options: Any) -> None:
+            denied = path == self._path
+            original(path, lambda answer: done(NoAuth(path) if denied else answer), **options)
+
+        session.get = get  # type: ignore[method-assign]
+        self._user.connected(session)
+
+    def expired(self) -> None:
+        self._user.expired()
+
+
+def test_one_that_may_not_be_read_hides_no_other(
+    cluster: ClusterWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in (1, 2):
+        cluster.ask("create", broker_path(BrokerId(number)), znode(number))
+    read: list[Mapping[BrokerId, BrokerRegistration]] = []
+    cluster.sessions(Denied(LiveBrokers(cluster.loop, read.append), broker_path(BrokerId(2))))
+    cluster.until(lambda: read)
+    cluster.ask("create", broker_path(BrokerId(3)), znode(3))
+    cluster.until(lambda: sorted(read[-1]) == [1, 3])
+    named = [each for each in caplog.messages if "is left out, and left as it is" in each]
+    assert [each.split()[0] for each in named] == ["znode=/brokers/ids/2"]
 
 
 def test_of_what_cannot_be_read_nothing_is_kept(cluster: ClusterWorld) -> None:

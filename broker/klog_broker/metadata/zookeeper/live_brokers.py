@@ -9,7 +9,14 @@ from klog_broker.metadata.zookeeper.bad_znodes import BadZnodes
 from klog_broker.metadata.zookeeper.conversation import Conversation, Steps, children, get
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.wheel import Timer
-from klog_broker.runtime.zookeeper import Children, Node, NoNode, Session, ZooKeeperError
+from klog_broker.runtime.zookeeper import (
+    Children,
+    NoAuth,
+    Node,
+    NoNode,
+    Session,
+    ZooKeeperError,
+)
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.znodes.brokers import decode_broker
 from pyspark_klog.znodes.data import ZnodeError
@@ -23,7 +30,7 @@ RETRY_MS = 1_000
 class LiveBrokers:
     """Reads all registrations at each connection, and again when one of them comes, goes or
     changes: also one that went and came again at once. `on_read` gets them by number, those that
-    can be read.
+    can be read. One that an access list keeps from this broker is none, as for the controller.
     """
 
     def __init__(
@@ -84,6 +91,9 @@ class LiveBrokers:
                     self._watched.discard(path)
                 if isinstance(node, NoNode):
                     continue  # gone since: the watch of the children tells it
+                if isinstance(node, NoAuth):
+                    self._bad.name(path, b"", str(node))
+                    continue
                 if isinstance(node, ZooKeeperError):
                     self._failed(node)
                     return
