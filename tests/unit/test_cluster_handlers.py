@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from klog_broker.config import BrokerConfig, Listener
+from klog_broker.controller.producer_id_blocks import ProducerIdBlocks
 from klog_broker.coordinator.hashing import partition_for_key
 from klog_broker.handlers import (
     create_partitions,
@@ -38,6 +39,7 @@ from klog_broker.runtime.chance import Chance
 from klog_broker.topics.planning import plan_new_topic
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID, BrokerId, ProducerId, TopicId, TopicPartition
+from pyspark_klog.protocol.apis.allocate_producer_ids import AllocateProducerIdsResponse
 from pyspark_klog.protocol.apis.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -379,6 +381,28 @@ class Blocks:
         block = ProducerIdBlock(ProducerId(self._first), ProducerId(self._first + self._size))
         self._first += 100
         self.asked.pop()(block)
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "block"),
+    [
+        (0, 1_000, (0, 1_000)),
+        (2**63 - 1_000, 1_000, (2**63 - 1_000, 2**63)),
+        (2**63 - 1_000, 1_001, None),
+        (2**63 - 1, 2**31 - 1, None),
+        (-1, 1_000, None),
+        (5, 0, None),
+        (5, -1, None),
+    ],
+)
+def test_a_block_is_taken_only_if_all_of_its_ids_are_some(
+    first: int, count: int, block: tuple[int, int] | None
+) -> None:
+    reply = AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=count)
+    controller: Any = SimpleNamespace(send=lambda _class, _build, done, _ms: done(reply))
+    got: list[Any] = []
+    ProducerIdBlocks(controller, BrokerId(1), lambda: 5).allocate(got.append)
+    assert [each if isinstance(each, tuple) else None for each in got] == [block]
 
 
 def test_the_next_block_is_asked_for_before_this_one_is_used_up() -> None:

@@ -16,6 +16,7 @@ from pyspark_klog.protocol.apis.allocate_producer_ids import (
 _log = logging.getLogger("klog.cluster")
 
 TIMEOUT_MS = 5_000
+_MAX_ID = (1 << 63) - 1
 
 
 class ProducerIdBlocks:
@@ -54,6 +55,6 @@ class ProducerIdBlocks:
 
 def _block(reply: AllocateProducerIdsResponse) -> ProducerIdBlock | None:
     first, count = reply.producer_id_start, reply.producer_id_len
-    if reply.error_code != ErrorCode.NONE or first < 0 or count < 1:
+    if reply.error_code != ErrorCode.NONE or not 0 <= first <= first + count - 1 <= _MAX_ID:
         return None
     return ProducerIdBlock(ProducerId(first), ProducerId(first + count))
