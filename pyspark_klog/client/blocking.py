@@ -264,7 +264,8 @@ class BlockingClient:
         newer = self.retrying(attempt, deadline, what, bound=bound)
         now_ms = self.now_ms()
         if names is None:
-            self.view = newer
+            there = {n: topic for n, topic in self.view.topics.items() if n in newer.topics}
+            self.view = replace(self.view, topics=there).merged(newer)
             self._refreshed_ms = dict.fromkeys(newer.topics, now_ms)
         else:
             # Before version 4 the reply is about all topics: only the named ones are taken over.

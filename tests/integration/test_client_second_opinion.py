@@ -1,0 +1,40 @@
+"""The client whose first broker is cut off from the controller, and tells what was before."""
+
+
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.planning.discovery import Discovery
+from tests.support.client_cases import client_of
+from tests.support.two_opinions import OpinionatedBroker, cut_off_and_whole
+
+_P = TopicPartition("t", 0)
+
+
+def _client(
+    first: OpinionatedBroker, *others: OpinionatedBroker, **settings: str
+) -> BlockingClient:
+    servers = ",".join(each.bootstrap_servers for each in (first, *others))
+    waits = {"retry_backoff_ms": 1, "reconnect_backoff_ms": 1, "default_api_timeout_ms": 5_000}
+    return client_of(servers, **waits, **settings)
+
+
+def _fail(lost: OffsetsLost) -> None:
+    raise lost
+
+
+def _discovery(client: BlockingClient) -> Discovery:
+    options = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t"}
+    options["fetchOffset.retryIntervalMs"] = "1"
+    return Discovery(client, read_options(options).for_batch())
+
+
+def test_a_listing_of_all_topics_takes_no_leader_back() -> None:
+    with cut_off_and_whole() as (_, new), _client(new) as client:
+        client.refresh(["t"])
+        new.opinion.leader, new.opinion.leader_epoch = 1, 3
+        leader = client.refresh(None).leader(_P)
+        assert leader is not None and (leader.leader, leader.leader_epoch) == (2, 4)
+        new.opinion.has_topic = False
+        assert not client.refresh(None).topics
