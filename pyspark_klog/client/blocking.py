@@ -6,7 +6,6 @@ other than Metadata mean is not known here.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TypeVar
 
 from pyspark_klog.client import chance, clock
@@ -219,19 +218,19 @@ class BlockingClient:
     ) -> list[T]:
         """What each broker of the cluster answers, one after the other by their ids.
 
-        ``ask`` gets the connection and the broker's id. A broker that does not answer before the
-        deadline (default.api.timeout.ms unless given) fails the whole.
+        ``ask`` gets the connection and the broker's id. If one does not answer, all are asked anew:
+        what it had may be at another one by then. A broker that is in the cluster and does not
+        answer before the deadline (default.api.timeout.ms unless given) fails the whole.
         """
         deadline = self.deadline() if deadline_ms is None else deadline_ms
 
-        def of_broker(broker_id: int) -> list[T]:
-            return ask(self.link_to_broker(broker_id, deadline), broker_id)
+        def of_all() -> list[T]:
+            found: list[T] = []
+            for broker_id in sorted(self.refresh([], deadline).brokers):
+                found += ask(self.link_to_broker(broker_id, deadline), broker_id)
+            return found
 
-        found: list[T] = []
-        for broker_id in sorted(self.refresh([], deadline).brokers):
-            asking = f"{what} of broker {broker_id}"
-            found += self.retrying(partial(of_broker, broker_id), deadline, asking)
-        return found
+        return self.retrying(of_all, deadline, what)
 
     # --- metadata --------------------------------------------------------------------------------
     def refresh(

@@ -3,6 +3,7 @@
 
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
+from pyspark_klog.client.groups import list_group_ids
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.planning.discovery import Discovery
@@ -38,3 +39,19 @@ def test_a_listing_of_all_topics_takes_no_leader_back() -> None:
         assert leader is not None and (leader.leader, leader.leader_epoch) == (2, 4)
         new.opinion.has_topic = False
         assert not client.refresh(None).topics
+
+
+def test_what_a_broker_had_that_left_meanwhile_is_asked_of_the_others() -> None:
+    """It died, and is in the cluster for as long as its session lasts."""
+    with cut_off_and_whole() as (old, new):
+        new.opinion.groups = ["before"]
+        old.close()
+
+        def sleep(_: float) -> None:
+            new.opinion.brokers.pop(1, None)
+            new.opinion.groups = ["before", "of the other"]
+
+        settings = {"bootstrap.servers": new.bootstrap_servers}
+        with BlockingClient(settings, sleep=sleep) as client:
+            found = list_group_ids(client, client.deadline(5_000))
+        assert found == ["before", "of the other"]
