@@ -4,10 +4,12 @@
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
 from pyspark_klog.client.groups import list_group_ids
+from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.planning.discovery import Discovery
-from tests.support.client_cases import client_of
+from tests.support.client_cases import batch, client_of
+from tests.support.eventually import eventually
 from tests.support.two_opinions import OpinionatedBroker, cut_off_and_whole
 
 _P = TopicPartition("t", 0)
@@ -55,3 +57,19 @@ def test_what_a_broker_had_that_left_meanwhile_is_asked_of_the_others() -> None:
         with BlockingClient(settings, sleep=sleep) as client:
             found = list_group_ids(client, client.deadline(5_000))
         assert found == ["before", "of the other"]
+
+
+def test_without_acknowledgements_a_connection_that_ends_has_the_leader_looked_for() -> None:
+    with cut_off_and_whole() as (old, new), _client(old, acks="0") as client:
+        producer = Producer(client)
+        producer.add(_P, *batch([b"k"]))
+        producer.flush()
+        eventually(lambda: old.opinion.produced, what="the first record")
+        old.opinion.leader, old.opinion.leader_epoch = 2, 4
+
+        def arrives() -> bool:
+            producer.add(_P, *batch([b"k"]))
+            producer.flush()
+            return new.opinion.produced > 0
+
+        eventually(arrives, what="a record at the new leader")

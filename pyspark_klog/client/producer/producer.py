@@ -33,6 +33,7 @@ from pyspark_klog.client.producer.requests import answers_in, send_batches
 from pyspark_klog.client.producer.splitting import split_in_half
 from pyspark_klog.client.retry import concurrent_wait_ms
 from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.sockets import Link
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.produce import PartitionProduceResponse, ProduceResponse
@@ -85,6 +86,8 @@ class Producer:
         self._left_ms: int | None = None
         self._away_ms = 0
         self._trouble = client.retries.trouble("writing records", "delivery.timeout.ms")
+        self._unheard: dict[int, Link] = {}
+        """With acks=0, by leader: the connection that records went to last."""
         self._troubled: set[TopicPartition] = set()
         """Partitions whose last attempt failed."""
 
@@ -304,6 +307,12 @@ class Producer:
     def _send_to(self, leader_id: int, partitions: list[TopicPartition]) -> None:
         client = self._client
         link = client.link_to_broker(leader_id, client.now_ms() + self._request_timeout_ms)
+        if self._acks == 0 and self._unheard.setdefault(leader_id, link) is not link:
+            # A leader that was replaced can say so only by ending the connection.
+            self._unheard[leader_id] = link
+            for partition in partitions:
+                client.forget(partition.topic)
+            return
         while link.connection.in_flight < self._max_in_flight:
             batches = self._core.take(partitions, client.now_ms())
             if not batches:
