@@ -432,6 +432,14 @@ def test_a_replica_that_fails_is_left_for_the_leader(trouble: Answer) -> None:
     assert client.brokers_asked[4:] == [1, 2]
 
 
+def test_a_replica_that_brings_nothing_is_left_for_the_leader() -> None:
+    """It may be cut off from the leader, and will not have the range for as long as that lasts."""
+    nothing = [_nothing(end=0)] * 5
+    client = _PaperClient([_prefer(2), *nothing, _records(0, 5)], client_rack="b")
+    assert _read(client, 0, 5) == list(range(5))
+    assert client.brokers_asked == [1, 2, 2, 2, 2, 2, 1]
+
+
 def test_a_replica_that_the_metadata_lacks_is_not_followed() -> None:
     client = _PaperClient([_prefer(7), _records(0, 5)], client_rack="b")
     assert _read(client, 0, 5) == list(range(5))

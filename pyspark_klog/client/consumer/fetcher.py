@@ -46,6 +46,8 @@ _NAMES_UNTIL = 12
 _GONE_AFTER = 5
 """So many times in a row fresh metadata must lack the partition, or name another topic id, before
 the partition counts as gone."""
+_PATIENCE_WITH_REPLICA = 5
+"""After so many replies in a row without records the leader is read again."""
 
 
 class Chunk(NamedTuple):
@@ -260,7 +262,10 @@ class RangeFetcher:
             self._empty_replies = 0
             return
         self._empty_replies += 1
-        if visible_end <= self.position and not self._is_at_replica:
+        if self._is_at_replica and self._empty_replies >= _PATIENCE_WITH_REPLICA:
+            # The leader had the range when it was planned; this one may be cut off from it.
+            self._leave_replica()
+        elif visible_end <= self.position and not self._is_at_replica:
             self._there = (max(row.log_start_offset, 0), visible_end)
 
     def _own_row(self, reply: FetchResponse) -> PartitionData:
