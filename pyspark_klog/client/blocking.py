@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from pyspark_klog.client import chance, clock
-from pyspark_klog.client.addresses import read_addresses
+from pyspark_klog.client.addresses import Address, read_addresses
 from pyspark_klog.client.connection import Call
 from pyspark_klog.client.errors import (
     ConnectionFailed,
@@ -69,6 +69,11 @@ class BlockingClient:
         self.retries = Retries(now_ms, self.settings.prefix)
         self.view = ClusterView()
         self._refreshed_ms: dict[str, int] = {}
+        self._forgotten: dict[str, TopicInfo | None] = {}
+        """What was known of topics whose metadata turned out to be old."""
+        self._asked: Address | None = None
+        """Whom `link_to_any` gave last."""
+        self._doubted: Address | None = None
         self._sleep = sleep
         self._random = random
         self._retry = Backoff(
@@ -123,6 +128,8 @@ class BlockingClient:
                     raise
                 last = error
                 failures += 1
+                if failures > 1:
+                    self.doubt()
                 wait_ms = self.wait_ms(failures)
                 if self.now_ms() + wait_ms >= deadline_ms:
                     raise TimedOut(f"{what} did not succeed in time: {error}") from error
@@ -158,11 +165,19 @@ class BlockingClient:
             ) from error
 
     def link_to_any(self, deadline_ms: int) -> Link:
-        """A ready connection to any broker: an open one, a known broker, a bootstrap server.
+        """A ready connection to any broker: an open one, a known broker, a bootstrap server; to one
+        that is in doubt only if there is no other.
 
         :raises NoBrokerAvailable: naming each address and why it did not serve
         """
-        return self.links.to_any(self.view.brokers.values(), deadline_ms)
+        link = self.links.to_any(self.view.brokers.values(), deadline_ms, self._doubted)
+        self._asked = link.address
+        return link
+
+    def doubt(self) -> None:
+        """What the broker that `link_to_any` gave last tells of the cluster does not help: it may
+        be cut off from the controller, and not know. The next one is another, if one answers."""
+        self._doubted = self._asked
 
     # --- calls -----------------------------------------------------------------------------------
     def send(
@@ -272,6 +287,9 @@ class BlockingClient:
             asked = {n: newer.topics.get(n, TopicInfo(n, error=absent)) for n in names}
             self.view = self.view.merged(replace(newer, topics=asked))
             self._refreshed_ms.update(dict.fromkeys(names, now_ms))
+        for name in [each for each in self._forgotten if each in self._refreshed_ms]:
+            if self._forgotten.pop(name) == self.view.topics[name]:
+                self.doubt()
         return self.view
 
     def is_fresh(self, topic: str) -> bool:
@@ -281,8 +299,10 @@ class BlockingClient:
         return refreshed_ms is not None and self.now_ms() - refreshed_ms < age_ms
 
     def forget(self, topic: str) -> None:
-        """The topic's metadata turned out to be old: `leader_of` will ask for it anew."""
+        """The topic's metadata turned out to be old: `leader_of` will ask for it anew. A broker
+        that then tells the same is in doubt."""
         self._refreshed_ms.pop(topic, None)
+        self._forgotten[topic] = self.view.topics.get(topic)
 
     def leader_of(self, partition: TopicPartition, deadline_ms: int) -> PartitionInfo:
         """The partition with its leader, from fresh metadata.

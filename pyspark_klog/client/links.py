@@ -106,22 +106,28 @@ class Links:
         link.last_used_ms = self._now_ms()
         return link
 
-    def to_any(self, known: Iterable[Address], deadline_ms: int) -> Link:
-        """A ready connection to any broker: an open one, one of ``known``, a bootstrap server.
+    def to_any(
+        self, known: Iterable[Address], deadline_ms: int, doubted: Address | None = None
+    ) -> Link:
+        """A ready connection to any broker: an open one, one of ``known``, a bootstrap server; to
+        ``doubted`` only if nobody else is likely to answer.
 
         :raises NoBrokerAvailable: naming each address and why it did not serve
         """
         now_ms = self._now_ms()
         for link in list(self._links.values()):
             connection = link.connection
-            if connection.authentication_due(now_ms):
+            if link.address == doubted or connection.authentication_due(now_ms):
                 continue  # `to` authenticates it again, if its turn comes
             if connection.state is State.READY and not self._is_stale(link):
                 link.last_used_ms = now_ms
                 return link
         shuffled = sorted(known, key=lambda _: self._random())
+        addresses = dict.fromkeys([*shuffled, *self._bootstrap, *self._links])
         reasons: list[str] = []
-        for address in dict.fromkeys([*shuffled, *self._bootstrap]):
+        for address in sorted(
+            addresses, key=lambda each: (each in self._failures, each == doubted)
+        ):
             try:
                 return self.to(address, deadline_ms)
             except KlogError as error:

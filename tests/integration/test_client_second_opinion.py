@@ -1,11 +1,15 @@
 """The client whose first broker is cut off from the controller, and tells what was before."""
 
 
+from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
 from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
-from pyspark_klog.client.groups import list_group_ids
+from pyspark_klog.client.groups import committed_offsets, list_group_ids
 from pyspark_klog.client.producer.producer import Producer
+from pyspark_klog.client.transactions.listing import fence
 from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.planning.discovery import Discovery
 from tests.support.client_cases import batch, client_of
@@ -41,6 +45,57 @@ def test_a_listing_of_all_topics_takes_no_leader_back() -> None:
         assert leader is not None and (leader.leader, leader.leader_epoch) == (2, 4)
         new.opinion.has_topic = False
         assert not client.refresh(None).topics
+
+
+def test_a_partition_that_one_broker_does_not_know_has_offsets() -> None:
+    with cut_off_and_whole() as (old, _), _client(old) as client:
+        client.refresh([])
+        old.opinion.has_topic = False
+        assert list_offsets(client, {_P: LATEST})[_P].offset == 10
+
+
+def test_a_topic_that_one_broker_does_not_know_is_written_to() -> None:
+    with cut_off_and_whole() as (old, _), _client(old, max_block_ms="5000") as client:
+        old.opinion.has_topic = False
+        assert Producer(client).partition_count("t") == 1
+
+
+def test_a_coordinator_that_moved_is_found() -> None:
+    with cut_off_and_whole() as (old, new), _client(old, new) as client:
+        assert committed_offsets(client, "group")[_P].offset == 5
+
+
+def test_a_coordinator_of_transactions_that_moved_is_found() -> None:
+    with cut_off_and_whole() as (old, new), _client(old, new) as client:
+        assert fence(client, "id", transaction_timeout_ms=1_000) == (7, 1)
+
+
+def test_a_controller_that_moved_is_found() -> None:
+    with cut_off_and_whole() as (old, new), _client(old) as client, Admin(client=client) as admin:
+        admin.create_topics([NewTopic("t")])
+        assert ApiKey.CREATE_TOPICS in new.opinion.asked
+
+
+def test_a_broker_in_doubt_is_asked_if_nobody_else_answers() -> None:
+    with cut_off_and_whole() as (old, new), _client(old) as client:
+        client.refresh(["t"])
+        new.close()
+        for _ in range(3):
+            client.doubt()
+            assert client.refresh(["t"]).topic_id("t").int
+
+
+def test_a_broker_that_tells_something_new_is_not_in_doubt() -> None:
+    with cut_off_and_whole() as (old, new), _client(old) as client:
+        client.refresh(["t"])
+        client.forget("t")
+        old.opinion.leader, old.opinion.leader_epoch = 2, 4
+        client.refresh(["t"])
+        client.forget("t")
+        client.refresh(["t"])
+        assert not new.opinion.asked
+        client.refresh(["t"])
+        assert new.opinion.asked
 
 
 def test_what_a_broker_had_that_left_meanwhile_is_asked_of_the_others() -> None:

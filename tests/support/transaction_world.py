@@ -206,6 +206,7 @@ class _Connection:
 
 class _Link:
     def __init__(self, world: World) -> None:
+        self.address = Address("coordinator", 1)
         self.connection = _Connection(world)
         self.last_used_ms = 0
 
@@ -227,7 +228,9 @@ class _Links:
             link = self._links[address] = _Link(self._world)
         return link
 
-    def to_any(self, known: Iterable[Address], deadline_ms: int) -> _Link:
+    def to_any(
+        self, known: Iterable[Address], deadline_ms: int, doubted: Address | None = None
+    ) -> _Link:
         return self.to(Address("coordinator", 1), deadline_ms)
 
     def poll(self, deadline_ms: int) -> None:

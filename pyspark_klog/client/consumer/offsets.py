@@ -53,19 +53,21 @@ def list_offsets(
     `LATEST` and `EARLIEST` stand for the ends. `NOT_FOUND` is given if all records are older.
     Where a leader has changed or is away, the partition's leader is asked again until the deadline.
 
-    :raises TopicMissing: if fresh metadata does not have one of the partitions
+    :raises TopicMissing: if fresh metadata of two brokers, where there are so many, does not have
+        one of the partitions
     :raises TimedOut: naming the partitions that could not be asked, with the last error
     """
     deadline = client.deadline() if deadline_ms is None else deadline_ms
     found: dict[TopicPartition, OffsetAt] = {}
     left = dict(timestamps)
+    absent: set[TopicPartition] = set()
     failures = 0
     bound = "default.api.timeout.ms" if deadline_ms is None else None
     trouble = client.retries.trouble("asking for offsets", bound)
     while left:
         try:
             with client.retries.of(trouble, lambda: deadline):
-                errors = _ask_leaders(client, left, read_committed, deadline, found)
+                errors = _ask_leaders(client, left, read_committed, deadline, found, absent)
         except TimedOut as error:
             raise TimedOut(_timeout_text(left, error)) from error
         for partition in found:
@@ -94,9 +96,10 @@ def _ask_leaders(
     read_committed: bool,
     deadline_ms: int,
     found: dict[TopicPartition, OffsetAt],
+    absent: set[TopicPartition],
 ) -> dict[TopicPartition, KlogError]:
     """Ask every leader at the same time, and put the answers into ``found``; returns the errors
-    that may pass, raises the others."""
+    that may pass, raises the others. ``absent`` are the partitions that fresh metadata lacked."""
     errors: dict[TopicPartition, KlogError] = {}
     by_leader: dict[int, list[ListOffsetsPartition]] = defaultdict(list)
     topics: dict[int, list[str]] = defaultdict(list)
@@ -108,7 +111,10 @@ def _ask_leaders(
         if info is None:
             client.forget(partition.topic)
             if partition.topic in stale and not client.view.has_partition(partition):
-                raise TopicMissing(f"{partition} does not exist")
+                if partition in absent:
+                    raise TopicMissing(f"{partition} does not exist")
+                absent.add(partition)
+                client.doubt()
             errors[partition] = LeaderUnknown(f"{partition} has no leader now")
             continue
         topics[info.leader].append(partition.topic)

@@ -60,6 +60,7 @@ def wait_for_topic(client: BlockingClient, topic: str) -> int:
         if not info.error.retriable and info.error is not ErrorCode.NONE:
             raise broker_error(info.error, f"topic {topic}")
         failures += 1
+        client.doubt()
         wait_ms = client.wait_ms(failures)
         if client.now_ms() + wait_ms >= deadline_ms:
             raise TopicMissing(

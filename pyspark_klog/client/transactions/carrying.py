@@ -4,12 +4,14 @@ from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.connection import Call
 from pyspark_klog.client.errors import ClientError, TimedOut, is_retriable
 from pyspark_klog.client.transactions.manager import TransactionManager
-from pyspark_klog.client.transactions.steps import PendingStep
+from pyspark_klog.client.transactions.steps import FindCoordinator, PendingStep
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.message import Response
 
 TRANSACTION_VERSION = "transaction.version"
 """The feature that decides how brokers are to be asked."""
+_COORDINATORS = 2
+"""That of the transactional id and that of a group: who is looked for more often was not there."""
 
 
 def carry_out(
@@ -24,7 +26,12 @@ def carry_out(
     if first is None:
         return
     trouble = client.retries.trouble(first.step.value, bound)
+    looks = 0
     while (step := manager.next_step()) is not None:
+        if isinstance(step, FindCoordinator):
+            looks += 1
+            if looks > _COORDINATORS:
+                client.doubt()
         wait_ms = step.not_before_ms - client.now_ms()
         if wait_ms > 0:
             if step.not_before_ms >= deadline_ms:
