@@ -1,8 +1,10 @@
 """The client whose first broker is cut off from the controller, and tells what was before."""
 
+import pytest
 
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.consumer.fetcher import RangeFetcher
 from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
 from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
 from pyspark_klog.client.groups import committed_offsets, list_group_ids
@@ -10,6 +12,7 @@ from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.client.transactions.listing import fence
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.records.sets import iterate
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.planning.discovery import Discovery
 from tests.support.client_cases import batch, client_of
@@ -31,10 +34,32 @@ def _fail(lost: OffsetsLost) -> None:
     raise lost
 
 
+@pytest.mark.parametrize("start", [5, 7])
+def test_a_replaced_leader_does_not_make_records_lost(start: int) -> None:
+    """Its log ends before the range, or where the range begins."""
+    with cut_off_and_whole() as (old, new), _client(old) as client:
+        fetcher = RangeFetcher(client, _P, start, 10, progress_timeout_ms=5_000, on_lost=_fail)
+        found = [record.offset for chunk in fetcher for record in iterate(chunk.data)]
+        assert found == list(range(start, 10))
+        assert ApiKey.FETCH in old.opinion.asked and ApiKey.FETCH in new.opinion.asked
+
+
 def _discovery(client: BlockingClient) -> Discovery:
     options = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t"}
     options["fetchOffset.retryIntervalMs"] = "1"
     return Discovery(client, read_options(options).for_batch())
+
+
+def test_an_end_before_a_known_offset_is_asked_of_whom_others_call_the_leader() -> None:
+    with cut_off_and_whole() as (old, _), _client(old) as client:
+        assert _discovery(client).latest([_P], {}) == {_P: 5}
+        assert _discovery(client).latest([_P], {_P: 8}) == {_P: 10}
+
+
+def test_partitions_that_one_broker_does_not_know_are_not_gone() -> None:
+    with cut_off_and_whole() as (old, _), _client(old) as client:
+        old.opinion.has_topic = False
+        assert _discovery(client).existing_partitions([_P]) == {_P}
 
 
 def test_a_listing_of_all_topics_takes_no_leader_back() -> None:

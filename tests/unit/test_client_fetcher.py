@@ -76,6 +76,8 @@ class _PaperClient:
     def forget(self, _topic: str) -> None:
         self.on_forget()
 
+    def doubt(self) -> None: ...
+
     def leader_of(self, partition: TopicPartition, _deadline_ms: int) -> PartitionInfo:
         topic = self.view.topics["t"]
         if partition.partition not in topic.partitions:

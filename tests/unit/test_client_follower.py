@@ -80,6 +80,8 @@ class _PaperClient:
 
     def forget(self, _topic: str) -> None: ...
 
+    def doubt(self) -> None: ...
+
     def leader_of(self, partition: TopicPartition, _deadline_ms: int) -> PartitionInfo:
         info = self.view.topics["t"].partitions.get(partition.partition)
         if info is None:

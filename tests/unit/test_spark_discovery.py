@@ -38,6 +38,8 @@ class _Cluster:
         self.view = ClusterView()
         self.asked: list[list[str] | None] = []
         self.waits: list[int] = []
+        self.forgotten: list[str] = []
+        self.doubts = 0
         self.retries = Retries(self.now_ms)
 
     def now_ms(self) -> int:
@@ -51,6 +53,12 @@ class _Cluster:
 
     def pause(self, wait_ms: int) -> None:
         self.waits.append(wait_ms)
+
+    def forget(self, topic: str) -> None:
+        self.forgotten.append(topic)
+
+    def doubt(self) -> None:
+        self.doubts += 1
 
 
 def _discovery(cluster: _Cluster, **given: str) -> Discovery:
@@ -199,6 +207,7 @@ def test_an_end_below_the_known_one_is_asked_for_again(
     offsets += [{_P0: 3, _P1: 9}, {_P0: 6, _P1: 9}]
     assert discovery.latest([_P0, _P1], {_P0: 5}) == {_P0: 6, _P1: 9}
     assert cluster.waits == [30]
+    assert (cluster.forgotten, cluster.doubts) == (["t"], 1), "another broker is asked who leads"
     offsets[:] = [{_P0: 3}]
     assert discovery.latest([_P0], {_P0: 5}) == {_P0: 3}, "after the attempts it is believed"
     assert cluster.waits == [30, 30, 30]

@@ -267,6 +267,7 @@ class RangeFetcher:
             self._leave_replica()
         elif visible_end <= self.position and not self._is_at_replica:
             self._there = (max(row.log_start_offset, 0), visible_end)
+            self._client.forget(self.partition.topic)  # another broker may lead by now
 
     def _own_row(self, reply: FetchResponse) -> PartitionData:
         rows = [p for topic in reply.responses for p in topic.partitions]
@@ -349,7 +350,13 @@ class RangeFetcher:
         return client.send(link, request, FetchResponse, version, timeout_ms=wait_ms)
 
     def _go_on_where_possible(self, deadline_ms: int) -> None:
-        """The position is out of range: report what is lost and go on behind it, or at the end."""
+        """The position is out of range: report what is lost and go on behind it, or at the end.
+
+        Not before somebody else was asked who leads: a leader that was replaced, and has not heard
+        of it, lacks what its successor has.
+        """
+        self._client.forget(self.partition.topic)
+        self._client.doubt()
         earliest = self._offset_of(EARLIEST, deadline_ms)
         latest = self._offset_of(LATEST, deadline_ms)
         if earliest <= self.position < latest:

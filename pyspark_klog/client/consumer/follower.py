@@ -259,6 +259,9 @@ class Follower:
     # --- failures --------------------------------------------------------------------------------
     def _out_of_range(self, partition: TopicPartition) -> None:
         reading = self._readings[partition]
+        # A leader that was replaced, and has not heard of it, lacks what its successor has.
+        self._client.forget(partition.topic)
+        self._client.doubt()
         try:
             earliest, latest = (
                 list_offsets(self._client, {partition: end}, read_committed=self._read_committed)[

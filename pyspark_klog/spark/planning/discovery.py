@@ -68,6 +68,7 @@ class Discovery:
             if number == self._options.offset_attempts or not self._lacks(found, known):
                 return found
             _log.info("attempt=%d some of the partitions are not there", number)
+            self._client.doubt()
             self._client.pause(self._options.offset_retry_interval_ms)
         raise AssertionError("there is at least one attempt")
 
@@ -96,6 +97,7 @@ class Discovery:
             if not found or number == self._options.offset_attempts:
                 return found
             _log.info("attempt=%d topics=%s have other ids", number, sorted(found))
+            self._client.doubt()
             self._client.pause(self._options.offset_retry_interval_ms)
             self._attempts(self._refresh)
         raise AssertionError("there is at least one attempt")
@@ -231,8 +233,9 @@ class Discovery:
     ) -> Offsets:
         """The end of each partition: the last stable offset under read_committed.
 
-        A leader that was just elected may be behind: ends below ``known`` ones are asked for again,
-        up to fetchOffset.numRetries times, and then taken as they are.
+        A leader that was just elected may be behind, and one that was replaced may not know it:
+        ends below ``known`` ones are asked for again, of whom others name as leaders, up to
+        fetchOffset.numRetries times, and then taken as they are.
         """
         wanted = list(partitions)
         for number in range(1, self._options.offset_attempts + 1):
@@ -241,6 +244,9 @@ class Discovery:
             if not behind or number == self._options.offset_attempts:
                 return found
             _log.info("attempt=%d partition=%s ends before a known offset", number, behind[0])
+            for topic in {partition.topic for partition in behind}:
+                self._client.forget(topic)
+            self._client.doubt()
             self._client.pause(self._options.offset_retry_interval_ms)
         raise AssertionError("there is at least one attempt")
 
