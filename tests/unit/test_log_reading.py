@@ -89,23 +89,6 @@ def test_what_lies_past_the_end_offset_is_not_seen(log: PartitionLog) -> None:
     assert found(log, 60, 1 << 20, end_offset=1_000) == list(range(50 + 10, 100))
 
 
-def test_the_newest_batches_are_given_as_after_a_start_that_remembers_no_position() -> None:
-    files = MemoryFiles()
-    log = open_log(files, replace(SMALL, segment_bytes=5 * BYTES))
-    for number in range(8):
-        append(log, batch(COUNT, timestamp_ms=1_000 * number))
-    log.close()
-    again = open_log(files.killed(), log.config)
-    sizes = (0, 1, BYTES - 1, BYTES, 3 * BYTES - 1, 3 * BYTES, 1 << 20)
-    for offset, size, whole in product(range(45, 81), sizes, (False, True)):
-        regions = [
-            each.read(offset, size, min_one_batch=whole, may_block=False).region
-            for each in (log, again)
-        ]
-        first, second = (each and (each.position, each.size) for each in regions)
-        assert first == second, (offset, size, whole)
-
-
 def test_outside_of_the_log(log: PartitionLog) -> None:
     assert log.read(200, 100).region is None
     for offset in (-1, 201):
@@ -210,7 +193,7 @@ def test_records_that_readers_do_not_see_yet_are_not_found() -> None:
 
 
 # --- cold pages ----------------------------------------------------------------------------------
-@pytest.mark.parametrize("offset", [0, 33, 75, 190, 199])
+@pytest.mark.parametrize("offset", [0, 33, 75, 199])
 def test_a_cold_read_says_so_instead_of_waiting(offset: int) -> None:
     files = MemoryFiles()
     manager = open_manager(files)

@@ -21,7 +21,7 @@ from klog_broker.log.errors import ColdRead, LongLookUp, OffsetOutOfRange
 from klog_broker.log.leader_epochs import LeaderEpochs
 from klog_broker.log.segment import Segment
 from klog_broker.log.warmth import check_index_is_warm, check_time_index_is_warm, warm
-from klog_broker.runtime.files import ProbedRegion, ReadRegion
+from klog_broker.runtime.files import ReadRegion
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch, Offset, TopicPartition
 from pyspark_klog.records.batch import BatchView
@@ -88,11 +88,6 @@ def read_region(
         return None
     log = view.segments
     segments = log.segments
-    if end_offset == log_end_offset:
-        newest = segments[-1]
-        position = newest.recent_position(offset)
-        if position is not None and newest.size_bytes - position <= max_bytes:
-            return newest, _up_to_the_end(newest, offset, position, may_block=may_block)
     for index in range(log.index_for(offset), len(segments)):
         segment = segments[index]
         try:
@@ -113,17 +108,6 @@ def read_region(
             size = max(max_bytes, 1)
             raise ColdRead(partial(warm, segment, offset, size)) from None
     return None
-
-
-def _up_to_the_end(segment: Segment, offset: int, position: int, *, may_block: bool) -> ReadRegion:
-    """All batches from one of the newest on, which begins with the offset. It is what followers and
-    consumers that keep pace ask for, and no batch has to be looked at for it."""
-    file, size = segment.log_file, segment.size_bytes - position
-    if may_block:
-        return ReadRegion(file, position, size)
-    if file.is_warm(position, size):
-        return ProbedRegion(file, position, size)
-    raise ColdRead(partial(warm, segment, offset, size))
 
 
 def _position_of_end(segment: Segment, end_offset: int, *, may_block: bool) -> int:
