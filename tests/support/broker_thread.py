@@ -27,7 +27,8 @@ class BrokerThread:
         self.broker = BrokerServer(BrokerConfig.load(None, overrides, data=data), **borders)
         self.broker.start()
         self.exit_code: ExitCode | None = None
-        self._thread = threading.Thread(target=self._serve, name="broker")
+        # A test that fails may leave it running: that must not keep the process of the tests alive.
+        self._thread = threading.Thread(target=self._serve, name="broker", daemon=True)
         self._thread.start()
 
     def _serve(self) -> None:
