@@ -90,4 +90,8 @@ class Losses:
     def may_fall_to(self, log: Any, offset: int) -> bool:
         """Whether a replica's watermark may, since the rest is lost."""
         least = self._least.get((log.topic_id, log.topic_partition.partition))
-        return least is not None and least <= offset
+        if least is None:
+            return False
+        # Of a compacted log more may have gone for what is lost: it begins anew (FollowerState).
+        is_anew = log.config.compact and offset == log.log_start_offset
+        return is_anew or least <= offset
