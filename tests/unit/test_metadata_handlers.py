@@ -423,9 +423,12 @@ class TestDescribeConfigs:
         assert all(config.synonyms == [] for config in result.configs)
         assert all(config.documentation is None for config in result.configs)
 
-    def test_no_names_is_not_all_names(self, world: World) -> None:
+    @pytest.mark.parametrize(("kind", "name"), [(TOPIC, "a"), (BROKER, "1")])
+    def test_an_empty_list_of_names_asks_for_all(self, world: World, kind: int, name: str) -> None:
+        """As in Kafka."""
         world.create(new("a"))
-        assert self.describe(world, TOPIC, "a", []).configs == []
+        found = self.describe(world, kind, name, []).configs
+        assert found == self.describe(world, kind, name).configs != []
 
     def test_this_broker(self, tmp_path: Path) -> None:
         world = World(tmp_path, "log.retention.hours=2")
@@ -612,6 +615,7 @@ def test_settings_that_are_asked_for_often_are_told_once(world: World) -> None:
 
     assert ask(["retention.ms"], ["flush.ms"], ["flush.ms"]) == {"retention.ms", "flush.ms"}
     assert ask(["retention.ms"], None) == ask(None) == set(TOPIC_SETTINGS)
+    assert ask(["flush.ms"], []) == ask([], ["flush.ms"]) == ask(None)
 
 
 class TestAskingForTopics:

@@ -44,7 +44,8 @@ def handle(request: DescribeConfigsRequest, context: RequestContext) -> AnswerSt
 
 
 def _answer(request: DescribeConfigsRequest, context: RequestContext) -> AnswerSteps:
-    """Every resource succeeds or fails by itself. A null list of names asks for all settings.
+    """Every resource succeeds or fails by itself. A list of names that is null or, as in Kafka,
+    empty asks for all settings.
 
     A resource that is named twice is answered once, since an answer is much longer than a name.
     """
@@ -73,7 +74,7 @@ def _configs(
     """``answered`` keeps described settings, for later topics with the same overrides (most topics
     have none)."""
     yield 1
-    keys = asked.configuration_keys
+    keys = asked.configuration_keys or None
     given = _given(context.broker, asked)
     name = "" if asked.resource_type == ResourceType.TOPIC else asked.resource_name
     key = (asked.resource_type, name, given, None if keys is None else tuple(keys))
@@ -93,8 +94,8 @@ def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigs
     found: dict[tuple[int, str], DescribeConfigsResource] = {}
     for each in resources:
         first = found.setdefault((each.resource_type, each.resource_name), each)
-        if first is not each and first.configuration_keys is not None:
-            if each.configuration_keys is None:
+        if first is not each and first.configuration_keys:
+            if not each.configuration_keys:
                 first.configuration_keys = None
             else:
                 first.configuration_keys += each.configuration_keys
