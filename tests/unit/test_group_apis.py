@@ -21,6 +21,7 @@ from pyspark_klog.protocol.apis.offset_commit import (
 from pyspark_klog.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
@@ -302,6 +303,25 @@ def test_offsets_of_several_groups_are_fetched(broker: MemoryBroker, version: in
     found = [offsets_in(each) for each in told]
     assert found[0] == {(plain, 1): (41, NONE), (plain, 2): (-1, NONE)}
     assert found[1:] == [{}, {}, {}, {(plain, 0): (40, NONE), (plain, 1): (41, NONE)}]
+
+
+@pytest.mark.parametrize("version", [1, 7, 9])
+def test_a_topic_that_is_named_twice_is_told_with_all_its_partitions(
+    broker: MemoryBroker, version: int
+) -> None:
+    commit(broker, 9, "plain", 0, 1)
+    if version >= 8:
+        rows = [OffsetFetchRequestTopics(name="plain", partition_indexes=[each]) for each in (0, 1)]
+        (told,) = fetch(broker, version, OffsetFetchRequestGroup(group_id="g", topics=rows))
+    else:
+        named = [OffsetFetchRequestTopic(name="plain", partition_indexes=[each]) for each in (0, 1)]
+        told = broker.call(OffsetFetchRequest(group_id="g", topics=named), version)
+    found = {
+        each.partition_index: each.committed_offset
+        for topic in told.topics
+        for each in topic.partitions
+    }
+    assert found == {0: 40, 1: 41}
 
 
 def test_offsets_of_topics_with_another_id_are_not_known(broker: MemoryBroker) -> None:

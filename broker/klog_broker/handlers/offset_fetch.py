@@ -183,10 +183,14 @@ def _partition(
 
 # --- requests of one group -----------------------------------------------------------------------
 def _wanted(request: OffsetFetchRequest) -> dict[str, list[int]] | None:
-    """The partitions that are asked for, by topic; None for all that have a committed offset."""
+    """The partitions that are asked for, by topic, of one that is named twice those of both; None
+    for all that have a committed offset."""
     if request.topics is None:
         return None
-    return {topic.name: list(topic.partition_indexes) for topic in request.topics}
+    wanted: dict[str, list[int]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, []).extend(topic.partition_indexes)
+    return wanted
 
 
 def _error(
