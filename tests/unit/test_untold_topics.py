@@ -14,11 +14,16 @@ from klog_broker.metadata.image import CONSUMER_OFFSETS, ImageDraft
 from klog_broker.topics.entries import ResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicId
+from pyspark_klog.protocol.apis.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from pyspark_klog.protocol.apis.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pyspark_klog.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -232,6 +237,38 @@ def test_topics_that_may_exist_are_not_denied_to_who_alters_them(untold: Untold)
     answer: Any = decode_response(bytes(stream.sent[4:]), ApiKey.DELETE_RECORDS, 2)
     told = answer.topics[0].partitions[0].error_code
     assert told == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_controller_denies_no_topic_that_it_was_not_told_of_yet(untold: Untold) -> None:
+    """Whoever deletes a topic takes such an answer for the end of it, and it would stay."""
+    grown = CreatePartitionsTopic(name="plain", count=9, assignments=None)
+    grows = CreatePartitionsRequest(topics=[grown], validate_only=True)
+    by_id = [DeleteTopicState(name=None, topic_id=topic_ids()["plain"])]
+    by_name = DeleteTopicsRequest(topic_names=["plain"], timeout_ms=1_000)
+    asked: list[tuple[Any, int]] = [
+        (grows, 3),
+        (DeleteTopicsRequest(topics=by_id, timeout_ms=1_000), 6),
+        (by_name, 5),
+    ]
+
+    def told() -> list[ErrorCode | None]:
+        found: list[ErrorCode | None] = []
+        for stream, (request, version) in zip(streams, asked, strict=True):
+            answer: Any = None
+            if stream.sent:
+                answer = decode_response(bytes(stream.sent[4:]), request.api_key, version)
+                answer = answer.results if request is grows else answer.responses
+            found.append(answer and ErrorCode(answer[0].error_code))
+        return found
+
+    streams = [untold.broker.send(*each) for each in asked]
+    assert told() == [None] * 3
+    untold.pass_time(PATIENCE_MS)
+    assert told() == [ErrorCode.NOT_CONTROLLER] * 3, "on which clients ask again"
+    streams = [untold.broker.send(*each) for each in asked]
+    untold.tell()
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert told() == [ErrorCode.NONE, ErrorCode.NONE, unknown], "the second one has deleted it"
 
 
 # --- coordinators --------------------------------------------------------------------------------

@@ -5,17 +5,24 @@ A broker that is alone is its own controller.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from klog_broker.handlers.context import BrokerServices
+from klog_broker.handlers.context import (
+    AnswerSteps,
+    BrokerServices,
+    ErrorResponse,
+    RequestContext,
+)
+from klog_broker.handlers.told_topics import knows_all_partitions, once_told
 from klog_broker.topics.internal import internal_topic
 from klog_broker.topics.planning import MAX_PARTITIONS_PER_REQUEST
 from pyspark_klog.client.errors import error_code
-from pyspark_klog.errors import ErrorCode
+from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from pyspark_klog.protocol.message import Request, Response
 
 AUTO_CREATION_TIMEOUT_MS = 2_000
 """How long a request waits for the leaders of topics that it has made; then it is answered that
@@ -30,6 +37,27 @@ def is_controller(broker: BrokerServices) -> bool:
     if not broker.config.joins_cluster:
         return True
     return broker.metadata.image.controller_id == broker.broker_id
+
+
+def at_controller(
+    answer: Callable[[], AnswerSteps],
+    request: Request,
+    context: RequestContext,
+    error_response: ErrorResponse,
+) -> Response | AnswerSteps | None:
+    """What a handler returns whose `answer` is the controller's, and may be that a topic is not
+    there. A controller that has just started waits until it knows: nobody asks again who hears
+    that. On NOT_CONTROLLER clients do."""
+    broker = context.broker
+    if not is_controller(broker):
+        return error_response(request, ErrorCode.NOT_CONTROLLER)
+
+    def once_known() -> AnswerSteps:
+        if not knows_all_partitions(broker):
+            raise BrokerError(ErrorCode.NOT_CONTROLLER)
+        return (yield from answer())
+
+    return once_told(once_known, request, context, error_response)
 
 
 def have_created(

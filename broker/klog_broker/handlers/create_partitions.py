@@ -3,7 +3,7 @@
 from collections import Counter
 from functools import partial
 
-from klog_broker.handlers.at_controller import is_controller
+from klog_broker.handlers.at_controller import at_controller
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.told import told
@@ -23,16 +23,21 @@ from pyspark_klog.protocol.apis.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.protocol.message import Response
 
 # Cost in elements (runtime/slices.py): handing one change to a helper, and answering.
 _CHANGE = 10
 
 
-def handle(request: CreatePartitionsRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    request: CreatePartitionsRequest, context: RequestContext
+) -> Response | AnswerSteps | None:
+    return at_controller(lambda: _add(request, context), request, context, error_response)
+
+
+def _add(request: CreatePartitionsRequest, context: RequestContext) -> AnswerSteps:
     """Every topic succeeds or fails by itself; a name that the request has twice fails once."""
     broker = context.broker
-    if not is_controller(broker):
-        return error_response(request, ErrorCode.NOT_CONTROLLER)
     times = Counter(topic.name for topic in request.topics)
     results = {name: CreatePartitionsTopicResult(name=name) for name in times}
     planned: dict[str, MorePartitions] = {}

@@ -3,7 +3,7 @@
 from collections import Counter
 from functools import partial
 
-from klog_broker.handlers.at_controller import is_controller
+from klog_broker.handlers.at_controller import at_controller
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.told import told
@@ -18,6 +18,7 @@ from pyspark_klog.protocol.apis.delete_topics import (
     DeleteTopicState,
 )
 from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.protocol.message import Response
 from pyspark_klog.storage.text_files import encode_topic_id
 
 _NO_ID = UUID(int=0)
@@ -29,10 +30,12 @@ _FIRST_VERSION_WITH_TOPIC_DELETION_DISABLED = 3
 _DELETION = 10
 
 
-def handle(request: DeleteTopicsRequest, context: RequestContext) -> AnswerSteps:
+def handle(request: DeleteTopicsRequest, context: RequestContext) -> Response | AnswerSteps | None:
+    return at_controller(lambda: _delete(request, context), request, context, error_response)
+
+
+def _delete(request: DeleteTopicsRequest, context: RequestContext) -> AnswerSteps:
     """Every topic succeeds or fails by itself; a topic that the request has twice fails once."""
-    if not is_controller(context.broker):
-        return error_response(request, ErrorCode.NOT_CONTROLLER)
     asked = _asked(request, context.api_version)
     results: list[DeletableTopicResult] = []
     found: dict[UUID, DeletableTopicResult] = {}
