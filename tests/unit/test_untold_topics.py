@@ -44,6 +44,7 @@ from pyspark_klog.protocol.apis.offset_commit import (
 from pyspark_klog.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
 )
 from pyspark_klog.protocol.apis.produce import (
     PartitionProduceData,
@@ -345,6 +346,38 @@ def test_offsets_of_a_topic_made_anew_are_not_hidden_by_an_older_image(version: 
     assert fetch() == (ErrorCode.NONE, [])
     untold.tell()
     assert fetch() == (ErrorCode.NONE, [5])
+
+
+def test_offsets_of_topics_whose_ids_were_not_told_are_to_be_asked_for_again() -> None:
+    broker = broker_with_coordinators()
+    services = broker.broker.services
+    rows = [OffsetCommitRequestPartition(partition_index=0, committed_offset=5)]
+    topic = OffsetCommitRequestTopic(name="plain", partitions=rows)
+    committed = broker.call(OffsetCommitRequest(group_id="g", topics=[topic]), 8)
+    assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
+    whole = services.metadata.image
+    topic_id = whole.topics["plain"].topic_id
+    untold = Untold(broker)
+    draft = ImageDraft(services.metadata.image)
+    draft.put(whole.topics[CONSUMER_OFFSETS])
+    shown: Any = services.metadata
+    shown.image = draft.image()
+
+    def fetch(topics: list[OffsetFetchRequestTopics] | None) -> list[tuple[int, int]]:
+        group = OffsetFetchRequestGroup(group_id="g", topics=topics)
+        (found,) = broker.call(OffsetFetchRequest(groups=[group]), 10).groups
+        if found.error_code:
+            return [(found.error_code, -1)]
+        told = [each for topic in found.topics for each in topic.partitions]
+        return [(each.error_code, each.committed_offset) for each in told]
+
+    by_id = [OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=[0])]
+    assert fetch(by_id) == fetch(None) == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)]
+    untold.orders.told_all(0, LIFE)
+    assert fetch(by_id) == [(ErrorCode.UNKNOWN_TOPIC_ID, -1)]
+    assert fetch(None) == [], "it is deleted"
+    untold.tell()
+    assert fetch(by_id) == fetch(None) == [(ErrorCode.NONE, 5)]
 
 
 def test_partitions_that_it_was_not_told_of_may_be_led_elsewhere(untold: Untold) -> None:

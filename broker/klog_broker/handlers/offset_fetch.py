@@ -120,8 +120,10 @@ def _asked_topics(
         if not by_id:
             yield _AskedTopic(name, _NO_ID, None)
         elif known is not None:
-            # As in Kafka: a topic that is gone has no id by which it could be told.
             yield _AskedTopic(name, known.topic_id, None)
+        elif not knows_all_partitions(context.broker):
+            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        # As in Kafka: a topic that is gone has no id by which it could be told.
 
 
 def _name_of(image: MetadataImage, topic_id: UUID) -> str | None:
@@ -150,6 +152,8 @@ def _offsets(
     """
     topic, numbers = asked.name, asked.partitions
     if topic is None:
+        if not knows_all_partitions(broker):
+            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         for number in numbers or ():
             yield number, None, ErrorCode.UNKNOWN_TOPIC_ID
         return
