@@ -365,6 +365,18 @@ def test_each_partition_says_that_another_is_the_controller(is_all: bool) -> Non
     assert found == dict.fromkeys([("t", 0), ("t", 1)], ErrorCode.NOT_CONTROLLER)
 
 
+@pytest.mark.parametrize("version", range(3))
+def test_all_partitions_of_nothing_are_no_success(version: int) -> None:
+    """A broker that was not told of the topics has no partition to say it of."""
+    told = Told()
+    told.context.api_version = version
+    told.broker.cluster = SimpleNamespace(changes=Elections(ErrorCode.NOT_CONTROLLER))
+    answer = told.answer(elect_leaders, ElectLeadersRequest(topic_partitions=None))
+    # The first version has no error but the partitions'.
+    assert answer.error_code == (ErrorCode.NOT_CONTROLLER if version else ErrorCode.NONE)
+    assert answer.replica_election_results == []
+
+
 # --- producer ids -----------------------------------------------------------------------------
 class Blocks:
     """Gives blocks when it is told to."""

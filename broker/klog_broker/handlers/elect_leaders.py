@@ -23,6 +23,7 @@ from pyspark_klog.protocol.apis.elect_leaders import (
 from pyspark_klog.protocol.keys import ApiKey
 
 _PARTITIONS_A_STEP = 50
+_FIRST_VERSION_WITH_ERROR = 1
 
 
 class ElectionType(IntEnum):
@@ -96,6 +97,9 @@ def _told(
             partitions = [each for topic in topics for each in topic.topic_partitions()]
         else:
             partitions = _partitions(asked)
+        if not partitions and context.api_version >= _FIRST_VERSION_WITH_ERROR:
+            # Who asks for all that this broker was not told of must not take it for done.
+            return ElectLeadersResponse(error_code=elected)
         elected = dict.fromkeys(partitions, elected)
     found: dict[str, ReplicaElectionResult] = {}
     for partition, code in elected.items():
