@@ -9,7 +9,13 @@ import pytest
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.consumer.fetcher import RangeFetcher
-from pyspark_klog.client.consumer.offsets import EARLIEST, LATEST, NOT_FOUND, list_offsets
+from pyspark_klog.client.consumer.offsets import (
+    EARLIEST,
+    LATEST,
+    NOT_FOUND,
+    first_local_offset,
+    list_offsets,
+)
 from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
 from pyspark_klog.client.errors import DeliveryFailed, TopicMissing
 from pyspark_klog.client.groups import (
@@ -21,8 +27,10 @@ from pyspark_klog.client.groups import (
     list_groups,
 )
 from pyspark_klog.client.producer.producer import Producer
+from pyspark_klog.client.records_deletion import delete_records
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
+from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Header, Record
@@ -127,6 +135,27 @@ def offsets_are_found(servers: str) -> None:
         assert (at[first].offset, at[first].timestamp_ms) == (15, 2_005)
         assert at[second].offset == NOT_FOUND
         assert list_offsets(client, {first: 9_000})[first].offset == NOT_FOUND
+
+
+def a_leader_tells_what_it_has_itself(servers: str) -> None:
+    """All of a log that is in no remote tier, if asked as the leader of its epoch."""
+    topic = new_topic(servers, 1)
+    partition = TopicPartition(topic, 0)
+    with client_of(servers) as client:
+        producer = Producer(client)
+        producer.add(partition, *batch([b"k"] * 10))
+        producer.flush()
+        delete_records(client, {partition: 4})
+        info = client.leader_of(partition, client.deadline())
+        link = client.link_to_broker(info.leader, client.deadline())
+        versions = link.connection.versions
+        assert versions is not None
+        if versions.newest(ApiKey.LIST_OFFSETS, 8) is None:
+            assert first_local_offset(client, link, partition, info.leader_epoch) is None
+            return
+        assert first_local_offset(client, link, partition, info.leader_epoch) == 4
+        with pytest.raises(BrokerError, match="UNKNOWN_LEADER_EPOCH"):
+            first_local_offset(client, link, partition, info.leader_epoch + 1)
 
 
 def small_fetches_read_everything(servers: str) -> None:
@@ -295,6 +324,7 @@ CASES: tuple[Callable[[str], None], ...] = (
     a_topic_made_again_is_another_one,
     a_groups_offsets_are_kept,
     groups_are_deleted,
+    a_leader_tells_what_it_has_itself,
     offsets_are_found,
     small_fetches_read_everything,
     offsets_out_of_range_are_reported,

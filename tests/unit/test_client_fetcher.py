@@ -58,6 +58,7 @@ class _PaperClient:
         self.retries = Retries(self.now_ms)
         self.throttle_time_ms = 0
         self.newest_fetch = 17
+        self.versions = None
         self.on_forget: Callable[[], None] = lambda: None
         topic = TopicInfo("t", _ID, partitions={0: PartitionInfo(1, 3)})
         brokers = {number: Address("h", number) for number in (1, 2)}
@@ -192,6 +193,49 @@ def test_a_throttled_broker_says_nothing_of_gaps() -> None:
     client.throttle_time_ms = 10
     with pytest.raises(TimedOut, match="the broker sent no more records"):
         _read(client, 4, 10, timeout_ms=1_000)
+
+
+def _first_local(monkeypatch: pytest.MonkeyPatch, answers: list[int | KlogError]) -> None:
+    def answer(_client: object, _link: object, partition: TopicPartition, epoch: int) -> int:
+        assert (partition, epoch) == (_P, 3)
+        found = answers.pop(0)
+        if isinstance(found, KlogError):
+            raise found
+        return found
+
+    monkeypatch.setattr(fetcher_module, "first_local_offset", answer)
+
+
+def test_a_remote_tier_that_gives_nothing_yet_is_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apache Kafka answers so if the tier is slow (DelayedRemoteFetch), or over its quota."""
+    _first_local(monkeypatch, [40, 40])
+    client = _PaperClient([_nothing(end=50), _nothing(end=50), _records(4, 6)])
+    assert _read(client, 4, 10) == list(range(4, 10))
+    assert client.waits == [100, 200]
+    _first_local(monkeypatch, [10] * 200)
+    with pytest.raises(TimedOut, match="the broker sent no more records"):
+        _read(_PaperClient([_nothing(end=50)] * 200), 4, 10, timeout_ms=1_000)
+
+
+def test_a_gap_in_what_the_leader_has_itself_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    _first_local(monkeypatch, [4])
+    client = _PaperClient([_nothing(end=50)])
+    assert (_read(client, 4, 10), client.waits) == ([], [])
+
+
+def test_nobody_but_the_leader_that_gave_nothing_tells_of_a_gap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another one may have more on its own disks."""
+    moved = BrokerError(ErrorCode.FENCED_LEADER_EPOCH, "it leads anew")
+    _first_local(monkeypatch, [moved, 40])
+    client = _PaperClient([_nothing(end=50), _nothing(end=50), _records(4, 6)])
+    assert _read(client, 4, 10) == list(range(4, 10))
+    _first_local(monkeypatch, [40])
+    answers = [_prefer(2), _nothing(end=50), _nothing(end=50), _records(4, 6)]
+    client = _PaperClient(answers, client_rack="b")
+    assert _read(client, 4, 10) == list(range(4, 10))
+    assert client.brokers_asked == [1, 2, 1, 1]
 
 
 def test_a_reader_above_its_quota_waits() -> None:

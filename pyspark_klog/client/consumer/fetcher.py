@@ -12,7 +12,12 @@ from typing import NamedTuple
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.connection import Call
 from pyspark_klog.client.consumer.fetch_size import FetchSize
-from pyspark_klog.client.consumer.offsets import EARLIEST, LATEST, list_offsets
+from pyspark_klog.client.consumer.offsets import (
+    EARLIEST,
+    LATEST,
+    first_local_offset,
+    list_offsets,
+)
 from pyspark_klog.client.consumer.offsets_lost import (
     OffsetsLost,
     may_pass,
@@ -28,6 +33,7 @@ from pyspark_klog.client.errors import (
     broker_error,
     error_code,
 )
+from pyspark_klog.client.sockets import Link
 from pyspark_klog.client.trouble import Trouble
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, UUID, TopicPartition
@@ -97,6 +103,8 @@ class RangeFetcher:
         self._size = FetchSize(self._most_bytes)
         self._asked_bytes = 0
         self._call: Call[FetchResponse] | None = None
+        self._asked: tuple[Link, int] | None = None
+        """Where the last request went, and with which epoch of the leader."""
         self._is_at_replica = False
         """Whether the request under way, or the last one, went elsewhere than to the leader."""
         self._empty_replies = 0
@@ -254,13 +262,19 @@ class RangeFetcher:
 
         A leader gives at least one batch if there is any below its high watermark. So if the
         watermark has passed the range's end, compaction has removed the rest. This does not hold
-        for a throttled reader, which is given nothing.
+        for a throttled reader, which is given nothing, nor for what is in a remote tier alone: of
+        it Kafka gives nothing, and no error, when it is slow or over its quota.
         """
         visible_end = row.last_stable_offset if self._read_committed else row.high_watermark
         if visible_end >= self.end and throttle_time_ms == 0:
-            self.position = self.end
-            self._empty_replies = 0
-            return
+            if self._is_at_replica:
+                # Only a leader says what is in a remote tier.
+                self._leave_replica()
+                return
+            if not self._is_in_remote_tier():
+                self.position = self.end
+                self._empty_replies = 0
+                return
         self._empty_replies += 1
         if self._is_at_replica and self._empty_replies >= _PATIENCE_WITH_REPLICA:
             # The leader had the range when it was planned; this one may be cut off from it.
@@ -268,6 +282,13 @@ class RangeFetcher:
         elif visible_end <= self.position and not self._is_at_replica:
             self._there = (max(row.log_start_offset, 0), visible_end)
             self._client.forget(self.partition.topic)  # another broker may lead by now
+
+    def _is_in_remote_tier(self) -> bool:
+        """Whether the leader that gave nothing has the position in a remote tier alone."""
+        assert self._asked is not None
+        link, epoch = self._asked
+        first_local = first_local_offset(self._client, link, self.partition, epoch)
+        return first_local is not None and self.position < first_local
 
     def _own_row(self, reply: FetchResponse) -> PartitionData:
         rows = [p for topic in reply.responses for p in topic.partitions]
@@ -314,6 +335,7 @@ class RangeFetcher:
         replica = client.read_replicas.of(self.partition, client.now_ms())
         self._is_at_replica = replica is not None
         link = client.link_to_broker(info.leader if replica is None else replica, deadline_ms)
+        self._asked = link, info.leader_epoch
         topic_id = self._topic_id
         if topic_id == NO_TOPIC_ID:
             topic_id = client.view.topic_id(self.partition.topic)

@@ -8,6 +8,7 @@ from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.connection import Call
 from pyspark_klog.client.errors import (
     LeaderUnknown,
+    ReplyUnreadable,
     TimedOut,
     TopicMissing,
     broker_error,
@@ -31,6 +32,9 @@ EARLIEST = -2
 """As a timestamp: the first offset that can be read."""
 NOT_FOUND = -1
 """As an offset: no record is as young as the timestamp."""
+_EARLIEST_LOCAL = -4
+"""As a timestamp, from version 8 on: the first offset that is not in a remote tier alone."""
+_FIRST_WITH_LOCAL = 8
 
 
 class OffsetAt(NamedTuple):
@@ -83,6 +87,31 @@ def list_offsets(
         client.pause(wait_ms)
     client.retries.passed(trouble)
     return found
+
+
+def first_local_offset(
+    client: BlockingClient, link: Link, partition: TopicPartition, leader_epoch: int
+) -> int | None:
+    """The first offset of a partition that its leader has on its own disks; what is before is in a
+    remote tier (KIP-405). None if the broker is too old to have one.
+
+    :raises BrokerError: also those that may pass, as if it leads in another epoch by now
+    """
+    versions = link.connection.versions
+    if versions is None or versions.newest(ApiKey.LIST_OFFSETS, _FIRST_WITH_LOCAL) is None:
+        return None
+    row = ListOffsetsPartition(
+        partition_index=partition.partition,
+        current_leader_epoch=leader_epoch,
+        timestamp=_EARLIEST_LOCAL,
+    )
+    found: dict[TopicPartition, OffsetAt] = {}
+    errors: dict[TopicPartition, KlogError] = {}
+    _take(client, client.wait(_send(client, link, [partition.topic], [row], False)), found, errors)
+    if partition not in found:
+        what = f"{link.connection.peer} left {partition} out of a reply to LIST_OFFSETS"
+        raise errors.get(partition) or ReplyUnreadable(what)
+    return found[partition].offset
 
 
 def _timeout_text(left: Iterable[TopicPartition], last: KlogError | None) -> str:
