@@ -235,7 +235,9 @@ def list_groups(client: BlockingClient, deadline_ms: int | None = None) -> list[
         return found
 
     groups = client.of_every_broker(of_broker, "listing the groups", deadline_ms)
-    return sorted(groups, key=lambda group: group.group_id)
+    # One that moves meanwhile may be told by both of its coordinators.
+    by_id = {group.group_id: group for group in groups}
+    return [by_id[group_id] for group_id in sorted(by_id)]
 
 
 def _ask_for_groups(client: BlockingClient, link: Link, broker_id: int) -> list[ListedGroup]:
@@ -251,6 +253,8 @@ def _describe_classic(
         return []
     ids = [row.group_id for row in listed]
     reply = client.ask(link, DescribeGroupsResponse, lambda _: DescribeGroupsRequest(groups=ids))
+    for g in reply.groups:
+        _check_is_there(g.error_code, g.group_id)
     return [
         Group(g.group_id, g.group_state, g.protocol_type, broker_id, len(g.members))
         for g in reply.groups
@@ -269,6 +273,8 @@ def _describe_newer(
         ConsumerGroupDescribeResponse,
         lambda _: ConsumerGroupDescribeRequest(group_ids=list(types)),
     )
+    for g in reply.groups:
+        _check_is_there(g.error_code, g.group_id)
     return [
         Group(
             *(g.group_id, g.group_state, types.get(g.group_id, ""), broker_id, len(g.members)),
@@ -276,6 +282,12 @@ def _describe_newer(
         )
         for g in reply.groups
     ]
+
+
+def _check_is_there(number: int, group_id: str) -> None:
+    """:raises BrokerError: if the group has moved to another coordinator since it was listed"""
+    if error_code(number).retriable:
+        _check(number, f"describe group {group_id}")
 
 
 def _check(number: int, what: str) -> None:

@@ -1,0 +1,65 @@
+"""What a client tells of groups whose coordinators move while brokers are asked."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from pyspark_klog.client.groups import Group, list_groups
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from pyspark_klog.protocol.apis.consumer_group_describe import DescribedGroup as NewerGroup
+from pyspark_klog.protocol.apis.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from pyspark_klog.protocol.apis.list_groups import ListedGroup, ListGroupsResponse
+from pyspark_klog.protocol.message import Request, Response
+
+
+class _PaperClient:
+    """Two brokers that list the group g, and what they say of it when they are asked."""
+
+    def __init__(self, group_type: str, *said: tuple[ErrorCode, str]) -> None:
+        self._group_type = group_type
+        self._said = list(said)
+
+    def of_every_broker(
+        self, ask: Callable[[Any, int], list[Group]], _what: str, _deadline_ms: int | None
+    ) -> list[Group]:
+        return ask(None, 1) + ask(None, 2)
+
+    def ask(
+        self, _link: object, _reply_class: type[Response], build: Callable[[int], Request]
+    ) -> Response:
+        request = build(5)
+        if isinstance(request, DescribeGroupsRequest):
+            code, state = self._said.pop(0)
+            classic = DescribedGroup(error_code=code.value, group_id="g", group_state=state)
+            return DescribeGroupsResponse(groups=[classic])
+        if isinstance(request, ConsumerGroupDescribeRequest):
+            code, state = self._said.pop(0)
+            newer = NewerGroup(error_code=code.value, group_id="g", group_state=state)
+            return ConsumerGroupDescribeResponse(groups=[newer])
+        return ListGroupsResponse(
+            groups=[ListedGroup(group_id="g", group_type=self._group_type, group_state="Stable")]
+        )
+
+
+@pytest.mark.parametrize("group_type", ["classic", "consumer"])
+def test_a_group_that_moves_away_is_not_told_to_be_empty(group_type: str) -> None:
+    """Who asks every broker asks anew after such an error."""
+    client = _PaperClient(group_type, (ErrorCode.NOT_COORDINATOR, ""))
+    with pytest.raises(BrokerError, match="NOT_COORDINATOR: describe group g"):
+        list_groups(cast(Any, client))
+
+
+@pytest.mark.parametrize("group_type", ["classic", "consumer"])
+def test_a_group_that_two_brokers_list_is_told_once(group_type: str) -> None:
+    client = _PaperClient(group_type, (ErrorCode.NONE, "Empty"), (ErrorCode.NONE, "Stable"))
+    [found] = list_groups(cast(Any, client))
+    assert (found.group_id, found.state, found.coordinator_id) == ("g", "Stable", 2)
