@@ -42,6 +42,12 @@ def ask_leaders(
     def attempt() -> None:
         client.refresh({partition.topic for partition in left}, deadline)
         passing: KlogError | None = None
+        for partition in sorted(left):
+            code = client.view.topics[partition.topic].error
+            if code is not ErrorCode.NONE and not code.retriable:
+                # As of a topic that this user may not describe: no leader is told of it.
+                answers.refused[partition] = broker_error(code, f"{what}: {partition}")
+                left.discard(partition)
         for leader, named in _by_leader(client, left).items():
             if leader is None:
                 passing = LeaderUnknown(f"{named[0]} has no leader now")

@@ -86,6 +86,16 @@ def test_a_lost_connection_is_tried_again() -> None:
     assert (found.found, len(calls)) == ({T0: "a"}, 2)
 
 
+def test_a_topic_that_may_not_be_described_is_refused_and_not_waited_for() -> None:
+    client = Client({})
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    client.views = [ClusterView(BROKERS, {"t": TopicInfo("t", error=code)})]
+    found, calls = asked(client, [T0])
+    refused = {partition: str(error) for partition, error in found.refused.items()}
+    assert refused.keys() == {T0} and "TOPIC_AUTHORIZATION_FAILED: look: t-0" in refused[T0]
+    assert (found.found, calls, client.time_ms) == ({}, [], 0)
+
+
 def test_a_refusal_is_final_and_the_rest_is_found() -> None:
     client = Client({0: 1, 1: 2})
     found, calls = asked(client, [T0, T1, T2], ErrorCode.OFFSET_OUT_OF_RANGE, "b")
