@@ -215,12 +215,13 @@ def _open_at_snapshot(
 
 def _follow(rows: Table, began: dict[int, int], start: int, end: int) -> None:
     """Let the transactional batches of a table change what is open. Those that compaction emptied
-    are of transactions that have ended; their markers may be gone."""
+    are of transactions that have ended; their markers may be gone. The batch that a log starts in
+    counts whole: DeleteRecords may have raised the start into it."""
     is_transactional = rows[:, scan.ATTRIBUTES] & at.TRANSACTIONAL_BIT != 0
     transactional = rows[is_transactional & (rows[:, scan.RECORD_COUNT] > 0)]
-    columns = [scan.PRODUCER_ID, scan.BASE_OFFSET, scan.ATTRIBUTES]
-    for producer_id, base_offset, attributes in transactional[:, columns].tolist():
-        if not start <= base_offset < end:
+    columns = [scan.PRODUCER_ID, scan.BASE_OFFSET, scan.LAST_OFFSET, scan.ATTRIBUTES]
+    for producer_id, base_offset, last_offset, attributes in transactional[:, columns].tolist():
+        if last_offset < start or base_offset >= end:
             continue
         if attributes & at.CONTROL_BIT:
             began.pop(producer_id, None)  # a marker: nothing else is both

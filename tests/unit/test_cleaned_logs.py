@@ -90,6 +90,18 @@ def test_segment_files_end_behind_an_emptied_batch(tmp_path: Path) -> None:
     assert last_stable_offset(files, files.listing(), 0, 21) == 21
 
 
+def test_a_log_that_starts_in_a_batch_of_an_open_transaction_is_stable_up_to_there(
+    tmp_path: Path,
+) -> None:
+    """DeleteRecords can raise the start into it."""
+    records = [(delta, FIRST_MS) for delta in range(3)]
+    cut_into = CleanedBatch(10, 3, records, producer_id=7, is_transactional=True)
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(cut_into.build() + CleanedBatch(13, 1, [(0, FIRST_MS)]).build())
+    files = PartitionFiles(tmp_path)
+    assert last_stable_offset(files, files.listing(), 11, 14) == 11
+
+
 def replayed(tmp_path: Path, *batches: CleanedBatch) -> ProducerReplay:
     path = tmp_path / f"{0:020}{Suffix.LOG}"
     path.write_bytes(b"".join(each.build() for each in batches))
