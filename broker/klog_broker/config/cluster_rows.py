@@ -26,7 +26,8 @@ CLUSTER = (
         "zookeeper.connection.timeout.ms",
         _INT,
         None,
-        "How long a start waits for a ZooKeeper server before the broker ends.",
+        "How long a start waits for a ZooKeeper server before the broker ends. Not set: "
+        "zookeeper.session.timeout.ms.",
         fallbacks=(("zookeeper.session.timeout.ms", 1),),
     ),
     Setting(
