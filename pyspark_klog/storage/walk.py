@@ -42,11 +42,14 @@ _LOOK_BYTES = 8192
 _MOST_STEPS = 64
 
 
-def walk(file: ReadOnlyFile, position: int, *, check_crc: bool = False) -> Iterator[Table]:
+def walk(
+    file: ReadOnlyFile, position: int, *, check_crc: bool = False, is_closed: bool = False
+) -> Iterator[Table]:
     """The batches from the one that starts at ``position`` on, in tables; up to zeros (room that is
     kept), to a batch that is cut off, or to the file's end.
 
-    :raises CorruptRecords: at what is no batch, or not what its CRC says, after those before it
+    :raises CorruptRecords: at what is no batch, or not what its CRC says, after those before it;
+        of a segment that ``is_closed`` also at a batch that is cut off
     """
     window = bytearray(_CRC_WINDOW_BYTES if check_crc else _WINDOW_BYTES)
     table = np.empty(_TABLE_ROWS * scan.TABLE_COLUMNS, np.int64)
@@ -77,6 +80,8 @@ def walk(file: ReadOnlyFile, position: int, *, check_crc: bool = False) -> Itera
             continue
         head = _head(window, left)
         if head is None or head.size_bytes > file.size() - position:
+            if is_closed and left:
+                raise error_for(INCOMPLETE, f"{file.path}, batch at byte {position}")
             return
         if check_crc or head.magic != at.MAGIC_V2:
             window = bytearray(head.size_bytes)
@@ -146,12 +151,19 @@ def _is_batch_of(file: ReadOnlyFile, position: int, base: int, last_offset: int)
 
 
 def _step(file: ReadOnlyFile, position: int, offset: int) -> int:
-    """Step over batches that end before ``offset``, some at most: they are not worth reading."""
+    """Step over batches that end before ``offset``, some at most: they are not worth reading. Not
+    over what is no whole batch: whoever reads from there says so."""
+    size = file.size()
     for _ in range(_MOST_STEPS):
         data = file.read_at(position, at.BATCH_HEADER_BYTES)
         if len(data) < at.BATCH_HEADER_BYTES or not any(data[: at.LOG_OVERHEAD_BYTES]):
             return position
-        head = look(data)
+        try:
+            head = look(data)
+        except CorruptRecords:
+            return position
+        if head.size_bytes > size - position:
+            return position
         last = head.offset
         if head.magic == at.MAGIC_V2:
             last += at.INT32.unpack_from(data, at.LAST_OFFSET_DELTA_AT)[0]
@@ -277,7 +289,10 @@ def offset_at_time(
                     continue
                 from_offset = max(start, search.lookup(timestamp_ms).offset)
         with files.open(base) as file:
-            found = _first_from(files, file, base, timestamp_ms, from_offset, start, end)
+            is_closed = following is not None
+            found = _first_from(
+                files, file, base, timestamp_ms, from_offset, start, end, is_closed=is_closed
+            )
         if found is not None:
             return found if found < end else None
     return None
@@ -291,9 +306,11 @@ def _first_from(
     from_offset: int,
     start: int,
     end: int,
+    *,
+    is_closed: bool,
 ) -> int | None:
     position, _ = place_of(files, file, base, from_offset, end)
-    for rows in walk(file, position):
+    for rows in walk(file, position, is_closed=is_closed):
         young = rows[:, scan.MAX_TIMESTAMP_MS] >= timestamp_ms
         young &= rows[:, scan.LAST_OFFSET] >= start
         for at_byte, size in rows[young][:, [scan.POSITION, scan.SIZE_BYTES]].tolist():

@@ -12,6 +12,7 @@ import pytest
 
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
+from pyspark_klog.records.batch import split_batches
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.spark.errors import DataLost, OffsetError, OptionError
@@ -276,6 +277,49 @@ def test_damage_in_the_middle_is_said(log: LogFiles) -> None:
     words = r"t-0/00000000000000000000\.log, from byte 0 on: t-0, batch at byte 0, offset 0: .* CRC"
     with pytest.raises(CorruptRecords, match=words):
         _offsets(log.data)
+
+
+@pytest.mark.parametrize("start", [0, 15])
+@pytest.mark.parametrize("damage", ["a length that passes the end", "cut off"])
+def test_a_segment_that_ends_within_a_batch_is_not_passed_over(
+    log: LogFiles, start: int, damage: str
+) -> None:
+    """No CRC covers a batch's length."""
+    _three_segments(log)
+    path = log.file(Suffix.LOG, 0)
+    data = bytearray(path.read_bytes())
+    last = list(split_batches(data))[-1].position
+    if damage == "cut off":
+        del data[-1:]
+    else:
+        data[last + 8] = 1  # the highest byte of the length
+    path.write_bytes(data)
+    words = rf"t-0/0{{20}}\.log, from byte {last} on: a batch .* the segment of offset 20 follows"
+    with pytest.raises(CorruptRecords, match=words):
+        _offsets(log.data, startingOffsets=_json(start), failOnDataLoss="false")
+
+
+def test_a_time_is_not_looked_for_behind_a_batch_that_is_cut_off(log: LogFiles) -> None:
+    log.append(5, at_ms=10)
+    log.append(5, at_ms=20)
+    log.roll()
+    log.append(5, at_ms=30)
+    log.commit()
+    path = log.file(Suffix.LOG, 0)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert _ranges(log.data, startingTimestamp="10")[0].start == 0
+    with pytest.raises(CorruptRecords, match=r"0\.log, batch at byte .* the bytes end inside"):
+        _ranges(log.data, startingTimestamp="20")
+
+
+def test_damage_on_the_way_to_what_is_wanted_is_named_with_its_file(log: LogFiles) -> None:
+    _three_segments(log)
+    path = log.file(Suffix.LOG, 0)
+    data = bytearray(path.read_bytes())
+    data[list(split_batches(data))[1].position + 16] = 9  # the magic
+    path.write_bytes(data)
+    with pytest.raises(CorruptRecords, match=r"t-0/0{20}\.log, from byte .*magic"):
+        _offsets(log.data, startingOffsets=_json(7))
 
 
 # --- transactions ---------------------------------------------------------------------------------

@@ -176,6 +176,11 @@ class SegmentRange:
             if held == len(self._buffer) and not self._make_room(segment.file, at_byte - held):
                 break
         if segment.next_base is not None and self._position < self._end:
+            if held:
+                raise CorruptRecords(
+                    f"{segment.file.path}, from byte {at_byte - held} on: a batch is cut off by "
+                    f"the file's end, though the segment of offset {segment.next_base} follows"
+                )
             # A cleaned segment may end before the next one begins.
             self._position = min(max(self._position, segment.next_base), self._end)
 
