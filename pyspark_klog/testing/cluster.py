@@ -63,7 +63,13 @@ class Cluster:
         return ",".join(each.bootstrap_servers for each in self.brokers)
 
     def broker(self, broker_id: int) -> Broker:
-        """The broker with this number, from 1 on."""
+        """The broker with this number, from 1 on.
+
+        :raises ValueError: if there is none
+        """
+        if not 1 <= broker_id <= len(self.brokers):
+            there = f"1 to {len(self.brokers)}" if self.brokers else "none before its start"
+            raise ValueError(f"there is no broker {broker_id}; the cluster has {there}")
         return self.brokers[broker_id - 1]
 
     def __enter__(self) -> "Cluster":

@@ -71,6 +71,11 @@ def test_a_cluster_that_has_started_is_whole(shared: Cluster) -> None:
     assert [brokers for brokers, _ in told] == [[1, 2, 3]] * 3
     assert all(found in (1, 2, 3) for _, found in told)
     assert epoch(shared) == 1
+    for number in (0, 4):
+        with pytest.raises(ValueError, match=f"no broker {number}; the cluster has 1 to 3"):
+            shared.broker(number)
+    with pytest.raises(ValueError, match="no broker 1; the cluster has none before its start"):
+        Cluster().broker(1)
 
 
 def test_a_killed_controller_is_followed_by_another_in_the_next_epoch(cluster: Cluster) -> None:
