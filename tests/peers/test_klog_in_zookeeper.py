@@ -27,10 +27,12 @@ def cluster() -> Iterator[Cluster]:
 
 
 def shell(zookeeper: str, *words: str) -> str:
-    """What zookeeper-shell prints: the tool is ZooKeeper's own."""
+    """What zookeeper-shell prints: the tool is ZooKeeper's own. A thread of its own tells of the
+    connection, before the answer or behind it."""
     done = run_tool(OLDEST_KAFKA, ZOOKEEPER_SHELL, ["-server", zookeeper, *words])
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip().splitlines()[-1]
+    lines = [line for line in done.stdout.splitlines() if line.strip()]
+    return [line for line in lines if not line.startswith(("WATCHER::", "WatchedEvent "))][-1]
 
 
 def described(servers: str) -> tuple[dict[int, str], int]:
