@@ -2,7 +2,7 @@
 
 import logging
 
-from klog_broker.log.errors import InconsistentTopicId, LogStorageError, OutOfDescriptors
+from klog_broker.log.errors import InconsistentTopicId, LogStorageError
 from klog_broker.metadata.errors import (
     InvalidTopicName,
     NoAnswer,
@@ -18,7 +18,7 @@ from pyspark_klog.znodes.data import ZnodeError
 
 _log = logging.getLogger("klog.topics")
 
-_CODES: dict[type[BaseException | None], ErrorCode] = {
+_CODES: dict[type, ErrorCode] = {
     InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
     TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
     PartitionsChanged: ErrorCode.INVALID_PARTITIONS,
@@ -29,16 +29,17 @@ _CODES: dict[type[BaseException | None], ErrorCode] = {
     ZnodeError: ErrorCode.INVALID_CONFIG,
     StoreFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     LogStorageError: ErrorCode.KAFKA_STORAGE_ERROR,
-    OutOfDescriptors: ErrorCode.KAFKA_STORAGE_ERROR,
     InconsistentTopicId: ErrorCode.INCONSISTENT_TOPIC_ID,
 }
 
 
 def as_broker_error(error: BaseException | None) -> BrokerError:
-    """The error with Kafka's code and the sentence. An error without a code here is a bug."""
+    """The error with Kafka's code and the sentence. An error without a code here, of its own or
+    of what it is a kind of, is a bug."""
     if isinstance(error, BrokerError):
         return error
-    if type(error) in _CODES:
-        return BrokerError(_CODES[type(error)], str(error))
+    for kind in type(error).__mro__:
+        if kind in _CODES:
+            return BrokerError(_CODES[kind], str(error))
     _log.error("a change of topics failed", exc_info=error)
     return BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
