@@ -128,6 +128,18 @@ def test_a_silent_member_is_given_up_after_its_session(pair: Sim) -> None:
     assert pair.joined("a").generation_id == 2
 
 
+def test_whose_join_is_completed_by_the_end_of_another_does_not_end_with_it() -> None:
+    """A heartbeat gives a new member, which still waits for its join, the same deadline."""
+    sim = Sim()
+    sim.join("a", rebalance_ms=60_000)
+    sim.join("b", rebalance_ms=60_000)
+    sim.machine.heartbeat("client-2", 1, sim.now_ms)
+    sim.advance(SESSION_MS)
+    assert sim.joined("b").generation_id == 2
+    assert list(sim.group.members) == ["client-2"]
+    assert sim.machine.heartbeat("client-2", 2, sim.now_ms) is NONE
+
+
 def test_the_last_member_leaves_an_empty_group_that_is_recorded(pair: Sim) -> None:
     assert pair.leave("client-1") == NONE
     assert pair.leave("client-2") == NONE

@@ -233,7 +233,8 @@ class GroupMachine:
             earliest_ms = min(group.pending.values(), default=now_ms)
             self._pending_deadline_ms = max(earliest_ms, now_ms + _PENDING_PAUSE_MS)
         for member in [m for m in group.members.values() if is_over(m.deadline_ms(), now_ms)]:
-            if member.member_id in group.members:
+            # The end of another one may have completed the join of this one.
+            if member.member_id in group.members and is_over(member.deadline_ms(), now_ms):
                 self._rebalance.remove(member.member_id, effects, now_ms)
         self._rebalance.on_deadline(effects, now_ms)
         group.find_earliest()
