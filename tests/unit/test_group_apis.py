@@ -57,6 +57,19 @@ def join(broker: MemoryBroker, version: int, member_id: str = "", **options: Any
     return broker.call(JoinGroupRequest(**(fields | options)), version)
 
 
+@pytest.mark.parametrize("letter", ["i", "\N{EURO SIGN}"])
+def test_a_member_with_the_longest_name_has_an_id_that_can_be_told(
+    broker: MemoryBroker, letter: str
+) -> None:
+    longest = letter * (32_767 // len(letter.encode()))
+    joined = join(broker, 9, group_instance_id=longest)
+    assert joined.error_code == NONE
+    assert joined.leader == joined.member_id
+    assert joined.member_id.startswith(longest[:1_000])
+    assert sync(broker, 4, joined, group_instance_id=longest).error_code == NONE
+    assert broker.broker.services.bugs.total == 0
+
+
 def sync(broker: MemoryBroker, version: int, joined: Any, **options: Any) -> Any:
     given = [SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all")]
     fields: dict[str, Any] = {

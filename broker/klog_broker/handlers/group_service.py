@@ -11,6 +11,7 @@ from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.coordinator_hosting import follow_leaderships, runtime_services
 from klog_broker.handlers.state_topics import CoordinatorFinder
 from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.wire import MAX_STRING_BYTES
 from pyspark_klog.records.compression import Codec
 
 GROUP_KEY_TYPE = 0
@@ -33,6 +34,14 @@ def coordinator_settings(config: BrokerConfig) -> CoordinatorSettings:
     )
 
 
+def new_member_id(named_after: str, unique: str) -> str:
+    """The id of a new member: the client id or the group.instance.id, of a very long one as much as
+    leaves an answer with the id one that can be sent; then what makes the id unique."""
+    ending = f"-{unique}"
+    most_bytes = MAX_STRING_BYTES - len(ending)
+    return named_after.encode()[:most_bytes].decode(errors="ignore") + ending
+
+
 def start_groups(broker: BrokerServices) -> GroupCoordinator:
     """Make the coordinator; it begins to load the partitions of ``__consumer_offsets`` that this
     broker leads."""
@@ -45,7 +54,7 @@ def start_groups(broker: BrokerServices) -> GroupCoordinator:
     groups = GroupCoordinator(
         coordinator_settings(broker.config),
         runtime_services(broker),
-        new_member_id=lambda client_id: f"{client_id}-{broker.chance.uuid()}",
+        new_member_id=lambda named_after: new_member_id(named_after, str(broker.chance.uuid())),
         num_partitions=finder.num_partitions,
     )
     follow_leaderships(broker, CONSUMER_OFFSETS, groups)
