@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_klog.client.groups import committed_offsets
+from pyspark_klog.ids import TopicPartition
 from tests.support.broker_process import BrokerProcess
-from tests.support.client_cases import new_topic
+from tests.support.client_cases import client_of, new_topic
 from tests.support.console_cases import CASES, consumed, klog, produced
 from tests.support.eventually import eventually
 
@@ -69,6 +71,32 @@ def test_ctrl_c_ends_reading_with_a_count(servers: str) -> None:
     assert [reading.stdout.readline(), reading.stdout.readline()] == [b"1\n", b"2\n"]
     reading.send_signal(signal.SIGINT)
     assert (reading.wait(60), reading.stderr.read()) == (0, b"klog: 2 records\n")
+
+
+def test_reading_goes_on_when_a_broker_was_away(tmp_path: Path) -> None:
+    """Killed and away for longer than --timeout; the group's commits go on, too."""
+    data = tmp_path / "data"
+    with BrokerProcess(data, SETTINGS) as killed:
+        port = killed.address[1]
+        servers = killed.bootstrap_servers
+        topic = new_topic(servers, 1)
+        produced(servers, topic, b"1\n")
+        command = [*KLOG, "consume", topic, "--from-beginning", "--group", "tail"]
+        command += ["--max-messages", "2", "--timeout", "300", "--bootstrap-server", servers]
+        reading = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert reading.stdout is not None and reading.stderr is not None
+        assert reading.stdout.readline() == b"1\n"
+        killed.kill()
+        words = reading.stderr.readline().decode()
+        assert words.startswith(f"klog: {topic}-0 could not be read from offset 1 on within 300 ms")
+        assert words.endswith("; it is tried again\n")
+    with BrokerProcess(data, SETTINGS, port):
+        produced(servers, topic, b"2\n")
+        assert reading.communicate(timeout=60)[0] == b"2\n"
+        assert reading.returncode == 0
+        with client_of(servers) as client:
+            partition = TopicPartition(topic, 0)
+            assert committed_offsets(client, "tail", [partition])[partition].offset == 2
 
 
 def test_nobody_reads_on(servers: str) -> None:

@@ -17,13 +17,18 @@ from klog_broker.cli.start_offsets import GroupPositions, Start
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.consumer.follower import Follower, OutOfRange
 from pyspark_klog.client.consumer.offsets import EARLIEST
+from pyspark_klog.client.consumer.offsets_lost import may_pass
+from pyspark_klog.client.errors import TimedOut
 from pyspark_klog.client.setting_rows import SETTINGS, Value
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
 _TURN_MS = 1_000
 """After so long without records it is looked whether there is something else to do."""
+_SHORT_TURN_MS = 50
+"""The same, once only the answer of a leader keeps the reading from its end."""
 _COMMIT_EVERY_MS = 5_000
+_TROUBLE_TOLD_EVERY_MS = 30_000
 
 _HELP = """Print a topic's records: the new ones, until Ctrl-C.
 
@@ -126,10 +131,12 @@ def command(
         named = named_partitions(client, [f"{topic}:{wanted}" if partitions else topic])
         group = None if group_id is None else GroupPositions(client, group_id)
         at = start.positions(client, named) if group is None else group.positions(named, start)
-        printer = Printer(client, at, form, group, max_messages)
+        printer = Printer(client, at, form, group, max_messages, idle_ms)
+        if idle_ms is None:
+            client.retries.mute()  # The printer tells of what is tried without an end.
         is_interrupted = False
         try:
-            printer.run(idle_ms)
+            printer.run()
         except KeyboardInterrupt:
             is_interrupted = True
         except (BrokenPipeError, KlogError):
@@ -152,7 +159,11 @@ def _fields(text: str) -> tuple[str, ...]:
 
 
 class Printer:
-    """Prints what is fetched, and remembers how far it has come."""
+    """Prints what is fetched, and remembers how far it has come.
+
+    Brokers that are away are waited for without an end, as for records, unless an end is asked for
+    by ``idle_ms``: then ``default.api.timeout.ms``.
+    """
 
     def __init__(
         self,
@@ -161,12 +172,15 @@ class Printer:
         form: RecordFormat,
         group: GroupPositions | None,
         most_records: int | None,
+        idle_ms: int | None,
     ) -> None:
         self.count = 0
         self._client = client
         self._form = form
         self._group = group
         self._most_records = most_records
+        self._idle_ms = idle_ms
+        self._trouble_told_ms: int | None = None
         self._printed = dict(positions)
         """Where to go on: what lies before has left this process."""
         self._reader = RecordReader(form.wanted, check_crcs=client.settings.flag("check.crcs"))
@@ -175,30 +189,38 @@ class Printer:
             positions,
             trouble_timeout_ms=client.settings.number("default.api.timeout.ms"),
             go_on=_go_on,
+            in_trouble=self._in_trouble,
         )
         self._out = _buffered_stdout()
 
-    def run(self, idle_ms: int | None) -> None:
-        """Until there are enough records, or none came for ``idle_ms``."""
-        now_ms = self._client.now_ms()
-        idle_until_ms = None if idle_ms is None else now_ms + idle_ms
-        commit_at_ms = now_ms + _COMMIT_EVERY_MS
+    def run(self) -> None:
+        """Until there are enough records, or all leaders have had none for ``idle_ms``."""
+        quiet_since_ms = self._client.now_ms()
+        commit_at_ms = quiet_since_ms + _COMMIT_EVERY_MS
         while self._most_records is None or self.count < self._most_records:
-            until_ms = self._client.now_ms() + _TURN_MS
-            if idle_until_ms is not None:
-                until_ms = min(until_ms, idle_until_ms)
-            before = self.count
-            self._print_next(until_ms)
             now_ms = self._client.now_ms()
-            if self.count > before and idle_ms is not None:
-                idle_until_ms = now_ms + idle_ms
-            elif idle_until_ms is not None and now_ms >= idle_until_ms:
+            until_ms = now_ms + _TURN_MS
+            if self._idle_ms is not None:
+                idle_until_ms = max(quiet_since_ms + self._idle_ms, now_ms + _SHORT_TURN_MS)
+                until_ms = min(until_ms, idle_until_ms)
+            has_come = self._print_next(until_ms)
+            now_ms = self._client.now_ms()
+            if has_come:
+                quiet_since_ms = now_ms
+            elif self._is_over(quiet_since_ms, now_ms):
                 return
             if now_ms >= commit_at_ms:
-                self.commit()
-                commit_at_ms = now_ms + _COMMIT_EVERY_MS
+                self._commit_meanwhile()
+                commit_at_ms = self._client.now_ms() + _COMMIT_EVERY_MS
 
-    def _print_next(self, until_ms: int) -> None:
+    def _is_over(self, quiet_since_ms: int, now_ms: int) -> bool:
+        """Silence is no end while a leader has not said that it has nothing."""
+        if self._idle_ms is None or now_ms < quiet_since_ms + self._idle_ms:
+            return False
+        return self._follower.has_heard_of_all_since(quiet_since_ms)
+
+    def _print_next(self, until_ms: int) -> bool:
+        """Returns whether anything came, were it what is not shown."""
         reached: dict[TopicPartition, int] = {}
         for fetched in self._follower.poll(until_ms):
             for columns in self._reader.read(fetched):
@@ -214,6 +236,7 @@ class Printer:
             break
         self._out.flush()
         self._printed |= reached
+        return bool(reached)
 
     def _cut(self, columns: Columns) -> Columns:
         if self._most_records is None or len(columns.offsets) <= self._most_records - self.count:
@@ -227,6 +250,27 @@ class Printer:
         """
         if self._group is not None:
             self._group.commit(self._printed)
+
+    def _commit_meanwhile(self) -> None:
+        """A commit that finds no coordinator is made up for by a later one."""
+        try:
+            self.commit()
+        except KlogError as error:
+            if not (isinstance(error, TimedOut) or may_pass(error)):
+                raise
+            self._tell_of(error)
+
+    def _in_trouble(self, trouble: TimedOut) -> None:
+        if self._idle_ms is not None:
+            raise trouble
+        self._tell_of(trouble)
+
+    def _tell_of(self, trouble: KlogError) -> None:
+        now_ms = self._client.now_ms()
+        told_ms = self._trouble_told_ms
+        if told_ms is None or now_ms >= told_ms + _TROUBLE_TOLD_EVERY_MS:
+            self._trouble_told_ms = now_ms
+            click.echo(f"klog: {trouble}; it is tried again", err=True)
 
 
 def _buffered_stdout() -> BinaryIO:

@@ -73,13 +73,21 @@ class _Reading:
     absences: int = 0
     not_before_ms: int = 0
     failing_since_ms: int | None = None
+    heard_ms: int | None = None
+    """When its leader has answered last, without an error."""
+
+
+def _give_up(trouble: TimedOut) -> None:
+    raise trouble
 
 
 class Follower:
     """Reads partitions from the given offsets on.
 
-    ``go_on`` is asked where to go on when an offset is out of range; it may raise instead. A
-    partition of which nothing can be heard for ``trouble_timeout_ms`` fails the whole.
+    ``go_on`` is asked where to go on when an offset is out of range; it may raise instead.
+    ``in_trouble`` is told each time that nothing could be heard of a partition for another
+    ``trouble_timeout_ms``: raising what it is given, as it does unless another one is given, fails
+    the whole, and else the partition is asked for on and on.
     """
 
     def __init__(
@@ -89,12 +97,14 @@ class Follower:
         *,
         trouble_timeout_ms: int,
         go_on: Callable[[OutOfRange], int],
+        in_trouble: Callable[[TimedOut], None] = _give_up,
     ) -> None:
         settings = client.settings
         self._client = client
         self._readings = {each: _Reading(offset) for each, offset in positions.items()}
         self._trouble_timeout_ms = trouble_timeout_ms
         self._go_on = go_on
+        self._in_trouble = in_trouble
         self._read_committed = settings["isolation.level"] == "read_committed"
         self._max_wait_ms = settings.number("fetch.max.wait.ms")
         self._max_bytes = settings.number("fetch.max.bytes")
@@ -108,7 +118,7 @@ class Follower:
         """The next records; nothing if none came until that time of the client's clock.
 
         :raises TopicMissing: if a partition is gone
-        :raises TimedOut: after a partition's trouble_timeout_ms
+        :raises TimedOut: after a partition's trouble_timeout_ms, if ``in_trouble`` raises it
         :raises BrokerError: for an answer that will stay the same
         """
         while True:
@@ -121,6 +131,13 @@ class Follower:
             if now_ms >= until_ms:
                 return []
             self._wait(now_ms, until_ms)
+
+    def has_heard_of_all_since(self, time_ms: int) -> bool:
+        """Whether the leader of each partition has answered since then, with records or without."""
+        return all(
+            each.heard_ms is not None and each.heard_ms >= time_ms
+            for each in self._readings.values()
+        )
 
     def _wait(self, now_ms: int, until_ms: int) -> None:
         """Until an answer came, or a partition may be asked for again."""
@@ -232,6 +249,7 @@ class Follower:
                 reading = self._readings[partition]
                 reading.failures = reading.absences = 0
                 reading.failing_since_ms = None
+                reading.heard_ms = self._client.now_ms()
                 if row.records:
                     yield self._fetched(partition, row)
 
@@ -293,6 +311,9 @@ class Follower:
                 partition
             )
             reading.absences = reading.absences + 1 if is_absent else 0
+            if is_absent:
+                # A broker that has just started may not have been told of any topic.
+                client.doubt()
             if reading.absences >= _GONE_AFTER:
                 raise TopicMissing(
                     f"{partition} is gone: it, or its topic, does not exist any more"
@@ -300,9 +321,12 @@ class Follower:
             if reading.failing_since_ms is None:
                 reading.failing_since_ms = now_ms
             elif now_ms - reading.failing_since_ms >= self._trouble_timeout_ms:
-                raise TimedOut(
+                trouble = TimedOut(
                     f"{partition} could not be read from offset {reading.position} on within "
                     f"{self._trouble_timeout_ms} ms: {error}"
-                ) from error
+                )
+                trouble.__cause__ = error
+                self._in_trouble(trouble)
+                reading.failing_since_ms = now_ms
             reading.not_before_ms = now_ms + client.wait_ms(reading.failures)
             client.forget(partition.topic)
