@@ -36,6 +36,11 @@ class SettingsTool(Client):
         super().__init__(*given, **named)
         self._possible = {_DEFAULT}
 
+    @property
+    def resets_when_late(self) -> bool:
+        # A change that comes late, behind later ones, is the one in force: rightly so.
+        return True
+
     def script(self) -> Script:
         while not self.must_end:
             yield from self.connect()
