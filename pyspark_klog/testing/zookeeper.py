@@ -70,6 +70,7 @@ class ZooKeeper:
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
+        self._standing_pid: int | None = None
 
     # --- what is known of it ---------------------------------------------------------------------
     @property
@@ -135,11 +136,17 @@ class ZooKeeper:
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Let the server stand still (SIGSTOP): connections stay, nothing is answered."""
-        os.kill(self.pid, signal.SIGSTOP)
+        """Let the server stand still (SIGSTOP): connections stay, nothing is answered from when
+        this returns."""
+        if self._standing_pid != self.pid:
+            self._standing_pid = self.pid
+            os.kill(self.pid, signal.SIGSTOP)
+            # A moment passes until all of its threads stand.
+            os.waitpid(self.pid, os.WUNTRACED)
 
     def resume(self) -> None:
         """Let a server that stands still go on (SIGCONT)."""
+        self._standing_pid = None
         os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> None:

@@ -140,6 +140,7 @@ def test_a_silent_broker_ends_the_call_in_time_and_serves_again(broker: testing.
     ) as client:
         assert list_offsets(client, {partition: LATEST})[partition].offset == 0
         os.kill(broker.pid, signal.SIGSTOP)
+        os.waitpid(broker.pid, os.WUNTRACED)  # until all of its threads stand
         try:
             with pytest.raises(TimedOut):
                 list_offsets(client, {partition: LATEST}, deadline_ms=client.deadline(700))
