@@ -255,6 +255,20 @@ def test_a_plain_end_keeps_the_epoch() -> None:
     assert begun.error is NONE
 
 
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_an_end_of_who_was_fenced_is_not_the_last_one_again(is_commit: bool) -> None:
+    """Its successor's transactions end in the epoch in which they began."""
+    fenced = who()
+    successor = initialize(known(TransactionState.EMPTY), None, TIMEOUT_MS, NOW_MS)
+    assert successor[2:] == (ID, EPOCH + 1)
+    begun = add_partitions(successor.becomes, who(EPOCH + 1), [A], VERSION_PLAIN, NOW_MS).becomes
+    ended = end(begun, who(EPOCH + 1), VERSION_PLAIN, NOW_MS, is_commit=is_commit).becomes
+    assert ended is not None
+    for now in (ended, completed(ended, NOW_MS)):
+        late = end(now, fenced, VERSION_RAISING, NOW_MS, is_commit=is_commit)
+        assert late == Decision(FENCED)
+
+
 def test_the_version_of_the_begin_holds_until_the_end() -> None:
     begun = add_partitions(
         known(TransactionState.COMPLETE_ABORT), who(), [A], VERSION_PLAIN, NOW_MS

@@ -6,7 +6,7 @@ from klog_broker.coordinator.group.shard_state import GroupShardState, VisibleOf
 from klog_broker.coordinator.transaction import coordinator, ending
 from klog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from klog_broker.coordinator.transaction.markers import TransactionMarker
-from klog_broker.coordinator.transaction.metadata import TransactionMetadata
+from klog_broker.coordinator.transaction.metadata import VERSION_RAISING, TransactionMetadata
 from klog_broker.coordinator.transaction.sweeps import Sweeps
 from klog_broker.coordinator.transaction.transaction import TransactionMachine
 from klog_broker.log.producer_state import ProducerEntry
@@ -162,7 +162,16 @@ def _never_again(_original: Any) -> Any:
     return is_again
 
 
+def _again_of_any(original: Any) -> Any:
+    def is_again(known: Any, producer: Any) -> bool:
+        """Also where the epoch was raised for another producer, not by the last end."""
+        return bool(original(known._replace(client_version=VERSION_RAISING), producer))
+
+    return is_again
+
+
 MUTANTS = (
+    Mutant("fenced one's end known again", ending, "_is_again", _again_of_any),
     Mutant("end not known again", ending, "_is_again", _never_again),
     Mutant("marker before the decision", TransactionCoordinator, "end", _markers_first),
     Mutant("epoch of an id not raised", coordinator, "initialize", _same_epoch),

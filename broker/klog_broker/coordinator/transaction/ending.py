@@ -88,7 +88,10 @@ def _end_raising(
 
 
 def _is_again(known: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
-    """Whether the producer names what it was before its last end."""
+    """Whether the producer names what it was before its last end. Where that end left the epoch as
+    it was, the epoch before is that of a producer which another one has fenced."""
+    if not known.raises_epoch:
+        return False
     if known.producer_id == producer.producer_id:
         return known.producer_epoch == producer.producer_epoch + 1
     has_new_id = known.producer_epoch == 0 and known.state in ENDED
