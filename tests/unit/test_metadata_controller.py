@@ -313,6 +313,23 @@ class TestPartitionsThatCannotBeMade:
         assert set(stored(files).topics) == {"b"}
         assert not stored(files).deleting
 
+    def test_an_internal_topic_stays_and_is_completed_later(
+        self, files: CountedFiles, store: BlockingStore
+    ) -> None:
+        """A coordinator may have acknowledged what lies in the partition that is there."""
+        name = "__consumer_offsets"
+        store.orders.failures[partition(name, 1)] = self.FULL
+        with pytest.raises(KlogError, match="the disk is full"):
+            store.create_topic(name, ALONE * 3, {})
+        assert set(stored(files).topics) == {name}
+        assert not stored(files).deleting
+        store.orders.failures.clear()
+        store.loop.run_timers()
+        (order,) = store.orders.given[-1]
+        assert isinstance(order, PartitionOrder)
+        assert (order.topic_partition, order.is_new) == (partition(name, 1), False)
+        assert store.loop.timers == []
+
     def test_partitions_are_ordered_again_until_they_are_there(self, store: BlockingStore) -> None:
         topic = store.create_topic("a", ALONE, {})
         store.orders.failures[partition("a", 2)] = self.FULL

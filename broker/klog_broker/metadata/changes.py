@@ -86,7 +86,9 @@ class Change(Protocol):
 
 
 class CreateTopics:
-    """Creates topics. A topic whose orders fail is taken back: it is deleted again."""
+    """Creates topics. A topic whose orders fail is taken back: it is deleted again. An internal one
+    is not, since a coordinator may have recorded in a partition that was made before the others:
+    those are made later."""
 
     def __init__(
         self,
@@ -144,7 +146,8 @@ class CreateTopics:
                 tell("created", topic)
             else:
                 self._outcomes[number] = error
-                taken_back.append(topic)
+                if not topic.is_internal:
+                    taken_back.append(topic)
         waiting = len(taken_back) + 1
 
         def one_is_over() -> None:
