@@ -24,6 +24,7 @@ def figures(machine: Machine) -> dict[str, int]:
         "arena bytes": server.memory.arena.used_bytes,
         "work in helpers": helpers.waiting,
         "timers": broker.loop._wheel.active_timers - _OWN_TIMERS - _looks_for_idle(server),
+        "logs being cleaned": sum(log._state.is_being_cleaned for log in machine.logs()),
         "flush waiters": sum(log.flush_waiters for log in machine.logs()),
     }
 
