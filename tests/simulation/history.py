@@ -22,6 +22,7 @@ class History:
         self.records = Records(world, plan.topics)
         self.compaction = Compaction(world, self.records)
         self.groups = Groups(plan.flushes_all)
+        self.groups.forgets_soon = plan.has_years
         self.transactions = Transactions(world)
         self._cleans = plan.cleans
         self._has_transactions = bool(plan.transactional)

@@ -44,6 +44,9 @@ class Groups(Watcher):
         self._is_unsure = False
         """Whether the group may have been forgotten with all its offsets: then nothing is promised
         of what comes."""
+        self.forgets_soon = False
+        """Whether the broker looks all the time for groups without members and offsets, and forgets
+        them; by default every ten minutes."""
         self.is_replicated = False
         """Whether no single power cut can take anything: ``may_be_lost`` is called if one has."""
         self.forgotten = 0
@@ -100,6 +103,9 @@ class Groups(Watcher):
         ``leads`` it (and is no static member) is to share it out."""
         if self._is_unsure:
             return
+        if self.forgets_soon and now_ms - self._heard_ms > _SURELY_THERE_MS and self._has_none():
+            self._joined = self._assigned = (-1, 0)
+            self._owners.clear()
         assigned, told_ms = self._assigned
         if leads and generation <= assigned and asked_ms > told_ms:
             raise Violation(GENERATIONS, f"{member_id} is to share out {generation} once more")
@@ -109,6 +115,14 @@ class Groups(Watcher):
         if generation > self._joined[0]:
             self._joined = (generation, now_ms)
             self.generations += 1
+
+    def _has_none(self) -> bool:
+        """Whether no commit is known to be there."""
+        return all(
+            each.answered_ms == _NEVER_MS
+            for commits in self._commits.values()
+            for each in commits[1:]
+        )
 
     def was_assigned(
         self, member_id: str, generation: int, owned: list[TopicPartition], now_ms: int
