@@ -35,7 +35,7 @@ C = TypeVar("C", bound=Client)
 END_WITHIN_MS = 90_000
 """Of virtual time, after the last fault: whoever is not over by then waits for ever."""
 REST_MS = 20_000
-CLEANED_WITHIN_MS = 3 * 3_600_000
+CLEANED_WITHIN_MS = 10 * 3_600_000
 """The last rounds of the log cleaner, on a slow disk, with a map of a few keys."""
 
 
