@@ -52,7 +52,8 @@ def create_topic(client: RawClient, name: str, partitions: int) -> None:
 
 
 def find(client: RawClient, group: str, version: int = 3) -> Any:
-    """Who coordinates the group, once the broker has made the topic that says so."""
+    """Who coordinates the group, once the broker has made the topic that says so and has loaded
+    the group: until then it answers a heartbeat as if all were well, as Kafka does."""
     found: list[Any] = []
 
     def served() -> bool:
@@ -63,7 +64,12 @@ def find(client: RawClient, group: str, version: int = 3) -> Any:
         found.append(response.coordinators[0] if version >= 4 else response)
         return bool(found[-1].error_code == 0)
 
+    def loaded() -> bool:
+        described = client.call(DescribeGroupsRequest(groups=[group]), 3).groups[0]
+        return bool(described.error_code == 0)
+
     eventually(served, what="the coordinator is there")
+    eventually(loaded, what="the coordinator has loaded the group")
     return found[-1]
 
 

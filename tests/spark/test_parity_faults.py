@@ -200,7 +200,8 @@ def test_a_write_fails_within_its_limit(klog_alone: Parity, klog_in_front: Front
     limits = {"kafka__delivery__timeout__ms": 3_000, "kafka__request__timeout__ms": 2_000}
 
     def write(engine: Engine) -> "DataFrame":
-        rows = engine.spark.range(2 * RECORDS).selectExpr("repeat('v', 200) AS value")
+        # One task: a second one may still be about to ask for its producer id, and says so.
+        rows = engine.spark.range(0, 2 * RECORDS, 1, 1).selectExpr("repeat('v', 200) AS value")
         engine.append(rows, topic=topic, **SMALL_REQUESTS, **limits)
         return rows
 
