@@ -15,10 +15,23 @@ from tests.support.spark_home import compiled_home
 pytestmark = pytest.mark.timeout(1200)
 
 PAGE = ROOT / "docs" / "testing-a-job.md"
+TOO_SLOW_FOR_SPARK = "Timed out while waiting for the Python worker to connect back"
 
 
 def _run(arguments: list[str], folder: Path) -> str:
-    """Run Python in a folder of its own; gives what it printed. Nothing may stay behind there."""
+    """Run Python in a folder of its own; gives what it printed. Nothing may stay behind there.
+
+    Spark gives the Python of a stream's source ten seconds to start. Where a busy machine took
+    longer, and Spark says so, the whole is run once more.
+    """
+    done = _python(arguments, folder)
+    if done.returncode != 0 and TOO_SLOW_FOR_SPARK in done.stdout:
+        done = _python(arguments, folder)
+    assert done.returncode == 0, done.stdout[-6_000:]
+    return done.stdout
+
+
+def _python(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "broker")]),
@@ -30,7 +43,7 @@ def _run(arguments: list[str], folder: Path) -> str:
         environment.pop(name, None)
     if " " in sys.executable:  # Spark trips over spaces
         environment["PYSPARK_PYTHON"] = "python"
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
         env=environment,
@@ -38,11 +51,9 @@ def _run(arguments: list[str], folder: Path) -> str:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        timeout=1_100,
+        timeout=550,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-6_000:]
-    return done.stdout
 
 
 @pytest.mark.parametrize("notebook", notebooks(), ids=lambda path: path.stem)
