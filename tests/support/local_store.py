@@ -76,6 +76,10 @@ class ScriptedOrders:
         if not self.is_held and not (deletes and self.holds_deletions):
             self._waiting.pop()()
 
+    def release_one(self) -> None:
+        """Answer the oldest call."""
+        self._waiting.pop(0)()
+
     def release(self) -> None:
         self.is_held = self.holds_deletions = False
         while self._waiting:

@@ -58,6 +58,15 @@ def partition(name: str, number: int = 0) -> TopicPartition:
     return TopicPartition(name, number)
 
 
+def led_in(orders: Sequence[Order]) -> list[int]:
+    """The partitions that these orders let the broker lead."""
+    return [
+        order.topic_partition.partition
+        for order in orders
+        if isinstance(order, PartitionOrder) and order.leader == ONE
+    ]
+
+
 def found(topic: Topic, epoch: int, *, unclean: bool = False) -> FoundLog:
     return FoundLog(topic.topic_id, LeaderEpoch(epoch), unclean)
 
@@ -196,6 +205,7 @@ class TestPublishing:
         store.delete_topic(topic.topic_id)
         assert seen == [
             f"PartitionOrder of {begun + 1} images",
+            f"PartitionOrder of {begun + 1} images",
             f"PartitionOrder of {begun + 2} images",
             f"StopOrder of {begun + 4} images",
         ]
@@ -214,6 +224,24 @@ class TestPublishing:
         store.allocate_producer_ids()
         store.orders.release()
         assert outcomes == [[store.image.topic("a")]]
+
+    def test_a_topic_is_led_when_all_its_logs_are_there(self, store: BlockingStore) -> None:
+        store.create_topic("a", ALONE * 30, {})
+        making, *leading = store.orders.given
+        assert led_in(making) == [] and len(making) == 30
+        assert all(isinstance(order, PartitionOrder) and order.is_new for order in making)
+        assert [number for orders in leading for number in led_in(orders)] == list(range(30))
+
+    def test_a_topic_that_is_deleted_before_it_is_led_is_not_led(
+        self, store: BlockingStore
+    ) -> None:
+        store.orders.is_held = True
+        outcomes: list[Any] = []
+        store.store.create_topics([NewTopic("a", ALONE, {})], outcomes.extend)
+        store.store.delete_topic(store.image.topics["a"].topic_id, outcomes.append)
+        store.orders.release()
+        assert [each.name for each in outcomes] == ["a", "a"]
+        assert [led_in(orders) for orders in store.orders.given] == [[], []]
 
     def test_only_new_partitions_are_ordered_and_as_new_ones(self, store: BlockingStore) -> None:
         store.create_topic("a", ALONE * 2, {})
@@ -250,7 +278,8 @@ class TestQueue:
         assert [type(each) for each in outcomes["b, a"]] == [Topic, TopicExists]
         # Orders of one topic that come from two changes are answered apart.
         named = [[order.topic_partition for order in each] for each in store.orders.given[given:]]
-        assert named == [[partition("a"), partition("b")], [partition("a", 1)]]
+        assert named[0] == [partition("a"), partition("b")]
+        assert sorted(named[1:]) == [[partition("a")], [partition("a", 1)], [partition("b")]]
 
     def test_one_write_takes_so_many_changes_and_the_next_one_the_rest(
         self, files: CountedFiles, store: BlockingStore
@@ -313,21 +342,68 @@ class TestPartitionsThatCannotBeMade:
         assert set(stored(files).topics) == {"b"}
         assert not stored(files).deleting
 
+    def test_nothing_of_a_topic_that_is_taken_back_was_led(self, store: BlockingStore) -> None:
+        """A producer may write to a partition as soon as it is led."""
+        store.orders.failures[partition("a", 1)] = self.FULL
+        with pytest.raises(KlogError, match="the disk is full"):
+            store.create_topic("a", ALONE * 3, {})
+        making, deleting = store.orders.given
+        assert led_in(making) == []
+        assert [type(order) for order in deleting] == [StopOrder] * 3
+
+    @pytest.mark.parametrize("way", ["no room", "it has grown"])
+    def test_a_topic_that_cannot_be_taken_back_is_completed_later(
+        self, files: CountedFiles, store: BlockingStore, way: str
+    ) -> None:
+        store.orders.failures[partition("a", 1)] = self.FULL
+        store.orders.is_held = True
+        outcomes: list[Any] = []
+        store.store.create_topics([NewTopic("a", ALONE * 2, {})], outcomes.extend)
+        if way == "no room":
+            files.refusals = (errno.ENOSPC,)
+        else:
+            store.store.create_partitions("a", 2, ALONE, lambda _: None)
+        store.orders.release()
+        assert outcomes == [self.FULL]
+        assert set(stored(files).topics) == {"a"}
+        assert not stored(files).deleting
+        store.orders.failures.clear()
+        store.loop.run_timers()
+        assert sorted(led_in(store.orders.given[-1])) == [0, 1]
+        assert store.loop.timers == []
+
+    def test_a_topic_that_is_led_in_part_stays(
+        self, files: CountedFiles, store: BlockingStore
+    ) -> None:
+        store.orders.is_held = True
+        outcomes: list[Any] = []
+        store.store.create_topics([NewTopic("a", ALONE * 2, {})], outcomes.extend)
+        store.orders.release_one()
+        store.orders.failures[partition("a", 1)] = self.FULL  # its log is lost now
+        store.orders.release()
+        assert outcomes == [self.FULL]
+        assert set(stored(files).topics) == {"a"}
+        store.orders.failures.clear()
+        store.loop.run_timers()
+        assert led_in(store.orders.given[-1]) == [1]
+
     def test_an_internal_topic_stays_and_is_completed_later(
         self, files: CountedFiles, store: BlockingStore
     ) -> None:
-        """A coordinator may have acknowledged what lies in the partition that is there."""
+        """Coordinators need it: what is there serves."""
         name = "__consumer_offsets"
         store.orders.failures[partition(name, 1)] = self.FULL
         with pytest.raises(KlogError, match="the disk is full"):
             store.create_topic(name, ALONE * 3, {})
         assert set(stored(files).topics) == {name}
         assert not stored(files).deleting
+        assert led_in(store.orders.given[-1]) == [0, 2]
         store.orders.failures.clear()
         store.loop.run_timers()
         (order,) = store.orders.given[-1]
         assert isinstance(order, PartitionOrder)
         assert (order.topic_partition, order.is_new) == (partition(name, 1), False)
+        assert led_in([order]) == [1]
         assert store.loop.timers == []
 
     def test_partitions_are_ordered_again_until_they_are_there(self, store: BlockingStore) -> None:

@@ -9,6 +9,7 @@ from klog_broker.log.errors import (
     NoRoomLeft,
     OutOfDescriptors,
 )
+from klog_broker.metadata.image import NO_BROKER
 from klog_broker.replication.applying import ORDERS_AT_ONCE
 from klog_broker.replication.errors import Ended, StaleOrder
 from pyspark_klog.ids import TopicId, TopicPartition
@@ -61,6 +62,15 @@ def test_orders_for_one_partition_in_one_call_are_carried_out_in_order() -> None
     assert world.role() == "Leader"
     assert world.leader().leader_epoch == 2
     assert [what for what, _ in world.told] == ["lead 1", "resign", "lead 2"]
+
+
+def test_a_log_may_be_made_before_anybody_leads() -> None:
+    world = ReplicaWorld()
+    assert world.apply(order(leader=NO_BROKER)) == {}
+    assert world.role() == "Follower"
+    assert world.told == []
+    assert world.apply(order()) == {}
+    assert [what for what, _ in world.told] == ["lead 0"]
 
 
 def test_who_is_answered_may_give_orders() -> None:

@@ -7,6 +7,7 @@ carried out. Everything except the writing happens in the loop's thread.
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from klog_broker.metadata.errors import (
     UnknownTopic,
 )
 from klog_broker.metadata.image import (
+    NO_BROKER,
     ImageDraft,
     PartitionState,
     QuotaEntity,
@@ -40,10 +42,13 @@ from pyspark_klog.storage.text_files import encode_topic_id
 _log = logging.getLogger("klog.topics")
 
 # Costs in elements (runtime/slices.py): making a topic, or reporting its outcome; how many
-# partitions with their orders one element pays for; making any other change, or reporting it.
+# partitions with their orders one element pays for; making any other change, or reporting it;
+# letting a partition be led, and how many of a new topic are at a time.
 _TOPIC = 5
 _PARTITIONS_PER_ELEMENT = 2
 _CHANGE = 5
+_ROLE = 5
+_LED_AT_ONCE = 20
 
 # How many entities may have quotas: each costs memory, and is written with every change.
 MAX_QUOTA_ENTITIES = 100_000
@@ -86,19 +91,22 @@ class Change(Protocol):
 
 
 class CreateTopics:
-    """Creates topics. A topic whose orders fail is taken back: it is deleted again. An internal one
-    is not, since a coordinator may have recorded in a partition that was made before the others:
-    those are made later."""
+    """Creates topics. First all logs of a topic are made, while nobody leads its partitions, then
+    they are led. So nothing can have been written to a topic whose logs cannot all be made, and it
+    is taken back: it is deleted again. An internal one stays, since coordinators need it: what is
+    missing is made later."""
 
     def __init__(
         self,
         topics: Sequence[NewTopic],
         new_id: Callable[[], TopicId],
+        lead: Callable[[Topic, Sequence[int], Callable[[OrderResults], None]], None],
         take_back: Callable[[Topic, Callable[[], None]], None],
         done: Callable[[list[Topic | Exception]], None],
     ) -> None:
         self._topics = topics
         self._new_id = new_id
+        self._lead = lead
         self._take_back = take_back
         self._done = done
         self._outcomes: list[Topic | Exception] = []
@@ -114,7 +122,7 @@ class CreateTopics:
             else:
                 draft.image.put(topic)
                 self._outcomes.append(topic)
-                orders += partition_orders(topic, is_new=True)
+                orders += (_unled(order) for order in partition_orders(topic, is_new=True))
         return orders
 
     def _plan_topic(self, new: NewTopic, image: ImageDraft) -> Topic:
@@ -136,7 +144,14 @@ class CreateTopics:
         self._done([*refused, *[error] * (len(self._topics) - len(refused))])
 
     def carried_out(self, results: OrderResults) -> Steps:
-        taken_back: list[Topic] = []
+        waiting = 1
+
+        def one_is_over() -> None:
+            nonlocal waiting
+            waiting -= 1
+            if waiting == 0:
+                self._done(self._outcomes)
+
         for number, topic in enumerate(self._outcomes):
             yield _TOPIC
             if not isinstance(topic, Topic):
@@ -147,18 +162,25 @@ class CreateTopics:
             else:
                 self._outcomes[number] = error
                 if not topic.is_internal:
-                    taken_back.append(topic)
-        waiting = len(taken_back) + 1
-
-        def one_is_over() -> None:
-            nonlocal waiting
-            waiting -= 1
-            if waiting == 0:
-                self._done(self._outcomes)
-
-        for topic in taken_back:
-            self._take_back(topic, one_is_over)
+                    waiting += 1
+                    self._take_back(topic, one_is_over)
+                    continue
+            made = [each for each in topic.topic_partitions() if each not in results]
+            for first in range(0, len(made), _LED_AT_ONCE):
+                together = [each.partition for each in made[first : first + _LED_AT_ONCE]]
+                yield _ROLE * len(together)
+                waiting += 1
+                self._lead(topic, together, partial(self._led, number, topic, one_is_over))
         one_is_over()
+
+    def _led(
+        self, number: int, topic: Topic, over: Callable[[], None], results: OrderResults
+    ) -> None:
+        """A topic that is led in part stays: something may have been written to it."""
+        error = first_failure(topic, results)
+        if error is not None:
+            self._outcomes[number] = error
+        over()
 
 
 class CreatePartitions:
@@ -365,7 +387,7 @@ class AllocateProducerIds:
         self._done(self._block)
 
 
-def partition_orders(topic: Topic, first: int = 0, *, is_new: bool) -> list[Order]:
+def partition_orders(topic: Topic, first: int = 0, *, is_new: bool) -> list[PartitionOrder]:
     """Orders for a topic's partitions from `first` on. The lone broker has replicas of all."""
     return [
         partition_order(topic, number, is_new=is_new)
@@ -386,6 +408,11 @@ def partition_order(topic: Topic, partition: int, *, is_new: bool) -> PartitionO
         state.in_sync,
         is_new,
     )
+
+
+def _unled(order: PartitionOrder) -> PartitionOrder:
+    """The order to make a log, before anybody leads the partition."""
+    return replace(order, leader=NO_BROKER)
 
 
 def stop_orders(topic: Topic) -> list[Order]:

@@ -205,7 +205,9 @@ class LocalStore:
         timeout_ms: int = CHANGE_TIMEOUT_MS,  # noqa: ARG002 - it waits for its own disk only
     ) -> None:
         """See MetadataStore."""
-        self._ask(changes.CreateTopics(topics, self._new_topic_id, self._take_back, done))
+        self._ask(
+            changes.CreateTopics(topics, self._new_topic_id, self._lead, self._take_back, done)
+        )
 
     def create_partitions(
         self,
@@ -268,19 +270,45 @@ class LocalStore:
     def _finish_deletion(self, topic: Topic, done: Done[Topic]) -> None:
         self._ask(changes.FinishDeletion(topic, done))
 
-    def _take_back(self, topic: Topic, over: Callable[[], None]) -> None:
-        """Delete a topic that could not be completed. If that fails, too, the orders for its
-        partitions are given again later."""
+    def _lead(
+        self, topic: Topic, partitions: Sequence[int], done: Callable[[OrderResults], None]
+    ) -> None:
+        """Lead partitions of a new topic whose logs are there, unless it has been deleted by now.
+        ``done`` is called once, perhaps within the call."""
         if self.image.topic_by_id(topic.topic_id) is None:
+            done({})
+            return
+        orders = [changes.partition_order(topic, each, is_new=False) for each in partitions]
+
+        def led(results: OrderResults) -> None:
+            self._order_failed_again(orders, results)
+            done(results)
+
+        self._apply(orders, led)
+
+    def _take_back(self, topic: Topic, over: Callable[[], None]) -> None:
+        """Delete a topic whose logs could not all be made. If that fails, too, or the topic has got
+        further partitions meanwhile, which may have records, the orders for its partitions are
+        given again later."""
+        now = self.image.topic_by_id(topic.topic_id)
+        if now is None:
             over()  # the topic has been deleted meanwhile
             return
 
+        def stays(why: object) -> None:
+            _log.warning("topic=%s is not complete, nor deleted: %s", topic.name, why)
+            self._order_again(dict.fromkeys(topic.topic_partitions(), topic.topic_id))
+
         def done(outcome: Topic | Exception) -> None:
             if isinstance(outcome, Exception):
-                _log.warning("topic=%s is not complete, nor deleted: %s", topic.name, outcome)
+                stays(outcome)
             over()
 
-        self.delete_topic(topic.topic_id, done)
+        if len(now.partitions) > len(topic.partitions):
+            stays("it has got more partitions meanwhile")
+            over()
+        else:
+            self.delete_topic(topic.topic_id, done)
 
     def _ask(self, change: Change) -> None:
         self._queue.append(change)
@@ -362,13 +390,7 @@ class LocalStore:
     def _answered(
         self, orders: Sequence[Order], waiting: Sequence[Change], results: OrderResults
     ) -> None:
-        self._order_again(
-            {
-                order.topic_partition: order.topic_id
-                for order in (orders if results else ())
-                if isinstance(order, PartitionOrder) and order.topic_partition in results
-            }
-        )
+        self._order_failed_again(orders, results)
 
         def tell() -> Steps:
             for change in waiting:
@@ -377,6 +399,15 @@ class LocalStore:
         self._slices.run(tell(), lambda: True)
 
     # --- partitions without a log ----------------------------------------------------------------
+    def _order_failed_again(self, orders: Sequence[Order], results: OrderResults) -> None:
+        self._order_again(
+            {
+                order.topic_partition: order.topic_id
+                for order in (orders if results else ())
+                if isinstance(order, PartitionOrder) and order.topic_partition in results
+            }
+        )
+
     def _order_again(self, partitions: Mapping[TopicPartition, TopicId]) -> None:
         self._unmade.update(partitions)
         if self._unmade and not self._is_retrying:
