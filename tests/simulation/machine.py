@@ -250,6 +250,11 @@ class Machine:
             self._want_turn()
 
     @property
+    def is_stopping(self) -> bool:
+        """Whether the broker is about to end by itself."""
+        return self.broker is not None and bool(self.broker.wants_to_stop)
+
+    @property
     def has_disk_trouble(self) -> bool:
         """Whether the disk is full, has failed to sync, or no descriptor is left."""
         files = self.files

@@ -42,6 +42,9 @@ class _Partition:
     end_at_death: int = 0
     epoch_at_death: int = -1
     was_offline: bool = False
+    was_closed: bool = False
+    """The broker was about to stop when it died, and had flushed the whole log: its directory may
+    have its clean marker already."""
     doubtful: set[bytes] = field(default_factory=set)
     """What may be lost, and may be heard of all the same, from who does not know that it is."""
     lost_from: int = _NEVER
@@ -251,6 +254,8 @@ class Records(Watcher):
                 known.end_at_death = log.log_end_offset
                 known.epoch_at_death = log.leader_epoch
                 known.was_offline = log.is_offline
+                is_whole = log.flushed_offset == log.log_end_offset
+                known.was_closed = machine.is_stopping and is_whole
 
     def on_start(self, machine: Machine) -> None:
         deaths = machine.deaths_before_start
@@ -275,7 +280,8 @@ class Records(Watcher):
                 raise Violation(LOST, f"{partition} has gaps between {start} and {end}")
             self._check_end(partition, known, end, deaths)
             # A disk that was lost may have been the other one.
-            is_unclean = any(each in (Death.KILL, Death.POWER) for each in deaths)
+            is_killed = any(each in (Death.KILL, Death.POWER) for each in deaths)
+            is_unclean = is_killed and not known.was_closed
             is_unclean |= known.was_offline and Death.DISK in deaths
             if is_unclean and log.leader_epoch <= known.epoch_at_death:
                 raise Violation(EPOCHS, f"{partition} goes on in {log.leader_epoch}")

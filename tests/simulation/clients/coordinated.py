@@ -11,12 +11,10 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from pyspark_klog.client.producer.batches import Batch
-from pyspark_klog.client.transactions.steps import Initialize, PendingStep
+from pyspark_klog.client.transactions.steps import PendingStep
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.fetch import FetchResponse
-from pyspark_klog.protocol.message import Response
-from tests.simulation.checks.transactions import Transaction
 from tests.simulation.clients.asking import Asking
 from tests.simulation.clients.base import Lost, Script, check_code
 from tests.simulation.clients.member import GROUP, Member
@@ -185,13 +183,6 @@ class RoamingTransactional(Coordinated, FollowingProducer, TransactionalProducer
             except Lost:
                 self._take_back()
             self._check_manager()
-
-    def _take_step(self, step: PendingStep, reply: Response, begun: Transaction | None) -> None:
-        codes = [code for _, code in step.codes(reply)]
-        if isinstance(step, Initialize) and ErrorCode.NOT_COORDINATOR in codes:
-            # It had perhaps been written when the coordinator lost its place: others may have that.
-            self.history.transactions.may_come_late(self._id)
-        super()._take_step(step, reply, begun)
 
     def _fail(self, batch: Batch, code: ErrorCode) -> None:
         if not self._is_elected(batch.partition):

@@ -317,8 +317,12 @@ class TransactionalProducer(Producer):
 
     def _take_step(self, step: PendingStep, reply: Response, begun: Transaction | None) -> None:
         manager, transactions = self._manager, self.history.transactions
-        codes = [code.name for _, code in step.codes(reply)]
-        self.note(f"{step.step.value}: {', '.join(codes)}")
+        codes = [code for _, code in step.codes(reply)]
+        self.note(f"{step.step.value}: {', '.join(code.name for code in codes)}")
+        if isinstance(step, Initialize) and ErrorCode.NOT_COORDINATOR in codes:
+            # It had perhaps been written when the coordinator lost its place: the next one, which
+            # may be the same broker after a start, knows no epoch before (nor does Kafka's).
+            transactions.may_come_late(self._id)
         before, failures = manager.identity, step.failures
         manager.on_reply(step, reply, self.world.now_ms)
         is_done = manager.error is None and step.failures == failures
