@@ -18,6 +18,7 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder, write_header
 from pyspark_klog.records.compression import Codec, decompress
+from pyspark_klog.records.errors import CorruptRecords, InvalidRecords
 from pyspark_klog.records.legacy import LegacyView, encode_message
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from tests.support.rewriting_cases import run_seeds
@@ -40,6 +41,7 @@ ALLOWED = st.builds(
     st.booleans(),
     st.sampled_from([80, 10**6]),
 )
+ALLOWS_ALL = Allowed(-(2**63), 2**63 - 1, False, False, 10**6)
 DAMAGE = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=3)
 
 
@@ -121,6 +123,30 @@ def test_records_written_anew_are_the_same_records(
         times = [base_ms] * len(rows) if claims else [row[2] for row in rows]
         assert [record.timestamp_ms for record in records[0]] == times
         assert found.max_timestamp_ms == max(times)
+
+
+@pytest.mark.parametrize("wrapper", [None, Wrapper(0, None)], ids=["set", "wrapper"])
+@pytest.mark.parametrize("size", [-1, 0, 13, 14, 48, 49, 60, 61])
+@pytest.mark.parametrize("magic", [2, 3, 127, 255])
+def test_what_is_no_message_is_refused_alike(
+    wrapper: Wrapper | None, size: int, magic: int
+) -> None:
+    """A batch among messages, if it is long enough for one; else damage."""
+    builder = LegacyBuilder(0, 0, Codec.NONE)
+    builder.append(None, b"first", 0)
+    entry = bytearray(12 + 60)
+    entry[8:12], entry[16] = size.to_bytes(4, "big", signed=True), magic
+    data = bytes(builder.build()) + bytes(entry)
+    looks = [
+        outcome(lambda form=form: form.look_at_messages(data, wrapper, ALLOWS_ALL, 100))
+        for form in FORMS
+    ]
+    assert looks[0] == looks[1]
+    if size > 60 and wrapper is None:
+        assert looks[0].record_count == 1  # cut off, as any message may be
+    else:
+        is_batch = magic == 2 and 49 <= size <= 60
+        assert looks[0] is (InvalidRecords if is_batch else CorruptRecords)
 
 
 @given(

@@ -125,7 +125,9 @@ class PlainRewriting:
         while position < len(buffer):
             if wrapper is None and is_cut_off(buffer, position, len(buffer)):
                 break
-            if look(buffer, position).magic == at.MAGIC_V2:
+            head = look(buffer, position)
+            is_whole = head.size_bytes <= len(buffer) - position
+            if head.magic == at.MAGIC_V2 and is_whole:
                 raise message_error(status.MIXED_FORMATS, position, tally.count, allowed)
             entry = LegacyView(buffer, position)
             if wrapper is None and entry.size_bytes > allowed.max_message_bytes:

@@ -56,6 +56,7 @@ from pyspark_klog.records.layout import (
     MAGIC_AT,
     MAGIC_V1,
     MAGIC_V2,
+    MIN_BATCH_LENGTH,
     MIN_MESSAGE_SIZE,
     NO_TIMESTAMP_MS,
     SIZE_AT,
@@ -81,7 +82,8 @@ def _read_message(buf: Array, at: int, end: int) -> tuple[int, int, int, int, in
         return INCOMPLETE, 0, 0, 0, 0, 0, 0
     magic = byte_at(buf, at + MAGIC_AT)
     if magic == MAGIC_V2:
-        return MIXED_FORMATS, 0, 0, 0, 0, 0, 0
+        status = BAD_LENGTH if size < MIN_BATCH_LENGTH else MIXED_FORMATS
+        return status, 0, 0, 0, 0, 0, 0
     if magic > MAGIC_V2:
         return BAD_MAGIC, 0, 0, 0, 0, 0, 0
     is_v1 = magic == MAGIC_V1
