@@ -1,5 +1,5 @@
 """Offsets that were to be read and are not there, as an error, and in words; which answers to a
-fetch may pass."""
+consumer may pass."""
 
 from pyspark_klog.client.errors import ClientError, is_retriable
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
@@ -19,7 +19,7 @@ _ALSO_PASSING = frozenset(
 
 
 def may_pass(error: KlogError) -> bool:
-    """Whether the same fetch, sent again later, may succeed."""
+    """Whether the same request, a fetch or a commit, may succeed when it is sent again later."""
     if isinstance(error, BrokerError):
         return error.code.retriable or error.code in _ALSO_PASSING
     return is_retriable(error)
