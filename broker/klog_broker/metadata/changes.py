@@ -7,29 +7,23 @@ carried out. Everything except the writing happens in the loop's thread.
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 from typing import Protocol
 
 from klog_broker.metadata.errors import (
     PartitionsChanged,
     TooManyQuotas,
-    TopicExists,
     UnknownTopic,
 )
 from klog_broker.metadata.image import (
-    NO_BROKER,
     ImageDraft,
     PartitionState,
     QuotaEntity,
     Topic,
-    check_no_collision,
-    check_topic_name,
 )
 from klog_broker.metadata.interface import (
     PRODUCER_ID_BLOCK_SIZE,
     Done,
-    NewTopic,
     ProducerIdBlock,
 )
 from klog_broker.metadata.local_file import StoredState
@@ -41,14 +35,10 @@ from pyspark_klog.storage.text_files import encode_topic_id
 
 _log = logging.getLogger("klog.topics")
 
-# Costs in elements (runtime/slices.py): making a topic, or reporting its outcome; how many
-# partitions with their orders one element pays for; making any other change, or reporting it;
-# letting a partition be led, and how many of a new topic are at a time.
-_TOPIC = 5
-_PARTITIONS_PER_ELEMENT = 2
+# Costs in elements (runtime/slices.py): how many partitions with their orders one element pays
+# for; making a change, or reporting it.
+PARTITIONS_PER_ELEMENT = 2
 _CHANGE = 5
-_ROLE = 5
-_LED_AT_ONCE = 20
 
 # How many entities may have quotas: each costs memory, and is written with every change.
 MAX_QUOTA_ENTITIES = 100_000
@@ -90,99 +80,6 @@ class Change(Protocol):
         """The change is durable, and its orders have been answered."""
 
 
-class CreateTopics:
-    """Creates topics. First all logs of a topic are made, while nobody leads its partitions, then
-    they are led. So nothing can have been written to a topic whose logs cannot all be made, and it
-    is taken back: it is deleted again. An internal one stays, since coordinators need it: what is
-    missing is made later."""
-
-    def __init__(
-        self,
-        topics: Sequence[NewTopic],
-        new_id: Callable[[], TopicId],
-        lead: Callable[[Topic, Sequence[int], Callable[[OrderResults], None]], None],
-        take_back: Callable[[Topic, Callable[[], None]], None],
-        done: Callable[[list[Topic | Exception]], None],
-    ) -> None:
-        self._topics = topics
-        self._new_id = new_id
-        self._lead = lead
-        self._take_back = take_back
-        self._done = done
-        self._outcomes: list[Topic | Exception] = []
-
-    def plan(self, draft: Draft) -> PlanSteps:
-        orders: list[Order] = []
-        for new in self._topics:
-            yield _TOPIC + len(new.assignment) // _PARTITIONS_PER_ELEMENT
-            try:
-                topic = self._plan_topic(new, draft.image)
-            except KlogError as error:
-                self._outcomes.append(error)
-            else:
-                draft.image.put(topic)
-                self._outcomes.append(topic)
-                orders += (_unled(order) for order in partition_orders(topic, is_new=True))
-        return orders
-
-    def _plan_topic(self, new: NewTopic, image: ImageDraft) -> Topic:
-        check_topic_name(new.name)
-        if new.name in image.topics:
-            raise TopicExists(f"topic {new.name} already exists")
-        if image.is_being_deleted(new.name):
-            raise TopicExists(f"topic {new.name} is still being deleted")
-        check_no_collision(new.name, image)
-        return Topic(
-            new.name,
-            new.topic_id if new.topic_id is not None else self._new_id(),
-            _first_states(new.assignment),
-            MappingProxyType(dict(new.configs)),
-        )
-
-    def failed(self, error: Exception) -> None:
-        refused = [error if isinstance(each, Topic) else each for each in self._outcomes]
-        self._done([*refused, *[error] * (len(self._topics) - len(refused))])
-
-    def carried_out(self, results: OrderResults) -> Steps:
-        waiting = 1
-
-        def one_is_over() -> None:
-            nonlocal waiting
-            waiting -= 1
-            if waiting == 0:
-                self._done(self._outcomes)
-
-        for number, topic in enumerate(self._outcomes):
-            yield _TOPIC
-            if not isinstance(topic, Topic):
-                continue
-            error = first_failure(topic, results)
-            if error is None:
-                tell("created", topic)
-            else:
-                self._outcomes[number] = error
-                if not topic.is_internal:
-                    waiting += 1
-                    self._take_back(topic, one_is_over)
-                    continue
-            made = [each for each in topic.topic_partitions() if each not in results]
-            for first in range(0, len(made), _LED_AT_ONCE):
-                together = [each.partition for each in made[first : first + _LED_AT_ONCE]]
-                yield _ROLE * len(together)
-                waiting += 1
-                self._lead(topic, together, partial(self._led, number, topic, one_is_over))
-        one_is_over()
-
-    def _led(
-        self, number: int, topic: Topic, over: Callable[[], None], results: OrderResults
-    ) -> None:
-        """A topic that is led in part stays: something may have been written to it."""
-        error = first_failure(topic, results)
-        if error is not None:
-            self._outcomes[number] = error
-        over()
-
-
 class CreatePartitions:
     """Adds partitions to a topic."""
 
@@ -200,14 +97,14 @@ class CreatePartitions:
         self.failed = done
 
     def plan(self, draft: Draft) -> PlanSteps:
-        yield _CHANGE + len(self._assignment) // _PARTITIONS_PER_ELEMENT
+        yield _CHANGE + len(self._assignment) // PARTITIONS_PER_ELEMENT
         topic = _find(draft.image, self._name)
         if len(topic.partitions) != self._first_partition:
             raise PartitionsChanged(
                 f"topic {topic.name} has {len(topic.partitions)} partitions by now, not"
                 f" {self._first_partition}"
             )
-        partitions = (*topic.partitions, *_first_states(self._assignment))
+        partitions = (*topic.partitions, *first_states(self._assignment))
         self._topic = replace(topic, partitions=partitions)
         draft.image.put(self._topic)
         return partition_orders(self._topic, self._first_partition, is_new=True)
@@ -326,7 +223,7 @@ class DeleteTopic:
         topic = draft.image.topics_by_id.get(self._topic_id)
         if topic is None:
             raise UnknownTopic(f"there is no topic with the id {encode_topic_id(self._topic_id)}")
-        yield _CHANGE + len(topic.partitions) // _PARTITIONS_PER_ELEMENT
+        yield _CHANGE + len(topic.partitions) // PARTITIONS_PER_ELEMENT
         self._topic = topic
         draft.image.begin_deletion(topic)
         return stop_orders(topic)
@@ -410,11 +307,6 @@ def partition_order(topic: Topic, partition: int, *, is_new: bool) -> PartitionO
     )
 
 
-def _unled(order: PartitionOrder) -> PartitionOrder:
-    """The order to make a log, before anybody leads the partition."""
-    return replace(order, leader=NO_BROKER)
-
-
 def stop_orders(topic: Topic) -> list[Order]:
     """Orders to delete a topic's logs."""
     return [
@@ -458,7 +350,8 @@ def _find(image: ImageDraft, name: str) -> Topic:
     return topic
 
 
-def _first_states(assignment: Sequence[Sequence[BrokerId]]) -> tuple[PartitionState, ...]:
+def first_states(assignment: Sequence[Sequence[BrokerId]]) -> tuple[PartitionState, ...]:
+    """The states of new partitions: all replicas are in sync, and the first one leads."""
     return tuple(
         PartitionState(tuple(replicas), tuple(replicas), replicas[0]) for replicas in assignment
     )

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from klog_broker.metadata import changes
 from klog_broker.metadata.changes import Change, Draft
+from klog_broker.metadata.creation import CreateTopics
 from klog_broker.metadata.election import FoundLog, elected
 from klog_broker.metadata.image import (
     BrokerRegistration,
@@ -205,9 +206,7 @@ class LocalStore:
         timeout_ms: int = CHANGE_TIMEOUT_MS,  # noqa: ARG002 - it waits for its own disk only
     ) -> None:
         """See MetadataStore."""
-        self._ask(
-            changes.CreateTopics(topics, self._new_topic_id, self._lead, self._take_back, done)
-        )
+        self._ask(CreateTopics(topics, self._new_topic_id, self._lead, self._take_back, done))
 
     def create_partitions(
         self,

@@ -1,0 +1,133 @@
+"""The change that creates topics: first their logs are made, then their partitions are led."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+
+from klog_broker.metadata.changes import (
+    PARTITIONS_PER_ELEMENT,
+    Draft,
+    PlanSteps,
+    first_failure,
+    first_states,
+    partition_orders,
+    tell,
+)
+from klog_broker.metadata.errors import TopicExists
+from klog_broker.metadata.image import (
+    NO_BROKER,
+    ImageDraft,
+    Topic,
+    check_no_collision,
+    check_topic_name,
+)
+from klog_broker.metadata.interface import NewTopic
+from klog_broker.metadata.orders import Order, OrderResults, PartitionOrder
+from klog_broker.runtime.slices import Steps
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import TopicId
+
+# Costs in elements (runtime/slices.py): making a topic, or reporting its outcome; letting one of
+# its partitions be led, and how many are at a time.
+_TOPIC = 5
+_ROLE = 5
+_LED_AT_ONCE = 20
+
+
+class CreateTopics:
+    """Creates topics. First all logs of a topic are made, while nobody leads its partitions, then
+    they are led. So nothing can have been written to a topic whose logs cannot all be made, and it
+    is taken back: it is deleted again. An internal one stays, since coordinators need it: what is
+    missing is made later."""
+
+    def __init__(
+        self,
+        topics: Sequence[NewTopic],
+        new_id: Callable[[], TopicId],
+        lead: Callable[[Topic, Sequence[int], Callable[[OrderResults], None]], None],
+        take_back: Callable[[Topic, Callable[[], None]], None],
+        done: Callable[[list[Topic | Exception]], None],
+    ) -> None:
+        self._topics = topics
+        self._new_id = new_id
+        self._lead = lead
+        self._take_back = take_back
+        self._done = done
+        self._outcomes: list[Topic | Exception] = []
+
+    def plan(self, draft: Draft) -> PlanSteps:
+        orders: list[Order] = []
+        for new in self._topics:
+            yield _TOPIC + len(new.assignment) // PARTITIONS_PER_ELEMENT
+            try:
+                topic = self._plan_topic(new, draft.image)
+            except KlogError as error:
+                self._outcomes.append(error)
+            else:
+                draft.image.put(topic)
+                self._outcomes.append(topic)
+                orders += (_unled(order) for order in partition_orders(topic, is_new=True))
+        return orders
+
+    def _plan_topic(self, new: NewTopic, image: ImageDraft) -> Topic:
+        check_topic_name(new.name)
+        if new.name in image.topics:
+            raise TopicExists(f"topic {new.name} already exists")
+        if image.is_being_deleted(new.name):
+            raise TopicExists(f"topic {new.name} is still being deleted")
+        check_no_collision(new.name, image)
+        return Topic(
+            new.name,
+            new.topic_id if new.topic_id is not None else self._new_id(),
+            first_states(new.assignment),
+            MappingProxyType(dict(new.configs)),
+        )
+
+    def failed(self, error: Exception) -> None:
+        refused = [error if isinstance(each, Topic) else each for each in self._outcomes]
+        self._done([*refused, *[error] * (len(self._topics) - len(refused))])
+
+    def carried_out(self, results: OrderResults) -> Steps:
+        waiting = 1
+
+        def one_is_over() -> None:
+            nonlocal waiting
+            waiting -= 1
+            if waiting == 0:
+                self._done(self._outcomes)
+
+        for number, topic in enumerate(self._outcomes):
+            yield _TOPIC
+            if not isinstance(topic, Topic):
+                continue
+            error = first_failure(topic, results)
+            if error is None:
+                tell("created", topic)
+            else:
+                self._outcomes[number] = error
+                if not topic.is_internal:
+                    waiting += 1
+                    self._take_back(topic, one_is_over)
+                    continue
+            made = [each for each in topic.topic_partitions() if each not in results]
+            for first in range(0, len(made), _LED_AT_ONCE):
+                together = [each.partition for each in made[first : first + _LED_AT_ONCE]]
+                yield _ROLE * len(together)
+                waiting += 1
+                self._lead(topic, together, partial(self._led, number, topic, one_is_over))
+        one_is_over()
+
+    def _led(
+        self, number: int, topic: Topic, over: Callable[[], None], results: OrderResults
+    ) -> None:
+        """A topic that is led in part stays: something may have been written to it."""
+        error = first_failure(topic, results)
+        if error is not None:
+            self._outcomes[number] = error
+        over()
+
+
+def _unled(order: PartitionOrder) -> PartitionOrder:
+    """The order to make a log, before anybody leads the partition."""
+    return replace(order, leader=NO_BROKER)
