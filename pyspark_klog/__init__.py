@@ -19,10 +19,12 @@ __all__ = ["DefaultSource", "LagListener", "__version__", "batch_writer", "lag",
 
 
 def register(spark: "SparkSession") -> None:
-    """Register the format ``klog`` with a session.
+    """Register the format ``klog`` with a session, and make the session the active one of the
+    calling thread.
 
-    Spark finds it by itself where this package was installed when the session began; this serves
-    packages that were installed later, and vendors that want it explicit.
+    Spark finds the format by itself where this package was installed when the session began; this
+    function serves packages that were installed later, vendors that want it explicit, and threads:
+    a Python thread other than the main one cannot write until it has an active session.
 
     :raises KlogError: if the session's workers run a Python in which no source of this one can run
     """
@@ -30,8 +32,10 @@ def register(spark: "SparkSession") -> None:
 
     from pyspark_klog.spark.data_source import DefaultSource
     from pyspark_klog.spark.registration import check_session
+    from pyspark_klog.spark.sink.active_session import set_active_session
 
     check_session(spark)
+    set_active_session(spark, replace=True)
     try:
         spark.dataSource.register(DefaultSource)
     except AnalysisException as error:

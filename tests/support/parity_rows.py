@@ -297,7 +297,7 @@ _CLUSTERS = _rows(
     "On clusters",
     "cluster",
     {
-        "register": "pyspark_klog.register(spark) for late installs",
+        "register": "pyspark_klog.register(spark) for late installs and for threads",
         "pickles by reference": "every executor imports the package",
         "executors in other processes": "local-cluster[2,1,1024]",
         "without numba": "refused, unless allowSlow",

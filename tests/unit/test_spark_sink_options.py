@@ -235,7 +235,9 @@ def test_headers_are_told_by_position_and_name_in_any_case() -> None:
 
 # --- batch_writer --------------------------------------------------------------------------------
 class _Frame:
-    """A DataFrame that notes how it is written."""
+    """A DataFrame that notes how it is written; without a JVM, as under Spark Connect."""
+
+    sparkSession = None  # noqa: N815
 
     def __init__(self) -> None:
         self.calls: list[object] = []

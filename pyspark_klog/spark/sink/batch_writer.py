@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.sink.active_session import set_active_session
 from pyspark_klog.spark.sink.options import check_sink
 
 if TYPE_CHECKING:
@@ -30,8 +31,11 @@ class BatchWriter:
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Append the rows of a micro-batch; returns when they are acknowledged.
 
+        In a thread without an active Spark session the frame's session becomes the active one.
+
         :raises OptionError: for exactlyOnce, if the query cannot be told
         """
+        set_active_session(frame.sparkSession, replace=False)
         options = self._options
         if self._exactly_once is not None:
             from pyspark_klog.spark.sink.exactly_once.micro_batches import micro_batch_of
