@@ -9,6 +9,7 @@ BrokerId = NewType("BrokerId", int)
 ProducerId = NewType("ProducerId", int)
 ProducerEpoch = NewType("ProducerEpoch", int)
 TopicId = NewType("TopicId", UUID)
+DirectoryId = NewType("DirectoryId", UUID)
 
 NO_TOPIC_ID = TopicId(UUID(int=0))
 NO_LEADER_EPOCH = LeaderEpoch(-1)

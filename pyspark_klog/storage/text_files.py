@@ -9,10 +9,13 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from pyspark_klog.ids import UUID, LeaderEpoch, Offset, TopicId, TopicPartition
+from pyspark_klog.ids import UUID, DirectoryId, LeaderEpoch, Offset, TopicId, TopicPartition
 from pyspark_klog.storage.errors import StorageFormatError
 
 VERSION = 0
+NODE_ID_NAMES = {0: "broker.id", 1: "node.id"}
+"""What meta.properties calls the broker's number, by the version of the file."""
+FIRST_UNRESERVED_DIRECTORY_ID = 100
 T = TypeVar("T")
 
 
@@ -24,10 +27,13 @@ class EpochStart(NamedTuple):
 
 
 class MetaProperties(NamedTuple):
-    """Whose data directory it is."""
+    """The broker that a data directory belongs to, and the directory's own id: None in files that
+    Kafka before 3.7 or an earlier klog wrote. Version 1 is KRaft's."""
 
     cluster_id: str
     broker_id: int
+    directory_id: DirectoryId | None = None
+    version: int = VERSION
 
 
 # --- checkpoints: version, number of rows, rows --------------------------------------------------
@@ -125,26 +131,53 @@ def decode_partition_metadata(data: bytes) -> TopicId:
 
 # --- meta.properties -----------------------------------------------------------------------------
 def encode_meta_properties(meta: MetaProperties) -> bytes:
-    """meta.properties of version 0, the one that goes with ZooKeeper."""
-    return (
-        f"#\ncluster.id={meta.cluster_id}\nversion={VERSION}\nbroker.id={meta.broker_id}\n"
-    ).encode()
+    """meta.properties in the version that `meta` names."""
+    lines = [
+        "#",
+        f"cluster.id={meta.cluster_id}",
+        f"version={meta.version}",
+        f"{NODE_ID_NAMES[meta.version]}={meta.broker_id}",
+    ]
+    if meta.directory_id is not None:
+        lines.append(f"directory.id={encode_topic_id(meta.directory_id)}")
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def decode_meta_properties(data: bytes) -> MetaProperties:
-    """Whose the directory is, by version 0 or 1; StorageFormatError for another one."""
+    """The contents of version 0 or 1; StorageFormatError for another version."""
     kind = "meta.properties"
     fields = _fields(data, "=", kind)
-    names_of_id = {"0": "broker.id", "1": "node.id"}
-    name = names_of_id.get(fields.get("version", ""))
-    if name is None:
+    version = next((each for each in NODE_ID_NAMES if fields.get("version") == str(each)), None)
+    if version is None:
         raise StorageFormatError(f"{kind}: version {fields.get('version')}, expected 0 or 1")
+    name = NODE_ID_NAMES[version]
     try:
-        return MetaProperties(fields["cluster.id"], int(fields[name]))
+        cluster_id, broker_id = fields["cluster.id"], int(fields[name])
     except (KeyError, ValueError):
         raise StorageFormatError(
             f"{kind}: expected cluster.id and {name}, found {sorted(fields)}"
         ) from None
+    text = fields.get("directory.id")
+    directory_id = None if text is None else _decode_directory_id(text, kind)
+    return MetaProperties(cluster_id, broker_id, directory_id, version)
+
+
+def _decode_directory_id(text: str, kind: str) -> DirectoryId:
+    try:
+        directory_id = DirectoryId(decode_topic_id(text))
+    except StorageFormatError as error:
+        raise StorageFormatError(f"{kind}: directory.id: {error}") from None
+    if is_reserved_directory_id(directory_id):
+        raise StorageFormatError(f"{kind}: directory.id={text} is one that Kafka reserves")
+    return directory_id
+
+
+def is_reserved_directory_id(directory_id: UUID) -> bool:
+    """Whether Kafka gives the id a meaning of its own (unassigned, lost, migrating), or may do so
+    later: Kafka's DirectoryId compares both halves as signed numbers."""
+    high, low = directory_id.int >> 64, directory_id.int & (1 << 64) - 1
+    is_negative = bool(low >> 63)
+    return high == 0 and (is_negative or low < FIRST_UNRESERVED_DIRECTORY_ID)
 
 
 # --- the marker of a clean shutdown --------------------------------------------------------------

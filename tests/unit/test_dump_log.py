@@ -229,10 +229,12 @@ def test_files_by_option_and_as_arguments(tmp_path: Path) -> None:
 
 def test_checkpoints_of_a_data_directory(tmp_path: Path) -> None:
     (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nflights 3 77\n")
-    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=abc\nnode.id=4\n")
+    (tmp_path / "meta.properties").write_text(
+        "version=1\ncluster.id=abc\nnode.id=4\ndirectory.id=kL8p2T8sQsGUmSWyWPmZyQ\n"
+    )
     result = klog(tmp_path)
     assert "topic: flights partition: 3 offset: 77" in result.output
-    assert "clusterId: abc brokerId: 4" in result.output
+    assert "clusterId: abc brokerId: 4 directoryId: kL8p2T8sQsGUmSWyWPmZyQ" in result.output
 
 
 def test_a_file_that_is_none_of_a_logs(tmp_path: Path) -> None:

@@ -18,6 +18,12 @@ from klog_broker.replication.replica_manager import ReplicaManager, TopicSetting
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import Files, RealFiles
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+from pyspark_klog.storage.text_files import (
+    MetaProperties,
+    decode_meta_properties,
+    encode_meta_properties,
+    encode_topic_id,
+)
 from tests.support.log_harness import (
     CLUSTER,
     DATA,
@@ -31,6 +37,8 @@ from tests.support.log_harness import (
     read_all,
 )
 from tests.support.memory_files import MemoryFiles
+
+OTHER_DATA = Path("/other")
 
 
 def manager_of(
@@ -62,6 +70,48 @@ def test_a_new_directory_becomes_this_brokers() -> None:
     again = manager_of(files.killed(), broker_id=3)
     again.load()
     assert again.cluster_id == manager.cluster_id
+
+
+def test_each_directory_gets_an_id_of_its_own_and_keeps_it() -> None:
+    files = MemoryFiles()
+    manager = manager_of(files, DATA, OTHER_DATA)
+    manager.load()
+    ids = [each.directory_id for each in manager.directories]
+    assert len(set(ids)) == 2
+    assert None not in ids
+    again = manager_of(files.crash(Random(1)), DATA, OTHER_DATA)
+    again.load()
+    assert [each.directory_id for each in again.directories] == ids
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_directory_of_an_earlier_release_gets_an_id(version: int) -> None:
+    """Kafka before 3.7 wrote none either, with ZooKeeper (0) or KRaft (1)."""
+    files = MemoryFiles()
+    files.make_dirs(DATA)
+    meta = MetaProperties("x", 0, version=version)
+    files.write_atomically(DATA / "meta.properties", encode_meta_properties(meta))
+    manager = manager_of(files)
+    manager.load()
+    (directory,) = manager.directories
+    assert directory.directory_id is not None
+    found = decode_meta_properties(files.crash(Random(1)).read_bytes(DATA / "meta.properties"))
+    assert found == meta._replace(directory_id=directory.directory_id)
+
+
+def test_two_directories_with_the_same_id_are_refused() -> None:
+    files = MemoryFiles()
+    open_manager(files).close()
+    files.make_dirs(OTHER_DATA)
+    meta = files.read_bytes(DATA / "meta.properties")
+    files.write_atomically(OTHER_DATA / "meta.properties", meta)
+    text = encode_topic_id(decode_meta_properties(meta).directory_id or UUID(int=0))
+    with pytest.raises(LogDirectoryError) as refused:
+        manager_of(files.killed(), DATA, OTHER_DATA).load()
+    assert str(refused.value) == (
+        f"the data directories /data and /other have the same directory.id {text} in"
+        " meta.properties: one is a copy of the other; take the copy out of log.dirs"
+    )
 
 
 def test_another_brokers_directory_is_refused() -> None:

@@ -4,7 +4,14 @@ from uuid import UUID
 
 import pytest
 
-from pyspark_klog.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
+from pyspark_klog.ids import (
+    DirectoryId,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+)
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.storage import names
@@ -24,11 +31,13 @@ from pyspark_klog.storage.text_files import (
     decode_meta_properties,
     decode_offset_checkpoint,
     decode_partition_metadata,
+    decode_topic_id,
     encode_clean_shutdown_marker,
     encode_leader_epochs,
     encode_meta_properties,
     encode_offset_checkpoint,
     encode_partition_metadata,
+    encode_topic_id,
 )
 
 
@@ -206,14 +215,34 @@ def test_meta_properties() -> None:
     data = encode_meta_properties(meta)
     assert data.splitlines()[1:] == [b"cluster.id=cluster", b"version=0", b"broker.id=4"]
     assert decode_meta_properties(data) == meta
-    kraft = b"#\n#a date\ncluster.id=x\ndirectory.id=y\nnode.id=1\nversion=1\n"
-    assert decode_meta_properties(kraft) == MetaProperties("x", 1)
+    text = "kL8p2T8sQsGUmSWyWPmZyQ"
+    kraft = f"#\n#a date\ncluster.id=x\ndirectory.id={text}\nnode.id=1\nversion=1\n".encode()
+    meta = MetaProperties("x", 1, DirectoryId(decode_topic_id(text)), 1)
+    assert decode_meta_properties(kraft) == meta
+    assert set(encode_meta_properties(meta).split()) == set(kraft.split()) - {b"#a", b"date"}
     with pytest.raises(StorageFormatError, match="version 2, expected 0 or 1"):
         decode_meta_properties(b"version=2\ncluster.id=x\nnode.id=1\n")
     with pytest.raises(StorageFormatError, match=r"expected cluster\.id and node\.id"):
         decode_meta_properties(b"version=1\ncluster.id=x\nbroker.id=1\n")
     with pytest.raises(StorageFormatError, match=r"expected cluster\.id and broker\.id"):
         decode_meta_properties(b"version=0\ncluster.id=x\n")
+    with pytest.raises(StorageFormatError, match=r"directory\.id: 'y' is no id"):
+        decode_meta_properties(b"version=0\ncluster.id=x\nbroker.id=1\ndirectory.id=y\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "is_reserved"),
+    [(0, True), (99, True), (100, False), (1 << 63, True), (1 << 64, False), (1 << 127, False)],
+)
+def test_the_directory_ids_that_kafka_reserves_are_refused(number: int, is_reserved: bool) -> None:
+    """As Kafka's DirectoryId.reserved has it, whose numbers are signed."""
+    text = encode_topic_id(UUID(int=number))
+    data = f"version=0\ncluster.id=x\nbroker.id=1\ndirectory.id={text}\n".encode()
+    if is_reserved:
+        with pytest.raises(StorageFormatError, match="is one that Kafka reserves"):
+            decode_meta_properties(data)
+    else:
+        assert decode_meta_properties(data).directory_id == UUID(int=number)
 
 
 def test_clean_shutdown_marker() -> None:

@@ -68,7 +68,10 @@ def _partition_metadata(data: bytes, _: Path) -> Iterator[Row]:
 
 def _meta_properties(data: bytes, _: Path) -> Iterator[Row]:
     meta = decode_meta_properties(data)
-    yield _row("metaProperties", {"clusterId": meta.cluster_id, "brokerId": meta.broker_id})
+    fields: dict[str, object] = {"clusterId": meta.cluster_id, "brokerId": meta.broker_id}
+    if meta.directory_id is not None:
+        fields["directoryId"] = encode_topic_id(meta.directory_id)
+    yield _row("metaProperties", fields)
 
 
 def _klog_metadata(data: bytes, path: Path) -> Iterator[Row]:

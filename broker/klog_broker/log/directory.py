@@ -20,7 +20,7 @@ from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.files import FileLock, FileLockHeld, Files, OpenDirectory
 from klog_broker.runtime.rate_limit import RateLimit
-from pyspark_klog.ids import Offset, TopicPartition
+from pyspark_klog.ids import DirectoryId, Offset, TopicPartition
 from pyspark_klog.storage import names
 from pyspark_klog.storage.errors import StorageFormatError
 from pyspark_klog.storage.text_files import (
@@ -43,6 +43,8 @@ class LogDirectory:
         self.files = files
         self.path = path
         self.error: BaseException | None = None
+        self.meta: MetaProperties | None = None
+        """meta.properties as it is on the disk; None before it was read, and if there is none."""
         self.sync_notes = SyncNotes(files, path)
         self.space = FreeSpace(path)
         self.on_offline: Callable[[LogDirectory], None] | None = None
@@ -53,6 +55,11 @@ class LogDirectory:
         self._refusals = RateLimit()
         self._lock: FileLock | None = None
         self._names: OpenDirectory | None = None
+
+    @property
+    def directory_id(self) -> DirectoryId | None:
+        """The id in meta.properties; every online directory has one after the start."""
+        return None if self.meta is None else self.meta.directory_id
 
     @property
     def is_offline(self) -> bool:
@@ -167,14 +174,14 @@ class LogDirectory:
             self._lock.release()
             self._lock = None
 
-    def read_meta(self) -> MetaProperties | None:
-        """meta.properties; None if there is no such file. LogDirectoryError if it cannot be read or
+    def read_meta(self) -> None:
+        """Read meta.properties, if there is such a file. LogDirectoryError if it cannot be read or
         is of another version."""
         path = self.path / names.META_PROPERTIES
         if not self.files.exists(path):
-            return None
+            return
         try:
-            return decode_meta_properties(self.files.read_bytes(path))
+            self.meta = decode_meta_properties(self.files.read_bytes(path))
         except OSError as error:
             if is_exhausted(error):
                 raise
@@ -189,6 +196,7 @@ class LogDirectory:
 
     def write_meta(self, meta: MetaProperties) -> None:
         self._write(names.META_PROPERTIES, encode_meta_properties(meta))
+        self.meta = meta
 
     # --- the marker of a clean stop --------------------------------------------------------------
     def take_clean_marker(self) -> bool:

@@ -1,7 +1,6 @@
 """All logs of a broker: data directories, loading, creating, deleting, periodic work."""
 
 import logging
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from klog_broker.log.checkpoints import ALL_CHECKPOINTS, Checkpoint
 from klog_broker.log.directory import LogDirectory
 from klog_broker.log.directory_closing import close_side_by_side
 from klog_broker.log.directory_loading import DirectoryLoading, load_side_by_side
+from klog_broker.log.directory_owner import check_owners, complete_meta
 from klog_broker.log.errors import LogDirectoryError, LogStorageError, OutOfDescriptors
 from klog_broker.log.found import FoundFolders, check_once, find_folders, folders_of_topics
 from klog_broker.log.free_space import FreeSpaceLooks
@@ -33,7 +33,6 @@ from pyspark_klog.ids import (
     TopicPartition,
 )
 from pyspark_klog.storage import names
-from pyspark_klog.storage.text_files import MetaProperties
 
 _log = logging.getLogger("klog.log")
 __all__ = ["LogManager", "LogManagerSettings"]
@@ -140,7 +139,9 @@ class LogManager:
         try:
             for directory in self._directories:
                 directory.take()
-            unowned = self._check_owner()
+            self._cluster_id = check_owners(
+                self._directories, self._broker_id, self._cluster_id, self._chance
+            )
             found = [each for each in map(self._find_folders, self._directories) if each]
             check_once(partition for folders in found for partition in folders.partitions)
             if admit is not None:
@@ -150,8 +151,7 @@ class LogManager:
             for folders in found:
                 directory = folders.directory
                 try:
-                    if directory in unowned:
-                        directory.write_meta(MetaProperties(self.cluster_id, self._broker_id))
+                    complete_meta(directory, self.cluster_id, self._broker_id, self._chance)
                     tally = LoadingTally(
                         directory.path, len(folders.partitions), self._clock, total, is_wanted
                     )
@@ -177,29 +177,6 @@ class LogManager:
         except BaseException:
             self.release_locks()
             raise
-
-    def _check_owner(self) -> list[LogDirectory]:
-        """All directories must be this broker's or new; returns the new ones."""
-        metas = {directory: directory.read_meta() for directory in self._directories}
-        for directory, meta in metas.items():
-            if meta is None:
-                continue
-            if meta.broker_id != self._broker_id:
-                raise LogDirectoryError(
-                    f"the data directory {directory.path} belongs to broker {meta.broker_id}, this "
-                    f"is broker {self._broker_id}; set broker.id to {meta.broker_id} or log.dirs "
-                    f"to another directory"
-                )
-            if self._cluster_id is None:
-                self._cluster_id = meta.cluster_id
-            if meta.cluster_id != self._cluster_id:
-                raise LogDirectoryError(
-                    f"the data directory {directory.path} belongs to cluster {meta.cluster_id}, "
-                    f"this broker to {self._cluster_id}; set log.dirs to this cluster's directory"
-                )
-        if self._cluster_id is None:
-            self._cluster_id = urlsafe_b64encode(self._chance.uuid().bytes).decode().rstrip("=")
-        return [directory for directory, meta in metas.items() if meta is None]
 
     def _find_folders(self, directory: LogDirectory) -> FoundFolders | None:
         try:
