@@ -1,6 +1,7 @@
 """The data source ``klog``: what Spark finds, and where options are checked."""
 
 from collections.abc import MutableMapping
+from typing import Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -16,6 +17,7 @@ from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.workers.clients import check_arrow
 from pyspark_klog.spark.workers.failures import one_line
+from pyspark_klog.spark.workers.unlimited_batches import accept_unlimited_batches
 
 # Spark plans in processes that are new each time, two for each micro-batch of a sink: modules that
 # only one of the four sides needs are imported there.
@@ -33,6 +35,11 @@ class DefaultSource(DataSource):
         super().__init__(options)
         check_arrow()
         self._options = read_options(options)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Spark unpickles a source in the process that plans a read."""
+        accept_unlimited_batches()
+        self.__dict__.update(state)
 
     @classmethod
     def name(cls) -> str:

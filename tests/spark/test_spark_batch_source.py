@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,7 @@ from chispa.dataframe_comparer import assert_df_equality
 from pyspark.errors import AnalysisException, PySparkException
 
 from pyspark_klog import register
-from tests.support.spark_topics import Topics
+from tests.support.spark_topics import Topics, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -180,3 +181,23 @@ def test_a_schema_of_the_users_is_refused(spark: "SparkSession", topics: Topics)
 def test_no_servers(spark: "SparkSession") -> None:
     with pytest.raises(AnalysisException, match=r"kafka\.bootstrap\.servers is missing"):
         spark.read.format("klog").option("subscribe", "t").load()
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_of_arrow_batches_of_0_or_below_is_no_limit(
+    spark: "SparkSession", topics: Topics, tmp_path: Path, limit: int
+) -> None:
+    topic, copy = topics.create(), topics.create()
+    topics.put_numbers(topic, range(10))
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", limit)
+    try:
+        assert topics.numbers(topic) == [*range(10)]
+        stream = topics.stream(subscribe=topic, startingOffsets="earliest").writeStream
+        checkpoint = stream.option("checkpointLocation", str(tmp_path))
+        sink = checkpoint.format("klog").options(**topics.options(topic=copy))
+        run(sink.trigger(availableNow=True).start())
+        frame = topics.batch(subscribe=topic)
+        frame.write.format("klog").options(**topics.options(topic=copy)).mode("append").save()
+        assert topics.numbers(copy) == sorted([*range(10)] * 2)
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")

@@ -1,0 +1,49 @@
+"""spark.sql.execution.arrow.maxRecordsPerBatch of 0 or below: Spark means by it "no limit".
+
+Only Spark's planning of a Python source asserts that the number is above 0, before it asks the
+source for anything. klog's Arrow batches have a size of their own, and the number does not matter.
+"""
+
+import sys
+from types import ModuleType
+from typing import Any
+
+_PLANNERS = (
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.data_source_pushdown_filters",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+)
+"""Spark's programs that unpickle a data source and read this number next, by ``read_int``."""
+_NO_LIMIT = 2**31 - 1
+_READ = "read_int"
+
+
+def accept_unlimited_batches() -> None:
+    """Let the next number that one of Spark's planning programs reads be above 0.
+
+    To be called while such a program unpickles a data source. Does nothing in other processes.
+    """
+    for module in _planners():
+        _replace_once(module)
+
+
+def _planners() -> list[ModuleType]:
+    found = [sys.modules[name] for name in _PLANNERS if name in sys.modules]
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    if main is not None and spec is not None and spec.name in _PLANNERS:
+        found.append(main)
+    return found
+
+
+def _replace_once(module: ModuleType) -> None:
+    read_int = getattr(module, _READ, None)
+    if not callable(read_int) or getattr(read_int, "__module__", None) == __name__:
+        return
+
+    def read_batch_size(stream: Any) -> int:
+        setattr(module, _READ, read_int)
+        size = int(read_int(stream))
+        return size if size > 0 else _NO_LIMIT
+
+    setattr(module, _READ, read_batch_size)
