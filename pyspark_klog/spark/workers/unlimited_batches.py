@@ -4,6 +4,7 @@ Only Spark's planning of a Python source asserts that the number is above 0, bef
 source for anything. klog's Arrow batches have a size of their own, and the number does not matter.
 """
 
+import inspect
 import sys
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,7 @@ _PLANNERS = (
     "pyspark.sql.streaming.python_streaming_source_runner",
 )
 """Spark's programs that unpickle a data source and read this number next, by ``read_int``."""
+_ASSERTION = "assert max_arrow_batch_size > 0"
 _NO_LIMIT = 2**31 - 1
 _READ = "read_int"
 
@@ -21,7 +23,8 @@ _READ = "read_int"
 def accept_unlimited_batches() -> None:
     """Let the next number that one of Spark's planning programs reads be above 0.
 
-    To be called while such a program unpickles a data source. Does nothing in other processes.
+    To be called while such a program unpickles a data source. Does nothing in other processes, and
+    nothing in a release of Spark whose program has no such assertion: the number is left as it is.
     """
     for module in _planners():
         _replace_once(module)
@@ -39,6 +42,11 @@ def _planners() -> list[ModuleType]:
 def _replace_once(module: ModuleType) -> None:
     read_int = getattr(module, _READ, None)
     if not callable(read_int) or getattr(read_int, "__module__", None) == __name__:
+        return
+    try:
+        if _ASSERTION not in inspect.getsource(module):
+            return
+    except (OSError, TypeError):  # a release without its source files
         return
 
     def read_batch_size(stream: Any) -> int:
