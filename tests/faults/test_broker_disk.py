@@ -69,7 +69,7 @@ def client(broker: BrokerThread) -> Iterator[RawClient]:
 def test_others_are_answered_while_a_cold_read_is_held(
     broker: BrokerThread, files: MemoryFiles, client: RawClient, version: int
 ) -> None:
-    """Version 3 is converted and 4 looked through for zstd, 12 goes from the file to the socket."""
+    """Version 3 is converted, 4 and 12 go from the file to the socket."""
     create_topic(client, "cold", segment_bytes=20_000)
     create_topic(client, "other")
     values = [b"%d" % number * 2000 for number in range(50)]

@@ -91,13 +91,40 @@ def test_old_versions_get_compressed_sets(
     assert len(data.records) < 300
 
 
-@pytest.mark.parametrize("version", [0, 3, 4, 9])
-def test_zstd_never_goes_to_who_cannot_read_it(client: RawClient, topic: str, version: int) -> None:
-    produced(client, topic, batch(b"a" * 300, codec=Codec.ZSTD))
+@pytest.mark.parametrize("version", [4, 7, 9, 10])
+def test_zstd_is_sent_to_fetch_4_and_later(client: RawClient, topic: str, version: int) -> None:
+    values = [b"a" * 300, b"b" * 300]
+    produced(client, topic, batch(values[0]))
+    produced(client, topic, batch(values[1], codec=Codec.ZSTD))
     data = first_partition(fetch(client, topic, version=version))
+    assert [record.value for record in records_of(data)] == values
+    behind = first_partition(fetch(client, topic, version=version, offset=1))
+    assert [record.value for record in records_of(behind)] == values[1:]
+
+
+@pytest.mark.parametrize("version", [0, 1, 3])
+def test_conversion_down_refuses_zstd(client: RawClient, topic: str, version: int) -> None:
+    produced(client, topic, batch(b"a"))
+    produced(client, topic, batch(b"b" * 300, codec=Codec.ZSTD))
+    before = first_partition(fetch(client, topic, version=version))
+    assert [record.value for record in records_of(before)] == [b"a"]
+    data = first_partition(fetch(client, topic, version=version, offset=1))
     assert data.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert not data.records
-    assert len(records_of(first_partition(fetch(client, topic, version=10)))) == 1
+    assert (data.high_watermark, data.records) == (-1, b"")
+
+
+@pytest.mark.parametrize("version", [0, 4, 9])
+def test_a_topic_of_zstd_is_refused_to_fetch_before_10(client: RawClient, version: int) -> None:
+    """As Kafka 3.9.1: by the topic's compression.type, whatever the fetch would find."""
+    name = f"of-zstd-{version}"
+    create_topic(client, name, compression_type="zstd")
+    for offset in (0, 1, 7):
+        data = first_partition(fetch(client, name, version=version, offset=offset))
+        assert data.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        assert (data.high_watermark, data.records) == (-1, b"")
+        if not offset:
+            produced(client, name, batch(b"a"))
+    assert len(records_of(first_partition(fetch(client, name, version=10)))) == 1
 
 
 def test_conversion_down_can_be_forbidden(client: RawClient) -> None:

@@ -21,7 +21,6 @@ from tests.support.raw_requests import batch, fetch_request
 def test_what_is_not_converted_is_sent_from_the_file(
     version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where it had to be looked at for zstd: a client that does not read would hold it."""
     sizes: list[int] = []
     send_file = FakeStream.send_file
 

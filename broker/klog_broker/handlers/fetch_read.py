@@ -14,8 +14,6 @@ from klog_broker.log.answers import ReadInfo
 from klog_broker.log.bare_batches import bare_batches
 from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError, OffsetOutOfRange
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.segment import Segment
-from klog_broker.log.zstd_free import zstd_free_bytes
 from klog_broker.replication.leader import Leader
 from klog_broker.runtime.files import ReadRegion
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -25,6 +23,7 @@ from pyspark_klog.protocol.apis.fetch import (
     EpochEndOffset,
     FetchRequest,
 )
+from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.layout import LOG_OVERHEAD, LOG_OVERHEAD_BYTES, MAGIC_V0, MAGIC_V1
 
 READ_COMMITTED = 1
@@ -42,9 +41,9 @@ _LAST_VERSION_WITH_HARD_LIMIT = 2
 _COLD_AT_ONCE = 16
 
 MAX_HEADERS = 1000
-"""So many batches of one response are looked at for zstd, where it may be, for a client that cannot
-read it, and for records, for one that knows no batch without them; of the partitions behind them
-each has one more. What follows comes with its next fetch."""
+"""How many batch headers one response reads while it searches batches with records for a client of
+Fetch before version 4, which cannot read a batch without records. Each partition after the limit
+reads one more header, so that every fetch makes progress."""
 
 
 def requested_partitions(
@@ -142,6 +141,7 @@ class FetchReader:
         leader = each.leader
         if leader is None or leader.ended is not None:
             leader = self._find_leader(each)
+        self._check_zstd(leader)
         request = each.request
         if request.current_leader_epoch != leader.leader_epoch:
             check_leader_epoch(leader, request.current_leader_epoch)
@@ -175,8 +175,7 @@ class FetchReader:
         each.is_at_end = offset >= end_offset
         region = self._region_to_send(each, info, max_bytes, min_one_batch)
         if region is not None and info.segment is not None:
-            headers = max(self._headers_left, 1)
-            self._headers_left -= self._fill(each, log, info.segment, region, headers)
+            self._fill(each, log, region)
             if self._reads is Reads.COMMITTED:
                 aborted = log.aborted_in(
                     info.segment, region, request.fetch_offset, may_block=each.may_block
@@ -204,6 +203,15 @@ class FetchReader:
             # A session is older than this fetch: the topic may be there only since its last one.
             each.name = topic_name(self._broker, each.topic_id, each.request.partition)
         return led_partition(self._broker, each.name, each.request.partition)
+
+    def _check_zstd(self, leader: Leader) -> None:
+        """Refuse a topic that stores zstd (its ``compression.type``) to a client of Fetch before
+        version 10, as Kafka 3.9.1 does. Batches that a producer compressed with zstd are sent to
+        version 4 and later: many clients of these versions read zstd."""
+        if self._version < _FIRST_VERSION_WITH_ZSTD and (
+            leader.log.config.compression is Codec.ZSTD
+        ):
+            raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
     def _has_diverged(self, each: ReadPartition, log: PartitionLog) -> bool:
         """KIP-595: the reader's last batch is of an epoch that ended earlier here."""
@@ -237,17 +245,8 @@ class FetchReader:
         _, length = LOG_OVERHEAD.unpack(head)
         return region if LOG_OVERHEAD_BYTES + length <= region.size else None
 
-    def _fill(
-        self,
-        each: ReadPartition,
-        log: PartitionLog,
-        segment: Segment,
-        region: ReadRegion,
-        headers: int,
-    ) -> int:
-        """What of the region the client can read: at once, or once it is converted. Returns how
-        many headers were looked at to find out, of ``headers`` that may be."""
-        looked_at = 0
+    def _fill(self, each: ReadPartition, log: PartitionLog, region: ReadRegion) -> None:
+        """Put the region into the partition's answer: as it is, or to be converted."""
         if self.converts_to is not None:
             configs = self._broker.metadata.topic_configs(each.name)
             config = stored_topic_config(self._broker.config, configs)
@@ -257,17 +256,8 @@ class FetchReader:
                 region, each.request.fetch_offset, log.config.max_decompressed_bytes
             )
         else:
-            if self._version < _FIRST_VERSION_WITH_ZSTD:
-                free_bytes, looked_at = zstd_free_bytes(
-                    segment, region, headers, may_block=each.may_block
-                )
-                if free_bytes == 0:
-                    raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-                if free_bytes != region.size:
-                    region = ReadRegion(region.file, region.position, free_bytes)
             each.region = region
         each.size_bytes = region.size
-        return looked_at
 
 
 def _bytes_of(each: ReadPartition, region: ReadRegion) -> bytes:

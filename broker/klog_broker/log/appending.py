@@ -275,9 +275,7 @@ class Appender:
                 raise InvariantViolation(
                     f"appended at offset {first_offset}, the log ends at {state.log_end_offset}"
                 )
-            batch = AppendedBatch(
-                row.size_bytes, first_offset, last_offset, row.max_timestamp_ms, row.attributes
-            )
+            batch = AppendedBatch(row.size_bytes, first_offset, last_offset, row.max_timestamp_ms)
             state.active.commit(batch)
             state.log_end_offset = Offset(last_offset + 1)
             if step is not None:
@@ -369,11 +367,9 @@ class Appender:
         self._appended()
 
 
-def apply_planned(
-    state: LogState, planned: PlannedAppend, now_ms: int, codec: Codec = Codec.NONE
-) -> None:
+def apply_planned(state: LogState, planned: PlannedAppend, now_ms: int) -> None:
     """Let batches that have been written count, with their index entries and producers."""
-    state.active.commit_planned(planned, codec)
+    state.active.commit_planned(planned)
     state.log_end_offset = end_offset = Offset(planned.end_offset)
     producers = state.producers
     for producer_id, producer_epoch, batches, begins_at in planned.producers:

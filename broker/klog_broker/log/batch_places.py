@@ -41,7 +41,6 @@ class AppendedBatch(NamedTuple):
     base_offset: Offset
     last_offset: Offset
     max_timestamp_ms: int
-    attributes: int
 
 
 def max_timestamp_of(header: bytes) -> int:

@@ -18,9 +18,8 @@ from klog_broker.log.producer_steps import ProducerStep, take_step
 from klog_broker.log.record_checks import RecordChecks
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch
-from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import CorruptRecords
-from pyspark_klog.records.layout import CODEC_MASK, LOG_OVERHEAD_BYTES, MAGIC_V2, Buffer
+from pyspark_klog.records.layout import LOG_OVERHEAD_BYTES, MAGIC_V2, Buffer
 from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET
 from pyspark_klog.storage.transaction_index import AbortedEntry
 
@@ -31,7 +30,6 @@ class Followed(NamedTuple):
     planned: PlannedAppend
     steps: list[ProducerStep]  # what producers did in the batches
     epochs: list[tuple[int, int]]  # epochs that begin in the batches, with their start offsets
-    codec: Codec  # zstd if any of the batches is
     last_offset: int
 
 
@@ -39,7 +37,6 @@ class _FollowerDigest(Digest):
     """A digest that also tells whether the batches' epochs may follow those of the log."""
 
     first_row: BatchRow | None = None
-    has_zstd = False
     newest_epoch = -1
     has_falling_epochs = False
 
@@ -49,7 +46,6 @@ class _FollowerDigest(Digest):
             self._note(row, row.leader_epoch)
             if row.magic == MAGIC_V2 and row.leader_epoch < self.latest_epoch:
                 self.has_falling_epochs = True
-            self.has_zstd |= row.attributes & CODEC_MASK == Codec.ZSTD
             super().add_rows((row,), shift, buffer)
 
     def add_table(self, table: Any, shift: int, buffer: Buffer) -> None:
@@ -64,7 +60,6 @@ class _FollowerDigest(Digest):
             before = np.concatenate(([self.latest_epoch], epochs[:-1]))
             self.has_falling_epochs |= bool((epochs < before).any())
         self._note(BatchRow(*table[0].tolist()), int(columns["leader_epoch"].max()))
-        self.has_zstd |= bool(((columns["attributes"] & CODEC_MASK) == Codec.ZSTD).any())
         super().add_table(table, shift, buffer)
 
     def _note(self, row: BatchRow, newest_epoch: int) -> None:
@@ -121,10 +116,9 @@ def follow(
             f"what the leader sent ends at {digest.end_offset}, the log at {log_end_offset}: too "
             f"far for one segment"
         )
-    codec = Codec.ZSTD if digest.has_zstd else Codec.NONE
     planned = _planned(digest, first, size_bytes)
     steps = digest.take_producer_steps()
-    return Followed(planned, steps, digest.epochs, codec, digest.end_offset - 1)
+    return Followed(planned, steps, digest.epochs, digest.end_offset - 1)
 
 
 def _planned(digest: _FollowerDigest, first: BatchRow, size_bytes: int) -> PlannedAppend:
@@ -300,7 +294,7 @@ class FollowerAppender:
                 state.active.commit_aborted()
             for step in followed.steps:
                 take_step(state.producers, step, now_ms)
-            apply_planned(state, followed.planned, now_ms, followed.codec)
+            apply_planned(state, followed.planned, now_ms)
             for epoch, start_offset in followed.epochs:
                 state.epochs.note(epoch, start_offset)
             state.newest_epoch = max(state.newest_epoch, state.epochs.latest)

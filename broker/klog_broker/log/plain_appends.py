@@ -17,11 +17,8 @@ from klog_broker.log.producer_state import ProducerMarker
 from klog_broker.log.rolling import should_roll
 from klog_broker.log.validation import check_size, is_stored_as_made
 from pyspark_klog.ids import LeaderEpoch, Offset
-from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.control import EndTransactionMarker, end_transaction_batch
 from pyspark_klog.records.layout import BASE_OFFSET_AT, INT32, INT64, LEADER_EPOCH_AT
-
-_PLAIN = int(Codec.NONE)
 
 
 class PlainAppender:
@@ -135,9 +132,7 @@ class PlainAppender:
         except OSError as error:
             raise state.write_failed(error) from error
         try:
-            state.active.commit(
-                AppendedBatch(size_bytes, first_offset, last_offset, timestamp_ms, _PLAIN)
-            )
+            state.active.commit(AppendedBatch(size_bytes, first_offset, last_offset, timestamp_ms))
             state.log_end_offset = end_offset
             if marker is not None:
                 state.active.commit_aborted()

@@ -17,8 +17,7 @@ from klog_broker.log.planned import KnownRoom, PlannedAppend
 from klog_broker.log.transaction_index_file import TransactionIndexFile
 from klog_broker.runtime.files import File, Files, ProbedRegion, ReadRegion
 from pyspark_klog.ids import Offset
-from pyspark_klog.records.compression import Codec
-from pyspark_klog.records.layout import BATCH_HEADER_BYTES, CODEC_MASK
+from pyspark_klog.records.layout import BATCH_HEADER_BYTES
 from pyspark_klog.storage.indexes import TimeIndexEntry
 from pyspark_klog.storage.names import Suffix, segment_file_name
 from pyspark_klog.storage.transaction_index import AbortedEntry
@@ -53,8 +52,6 @@ class Segment:
         # The first batch's largest timestamp, from which segment.ms is counted. None: not known.
         self.rolling_timestamp_ms: int | None = None
         self.index_interval_bytes = 0
-        # No batch of zstd begins before this position; the batches after it have to be looked at.
-        self.zstd_free_end = 0
         self.bytes_since_index_entry = 0
         self.known_room: KnownRoom | None = None
         """Until the indexes get an entry."""
@@ -287,9 +284,8 @@ class Segment:
 
     def commit(self, batch: AppendedBatch) -> None:
         """Make the written batch count: size and index entries, as in Kafka 4.3."""
-        size_bytes, base_offset, last_offset, max_timestamp_ms, attributes = batch
+        size_bytes, base_offset, last_offset, max_timestamp_ms = batch
         position, positions = self.size_bytes, self._positions
-        self._note_codec(position, size_bytes, attributes)
         if position == 0:
             self.rolling_timestamp_ms = max_timestamp_ms
             self._forget_room()
@@ -303,13 +299,12 @@ class Segment:
         self.bytes_since_index_entry += size_bytes
         self.size_bytes = position + size_bytes
 
-    def commit_planned(self, planned: PlannedAppend, codec: Codec = Codec.NONE) -> None:
+    def commit_planned(self, planned: PlannedAppend) -> None:
         """As :meth:`commit`, for batches whose index entries the plan has made."""
         if self.size_bytes == 0:
             self.rolling_timestamp_ms = planned.first_timestamp_ms
         if self.size_bytes == 0 or planned.index_entries:
             self._forget_room()
-        self._note_codec(self.size_bytes, planned.size_bytes, codec)
         positions = self._positions
         positions[planned.first_offset] = self.size_bytes
         while len(positions) > _REMEMBERED_POSITIONS:
@@ -328,13 +323,6 @@ class Segment:
             planned.max_timestamp_ms, Offset(planned.max_timestamp_offset)
         )
         self.size_bytes += planned.size_bytes
-
-    def _note_codec(self, position: int, size_bytes: int, attributes: int) -> None:
-        """Batches with these attributes were appended at ``position``, the segment's size so far
-        (which is smaller than before if the log was truncated)."""
-        if self.zstd_free_end >= position:
-            is_zstd = attributes & CODEC_MASK == Codec.ZSTD
-            self.zstd_free_end = position if is_zstd else position + size_bytes
 
     def _add_index_entries(self, last_offset: int, position: int) -> None:
         if not self.offset_index.is_full:
