@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.clusters.mutants import MUTANTS
+from tests.simulation.clusters.mutants.topics import SMALL_SLICES
 from tests.simulation.clusters.run import run_seed
 from tests.simulation.mutants.kept_seeds import kept_seeds
 from tests.simulation.mutants.mutant import catch
@@ -21,6 +22,13 @@ def test_the_promises_hold(seed: int) -> None:
     result = run_seed(seed)
     again = f"replay it: ./dev simulate --clusters --seed {seed} -v"
     assert not result.failure, "\n".join([*result.lines[-40:], result.failure, again])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_promises_hold_for_a_controller_of_small_slices(seed: int) -> None:
+    with SMALL_SLICES.applied():
+        result = run_seed(seed)
+    assert not result.failure, "\n".join([*result.lines[-40:], result.failure])
 
 
 def test_a_seed_does_the_same_in_any_process() -> None:
@@ -51,6 +59,7 @@ def test_a_seed_does_the_same_in_any_process() -> None:
         "producers kept over truncation",
         "broker makes an epoch",
         "unclean though off",
+        "topic shown in slices",
     ],
 )
 def test_a_bug_is_caught(name: str) -> None:

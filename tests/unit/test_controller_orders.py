@@ -3,7 +3,7 @@
 tests/golden/test_controller_batches_golden.py compares batches with Kafka's.
 """
 
-from typing import NoReturn
+from typing import Any
 
 import pytest
 
@@ -17,7 +17,7 @@ from klog_broker.controller.order_batch import (
     OrderBatch,
 )
 from klog_broker.controller.order_queues import OrderQueues
-from klog_broker.metadata.image import CONSUMER_OFFSETS, NO_BROKER, BrokerRegistration
+from klog_broker.metadata.image import NO_BROKER, BrokerRegistration
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest
@@ -45,8 +45,10 @@ def cluster() -> ControllerContext:
     return context
 
 
-def batch_of(context: ControllerContext) -> OrderBatch:
-    return OrderBatch(context, controller_id=THREE, controller_epoch=7, listener="INSIDE")
+def batch_of(context: ControllerContext, **options: Any) -> OrderBatch:
+    return OrderBatch(
+        context, controller_id=THREE, controller_epoch=7, listener="INSIDE", **options
+    )
 
 
 def kinds(orders: list[BrokerOrder]) -> list[tuple[int, type[Order]]]:
@@ -103,36 +105,61 @@ def test_every_broker_is_told_all_addresses() -> None:
     ] == [(each, [("CLIENTS", 3, 9000 + each), ("INSIDE", 0, 9100 + each)]) for each in BROKERS]
 
 
-def test_of_an_internal_topic_its_last_partition_is_told_with_any_other() -> None:
-    """By how many there are brokers reckon where a group is."""
+def test_collected_partitions_are_named_also_without_a_leader() -> None:
+    """Clients and coordinators count the partitions of a topic."""
     context = cluster()
-    context.put_topic(CONSUMER_OFFSETS, TopicId(UUID(int=6)))
-    partitions = [TopicPartition(CONSUMER_OFFSETS, number) for number in range(3)]
-    for partition in (*partitions[1:], partitions[0]):
-        context.assign(partition, (TWO,))
-    context.put_leadership(partitions[0], context.leadership(FIRST) or fail())
+    unled = TopicPartition("t", 2)
+    context.assign(unled, (TWO,))
 
-    def told() -> list[tuple[int, int, int]]:
+    def told() -> dict[int, list[tuple[int, int, int]]]:
         batch = batch_of(context)
-        batch.tell((ONE,), (FIRST, partitions[0], partitions[1]))
-        (order,) = batch.requests()
-        assert isinstance(order.request, UpdateMetadataRequest)
-        plain, internal = order.request.topic_states
-        assert [each.partition_index for each in plain.partition_states] == [0]
-        return [
-            (each.partition_index, each.leader, each.zk_version)
-            for each in internal.partition_states
-        ]
+        for _ in batch.collect(context.partitions_of("t")):
+            pass
+        return {each.broker_id: states_in(each) for each in batch.requests()}
 
-    assert told() == [(0, ONE, 2), (2, NO_BROKER, -1)]
-    context.put_leadership(partitions[2], context.leadership(SECOND) or fail())
-    assert told() == [(0, ONE, 2), (2, ONE, 2)]
-    context.queue_deletion(CONSUMER_OFFSETS)
-    assert [row[:2] for row in told()] == [(0, LEADER_DURING_DELETE)]
+    rows = [(0, ONE, 2), (1, ONE, 2), (2, NO_BROKER, -1)]
+    assert told() == dict.fromkeys(BROKERS, rows)
+    context.queue_deletion("t")
+    deleted = [[row[:2] for row in rows] for rows in told().values()]
+    assert deleted == [[(number, LEADER_DURING_DELETE) for number in range(3)]] * 3
 
 
-def fail() -> NoReturn:
-    raise AssertionError("it has a leader")
+def test_unpublished_partitions_are_named_only_when_collected() -> None:
+    batch = batch_of(cluster(), unpublished={"t": {SECOND: None}})
+    batch.lead(FIRST, (ONE,))
+    batch.lead(SECOND, (ONE,))
+    lead, *told = batch.requests()
+    assert isinstance(lead.request, LeaderAndIsrRequest)
+    assert len(lead.request.topic_states[0].partition_states) == 2
+    assert [states_in(each) for each in told] == [[(0, ONE, 2)]] * 3
+
+
+def test_a_broker_that_waits_for_everything_is_sent_no_part_of_a_topic() -> None:
+    context = cluster()
+    batch = batch_of(context, untold={THREE: None})
+    batch.tell(BROKERS, (FIRST,))
+    assert [each.broker_id for each in batch.requests()] == [ONE, TWO]
+    batch = batch_of(context, untold={THREE: None})
+    for _ in batch.collect([SECOND]):
+        pass
+    assert [each.broker_id for each in batch.requests()] == [ONE, TWO]
+    batch = batch_of(context, untold={THREE: None})
+    for _ in batch.collect(context.partitions_of("t")):
+        pass
+    assert [states_in(each) for each in batch.requests()] == [[(0, ONE, 2), (1, ONE, 2)]] * 3
+    batch = batch_of(context, untold={THREE: None})
+    batch.tell(BROKERS, ())
+    assert [states_in(each) for each in batch.requests()] == [[]] * 3
+
+
+def states_in(order: BrokerOrder) -> list[tuple[int, int, int]]:
+    """Number, leader and partition epoch of all partitions in an UpdateMetadata request."""
+    assert isinstance(order.request, UpdateMetadataRequest)
+    return [
+        (each.partition_index, each.leader, each.zk_version)
+        for topic in order.request.topic_states
+        for each in topic.partition_states
+    ]
 
 
 def test_what_was_new_or_to_be_deleted_stays_so_within_a_batch() -> None:

@@ -7,6 +7,7 @@ import pytest
 from klog_broker.controller.order_batch import FULL, LEADER_DURING_DELETE
 from klog_broker.handlers.between_brokers import MAX_PARTITIONS, ORDERS_A_TURN
 from klog_broker.log.errors import OutOfDescriptors
+from klog_broker.runtime.slices import SLICE_ELEMENTS
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrResponse
@@ -222,6 +223,22 @@ def test_the_image_shows_what_is_told(world: OrderWorld) -> None:
     world.answer(tell(0, leader=1))
     assert [each.leader for each in world.store.image.topics["orders"].partitions] == [1, 2]
     assert world.images == [("orders",), ()]
+
+
+def test_a_large_topic_is_read_in_slices_and_shown_as_a_whole(world: OrderWorld) -> None:
+    def shown() -> int:
+        topic = world.store.image.topic("orders")
+        return 0 if topic is None else len(topic.partitions)
+
+    for leader, before, after in ((1, 0, 10_000), (LEADER_DURING_DELETE, 10_000, 0)):
+        reply = world.give(tell(*range(10_000), leader=leader))
+        counts = []
+        while reply.answer is None:
+            counts.append(shown())
+            world.turns(1)
+        assert len(counts) >= 10_000 // SLICE_ELEMENTS - 1
+        assert set(counts) == {before}
+        assert shown() == after
 
 
 def test_the_image_shows_which_replicas_are_offline(world: OrderWorld) -> None:

@@ -6,7 +6,7 @@ the controller next finds either the whole order or nothing of the topic.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
 from itertools import count
 
@@ -44,12 +44,15 @@ def take_deletions(work: Work, new_id: NewId) -> Steps[None]:
     if any(context.topic_id(name) is None for name in names):
         # It was made before, and that is not known yet.
         yield from take_topics(work, new_id)
-    numbers = count(1)
+    collected = 0
     for name in names:
         if context.topic_id(name) is None:
             yield from _forget_order(work, name)
         elif not context.is_to_be_deleted(name):
-            yield from _queue(work, name, numbers)
+            collected += yield from _queue(work, name)
+            if collected >= PARTITIONS_A_TURN:
+                collected = 0
+                yield from work.writer.next_turn(work.picture)
     yield from go_on(work)
     yield from finish(work, context.to_be_deleted)
 
@@ -120,12 +123,15 @@ def finish(work: Work, topics: Iterable[str]) -> Steps[None]:
             _log.info("topic=%s is deleted", topic)
 
 
-def _queue(work: Work, topic: str, numbers: Iterator[int]) -> Steps[None]:
-    """`numbers` counts the partitions of all topics."""
+def _queue(work: Work, topic: str) -> Steps[int]:
+    """Begin the deletion of a topic. The batch's UpdateMetadata request names all its partitions,
+    so that no broker shows clients the rest of them. Returns how many they are."""
     picture, context = work.picture, work.picture.context
     context.queue_deletion(topic)
-    for partition in context.partitions_of(topic):
-        picture.unsettled.pop(partition, None)
+    picture.unpublished.pop(topic, None)
+    partitions = context.partitions_of(topic)
+    for number, partition in enumerate(partitions, 1):
+        picture.take_unsettled(partition)
         state = context.state(partition)
         if state in (PartitionState.ONLINE, PartitionState.NEW):
             context.step(partition, PartitionState.OFFLINE)
@@ -136,9 +142,10 @@ def _queue(work: Work, topic: str, numbers: Iterator[int]) -> Steps[None]:
                 context.step_replica(partition, broker_id, ReplicaState.OFFLINE)
                 if broker_id not in context.brokers:
                     context.step_replica(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
-        picture.batch.tell(context.brokers, (partition,))
-        if next(numbers) % PARTITIONS_A_TURN == 0:
-            yield from work.writer.next_turn(picture)
+        if number % PARTITIONS_A_TURN == 0:
+            yield from work.writer.pause()
+    yield from work.writer.in_turns(picture.batch.collect(partitions))
+    return len(partitions)
 
 
 def _forget_order(work: Work, topic: str) -> Steps[None]:

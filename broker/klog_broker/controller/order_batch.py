@@ -6,8 +6,9 @@ They are made from the context as it is when the batch ends. A request carries t
 controller and of the broker's life that it is meant for.
 """
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from klog_broker.config.listeners import PROTOCOLS
@@ -15,7 +16,6 @@ from klog_broker.controller.context import ControllerContext
 from klog_broker.controller.leader_election import LeaderAndIsr
 from klog_broker.metadata.image import (
     FIRST_LEADER_EPOCH,
-    INTERNAL_TOPICS,
     NO_BROKER,
     BrokerRegistration,
 )
@@ -70,8 +70,10 @@ class Everything:
 
 
 class OrderBatch:
-    """See the module. `listener` is that of the brokers among themselves. Of `unusable` partitions
-    and `unreadable` topics ZooKeeper has something, of which only this is known."""
+    """See the module. `listener` is that of the brokers among themselves. ZooKeeper has something
+    of `unreadable` topics, of which only their names are known. `unpublished` partitions, by topic,
+    are named in no UpdateMetadata request before `collect`. `untold` brokers wait for the request
+    with everything: before that a request names only topics of which it has all partitions."""
 
     def __init__(
         self,
@@ -80,12 +82,14 @@ class OrderBatch:
         controller_id: BrokerId,
         controller_epoch: int,
         listener: str,
-        unusable: Set[TopicPartition] = frozenset(),
         unreadable: Set[str] = frozenset(),
+        unpublished: Mapping[str, Container[TopicPartition]] = MappingProxyType({}),
+        untold: Container[BrokerId] = (),
     ) -> None:
         self._context = context
-        self._unusable = unusable
         self._unreadable = unreadable
+        self._unpublished = unpublished
+        self._untold = untold
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
         self._listener = listener
@@ -94,6 +98,9 @@ class OrderBatch:
         self._stopped: dict[BrokerId, dict[TopicPartition, bool]] = {}
         self._told: dict[BrokerId, None] = {}
         self._changed: dict[TopicPartition, None] = {}
+        self._collected: dict[str, UpdateMetadataTopicState] = {}
+        self._entire: set[str] = set()
+        """The topics of which all partitions are in `_collected`."""
         self._everything: Everything | None = None
 
     def lead(
@@ -126,18 +133,30 @@ class OrderBatch:
         """Tell brokers of the cluster's brokers and of partitions; others that the batch tells of
         partitions hear of these, too. A partition that never had a leader is left out."""
         self._told.update(dict.fromkeys(brokers))
-        self._changed.update(dict.fromkeys(partitions))
+        self._changed.update(
+            (each, None) for each in partitions if each not in self._unpublished.get(each.topic, ())
+        )
 
-    def collect(self, everything: Everything) -> Iterator[None]:
+    def collect(self, partitions: Sequence[TopicPartition]) -> Iterator[None]:
+        """Name these partitions in the UpdateMetadata request to all brokers, even those that never
+        had a leader. A step for each partition; until the batch ends they must not change."""
+        self._told.update(dict.fromkeys(self._context.brokers))
+        for partition in partitions:
+            self._put_whole(self._collected, partition)
+            yield
+        for topic in {each.topic: None for each in partitions}:
+            states = self._collected[topic].partition_states
+            if len(states) == len(self._context.partitions_of(topic)):
+                self._entire.add(topic)
+
+    def collect_all(self, everything: Everything) -> Iterator[None]:
         """What is told of all partitions. A step for each of them; meanwhile nothing may change.
 
         A topic that cannot be read is named without its id: it must not be taken for deleted.
         """
         for topic in self._context.topics:
-            partitions = self._context.partitions_of(topic)
-            ends = self._ends_of_internal_topics(partitions[:1])
-            for partition in partitions:
-                self._put_told(everything.topics, partition, ends)
+            for partition in self._context.partitions_of(topic):
+                self._put_whole(everything.topics, partition)
                 yield
         for topic in self._unreadable:
             everything.topics[topic] = UpdateMetadataTopicState(topic_name=topic)
@@ -235,41 +254,46 @@ class OrderBatch:
         topics = self._told_topics()
         size = sum(len(each.partition_states) for each in topics) + len(self._context.brokers)
         live = [_told_broker(each.registration) for each in self._context.brokers.values()]
-        return [
-            (
-                broker_id,
-                UpdateMetadataRequest(
-                    type=0 if self._everything is None else FULL,
-                    controller_id=self._controller_id,
-                    controller_epoch=self._controller_epoch,
-                    topic_states=topics,
-                    live_brokers=live,
-                ),
-                size,
+        entire = [each for each in topics if each.topic_name in self._entire]
+        is_full = self._everything is not None
+        requests: list[tuple[BrokerId, Order, int]] = []
+        for broker_id in self._told:
+            is_new = broker_id in self._untold and not is_full
+            if is_new and topics and not entire:
+                continue  # The request with everything follows.
+            request = UpdateMetadataRequest(
+                type=FULL if is_full else 0,
+                controller_id=self._controller_id,
+                controller_epoch=self._controller_epoch,
+                topic_states=entire if is_new else topics,
+                live_brokers=live,
             )
-            for broker_id in self._told
-        ]
+            requests.append((broker_id, request, size))
+        return requests
 
     def _told_topics(self) -> list[UpdateMetadataTopicState]:
         if self._everything is not None:
             return list(self._everything.topics.values())
-        topics: dict[str, UpdateMetadataTopicState] = {}
-        ends = self._ends_of_internal_topics(self._changed)
-        for partition in dict.fromkeys((*self._changed, *ends)):
-            self._put_told(topics, partition, ends)
+        topics = self._collected
+        for partition in self._changed:
+            state = self._told_state(partition)
+            if state is not None:
+                self._put(topics, partition, state)
         return list(topics.values())
 
-    def _put_told(
+    def _put_whole(
+        self, topics: dict[str, UpdateMetadataTopicState], partition: TopicPartition
+    ) -> None:
+        """Put in a partition also if it never had a leader: else clients would count too few."""
+        state = self._told_state(partition) or self._told_before_it_is_led(partition)
+        self._put(topics, partition, state)
+
+    def _put(
         self,
         topics: dict[str, UpdateMetadataTopicState],
         partition: TopicPartition,
-        ends: Sequence[TopicPartition],
+        state: UpdateMetadataPartitionState,
     ) -> None:
-        state = self._told_state(partition)
-        if state is None and (partition in ends or partition in self._unusable):
-            state = self._told_before_it_is_led(partition)
-        if state is None:
-            return
         topic = topics.get(partition.topic)
         if topic is None:
             topic = topics[partition.topic] = UpdateMetadataTopicState(
@@ -277,20 +301,6 @@ class OrderBatch:
                 topic_id=self._context.topic_id(partition.topic) or NO_TOPIC_ID,
             )
         topic.partition_states.append(state)
-
-    def _ends_of_internal_topics(
-        self, partitions: Iterable[TopicPartition]
-    ) -> list[TopicPartition]:
-        """The last partition of each topic that is told of. Which partition has a group is reckoned
-        from how many there are: a broker that hears of some of them must not take these for all, be
-        it for a moment, or as long as a partition's first replicas are away."""
-        context = self._context
-        named = dict.fromkeys(each.topic for each in partitions if each.topic in INTERNAL_TOPICS)
-        return [
-            max(context.partitions_of(topic))
-            for topic in named
-            if context.topic_id(topic) is not None and not context.is_to_be_deleted(topic)
-        ]
 
     def _told_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
         known = self._context.leadership(partition)

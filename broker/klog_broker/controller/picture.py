@@ -4,6 +4,7 @@ be settled, and what brokers are still to be told.
 All but the order sender begins anew with each reading. Nothing of it is needed by the next one.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from klog_broker.controller.context import ControllerContext, Leadership, RegisteredBroker
@@ -49,7 +50,10 @@ class Picture:
         """Partitions to be compared with the brokers that there are, and by each the brokers that
         are to be told of it even if it does not change."""
         self.untold: dict[BrokerId, None] = {}
-        """Brokers that are to be told of everything."""
+        """Brokers that wait for an UpdateMetadata request with everything (OrderBatch)."""
+        self.unpublished: dict[str, dict[TopicPartition, None]] = {}
+        """New partitions, by topic, that no UpdateMetadata request has named yet. Once all
+        partitions of the topic are settled, one request names these (`take_publishable`)."""
         self.unusable: set[TopicPartition] = set()
         """Partitions whose state cannot be read: they are left as they are."""
         self.unreadable: set[str] = set()
@@ -59,11 +63,14 @@ class Picture:
             controller_id=controller_id,
             controller_epoch=controller_epoch,
             listener=listener,
-            unusable=self.unusable,
             unreadable=self.unreadable,
+            unpublished=self.unpublished,
+            untold=self.untold,
         )
         self.batch = self._begin_batch()
         self._stops: dict[BrokerId, dict[int, StopReplicaRequest]] = {}
+        self._unsettled_of: Counter[str] = Counter()
+        self._publishable: dict[str, None] = {}
 
     @property
     def is_settled(self) -> bool:
@@ -128,6 +135,7 @@ class Picture:
         """A partition that was read. It is settled, and its brokers are told of it."""
         context = self.context
         context.assign(partition, replicas)
+        self.unpublished.setdefault(partition.topic, {})[partition] = None
         if leadership is not None:
             context.put_leadership(partition, leadership)
         if partition not in self.unusable:
@@ -148,7 +156,36 @@ class Picture:
         for partition in partitions:
             topic = partition.topic
             if partition not in self.unusable and not self.context.is_to_be_deleted(topic):
-                self.unsettled.setdefault(partition, {}).update(dict.fromkeys(tell))
+                if partition not in self.unsettled:
+                    self.unsettled[partition] = {}
+                    self._unsettled_of[topic] += 1
+                self.unsettled[partition].update(dict.fromkeys(tell))
+
+    def take_unsettled(self, partition: TopicPartition) -> dict[BrokerId, None]:
+        """Remove a partition from `unsettled`. Returns the brokers that get a LeaderAndIsr request
+        even if nothing changes; none if the partition was settled already."""
+        tell = self.unsettled.pop(partition, None)
+        if tell is None:
+            return {}
+        topic = partition.topic
+        self._unsettled_of[topic] -= 1
+        if not self._unsettled_of[topic]:
+            del self._unsettled_of[topic]
+            if topic in self.unpublished:
+                self._publishable[topic] = None
+        return tell
+
+    def take_publishable(self) -> list[TopicPartition]:
+        """Remove from `unpublished` the partitions of all topics that are settled as a whole.
+        Returns these partitions: the next UpdateMetadata request names all of them."""
+        topics = self._publishable if self.unsettled else self.unpublished
+        taken: list[TopicPartition] = []
+        for topic in list(topics):
+            # A topic that is unsettled again is published later; a removed one never is.
+            if topic in self.unpublished and topic not in self._unsettled_of:
+                taken += self.unpublished.pop(topic)
+        self._publishable.clear()
+        return taken
 
     def registered_replicas(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
         """The brokers that can be told of a partition."""
@@ -158,10 +195,11 @@ class Picture:
     def remove_topic(self, name: str) -> Iterator[None]:
         """A topic is gone from ZooKeeper. A step for each of its partitions."""
         for partition in self.context.partitions_of(name):
-            self.unsettled.pop(partition, None)
+            self.take_unsettled(partition)
             self.unusable.discard(partition)
             self.context.forget(partition)
             yield
+        self.unpublished.pop(name, None)
         self.context.remove_topic(name)
 
     # --- replicas ------------------------------------------------------------------------------

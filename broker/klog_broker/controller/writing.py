@@ -151,7 +151,7 @@ class Writer:
                     changes[partition] = state
             yield from self.put_states(picture, changes)
             for partition in some:
-                tell = picture.unsettled.pop(partition)
+                tell = picture.take_unsettled(partition)
                 is_written = partition in changes and has_state(
                     context, partition, changes[partition]
                 )
@@ -161,18 +161,28 @@ class Writer:
             settled += len(some)
             if settled >= PARTITIONS_A_TURN:
                 settled = 0
+                yield from self._publish(picture)
                 yield from self.next_turn(picture)
+        yield from self._publish(picture)
         yield from self.tell_all(picture)
+
+    def _publish(self, picture: Picture) -> Steps[None]:
+        """Send the new partitions of all topics that are settled as a whole. One UpdateMetadata
+        request names all of them, so that no broker shows clients a part of a topic."""
+        partitions = picture.take_publishable()
+        if partitions:
+            yield from self.in_turns(picture.batch.collect(partitions))
+            yield from self.next_turn(picture)
 
     def tell_all(self, picture: Picture) -> Steps[None]:
         """Tell everything to those who are to be told."""
-        untold, picture.untold = picture.untold, {}
-        if untold:
+        if picture.untold:
             # In batches of their own: all that a batch tells of goes to everybody whom it tells.
             yield from self.next_turn(picture)
             everything = Everything()
-            yield from self.in_turns(picture.batch.collect(everything))
-            for broker_id in untold:
+            yield from self.in_turns(picture.batch.collect_all(everything))
+            for broker_id in list(picture.untold):
+                del picture.untold[broker_id]
                 picture.batch.tell_all(broker_id, everything)
                 yield from self.next_turn(picture)
 

@@ -3,7 +3,7 @@
 Who lives this broker reads in ZooKeeper itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from klog_broker.controller.order_batch import FULL, LEADER_DURING_DELETE
 from klog_broker.handlers.between_brokers import (
@@ -27,6 +27,8 @@ from pyspark_klog.protocol.apis.update_metadata import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
+_PARTITIONS_A_STEP = 50
+
 
 def handle(request: UpdateMetadataRequest, context: RequestContext) -> None:
     """Answered once the image shows it."""
@@ -49,11 +51,11 @@ def _steps(
     for topic in request.topic_states:
         if not may_be_topic(topic.topic_name):
             continue  # Its settings could not be asked for, and others' would wait behind it.
+        yield 1
         if topic.topic_id != NO_TOPIC_ID:
-            told.append(_told(topic))
+            told.append((yield from _told(topic)))
         else:
             unreadable.add(topic.topic_name)
-        yield 1 + len(topic.partition_states)
     is_all = request.type == FULL
     cluster.store.view.topics_are(told, is_all=is_all, unreadable=unreadable)
     if is_all:
@@ -62,13 +64,16 @@ def _steps(
     done()
 
 
-def _told(topic: UpdateMetadataTopicState) -> ToldTopic:
-    states = {
-        each.partition_index: _state(each)
-        for each in topic.partition_states
-        if 0 <= each.partition_index < MAX_PARTITIONS
-    }
-    is_deleted = any(each.leader == LEADER_DURING_DELETE for each in topic.partition_states)
+def _told(topic: UpdateMetadataTopicState) -> Generator[int, None, ToldTopic]:
+    """Read what the request says of a topic, in steps of a few partitions."""
+    states = {}
+    is_deleted = False
+    for count, each in enumerate(topic.partition_states, 1):
+        if 0 <= each.partition_index < MAX_PARTITIONS:
+            states[each.partition_index] = _state(each)
+        is_deleted = is_deleted or each.leader == LEADER_DURING_DELETE
+        if count % _PARTITIONS_A_STEP == 0:
+            yield _PARTITIONS_A_STEP
     return ToldTopic(topic.topic_name, TopicId(topic.topic_id), states, is_deleted)
 
 

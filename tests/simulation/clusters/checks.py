@@ -25,6 +25,7 @@ from tests.support.log_harness import read_batches
 
 TOLD = "what a broker knows of a partition never goes back"
 WHOLE = "a replica can be read"
+WHOLE_TOPICS = "Metadata shows all partitions of a topic or none"
 ORDERS = "a replica takes no order that is older than its last one"
 
 
@@ -150,6 +151,33 @@ class Told(Watcher):
                     text = f"{machine.name} knows {topic.name}-{number} in {now}, knew {before}"
                     raise Violation(TOLD, text)
                 self._epochs[key] = now
+
+
+class WholeTopics(Watcher):
+    """A broker shows clients all partitions of a topic, or none."""
+
+    def __init__(self, states: States) -> None:
+        self._states = states
+        self._seen: dict[str, Any] = {}
+
+    def on_start(self, machine: Machine) -> None:
+        self._seen = {}
+
+    def on_turn(self, machine: Machine) -> None:
+        assert machine.broker is not None
+        topics = machine.broker.services.metadata.image.topics
+        if topics is self._seen:
+            return
+        self._states.follow()
+        for topic in topics.values():
+            if topic is self._seen.get(topic.name):
+                continue
+            shown = sum(1 for each in topic.partitions if each.replicas)
+            if shown not in self._states.counts[topic.topic_id]:
+                counts = sorted(self._states.counts[topic.topic_id])
+                text = f"{machine.name} shows {shown} partitions of {topic.name}, not {counts}"
+                raise Violation(WHOLE_TOPICS, text)
+        self._seen = topics
 
 
 def leads(machine: Machine, partition: TopicPartition) -> bool:

@@ -29,6 +29,7 @@ from tests.simulation.clusters.checks import (
     Leaders,
     ReplicaMarks,
     Told,
+    WholeTopics,
     is_controller,
     member_of,
 )
@@ -111,7 +112,7 @@ class Cluster:
         plan, world = self.plan, self.world
         watchers: list[Watcher] = [ReplicaMarks(self.losses), Rest()]
         watchers += [Elections(self.elections), Leaders(self.states, self.in_sync.leads)]
-        watchers.append(Told())
+        watchers += [Told(), WholeTopics(self.states)]
         watchers.append(InSyncReplicas(number, self.in_sync, self.states))
         if plan.members:
             watchers.append(self.history.groups)

@@ -49,6 +49,8 @@ class Checks:
         """Called at each write of partition states, before its answer can be there."""
         self.on_registered: Callable[[], None] = lambda: None
         """Called when a broker registers, before anybody can know it."""
+        self.counts: dict[TopicId | None, set[int]] = {}
+        """How many partitions a topic has, or once had."""
         self._zookeeper = zookeeper
         self._applied = 0
         self._known: dict[Key, Known] = {}
@@ -76,6 +78,11 @@ class Checks:
             if any(isinstance(each, Create) and each.ephemeral for each in parts):
                 self.on_registered()
             written = [each for each in parts if isinstance(each, Create | Set)]
+            for part in written:
+                parent, _, name = part.path.rpartition("/")
+                if parent == TOPICS:
+                    topic = decode_topic(name, part.data)
+                    self.counts.setdefault(topic.topic_id, set()).add(len(topic.partitions))
             states = [each for each in written if each.path.endswith("/state")]
             for part in states:
                 self._written(part)

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from klog_broker.controller import deletions
+from klog_broker.controller import deletions, writing
+from klog_broker.controller.order_batch import OrderBatch
 from klog_broker.controller.replica_states import ReplicaState
 from klog_broker.handlers import produce, stop_replica
 from klog_broker.produce import targets
@@ -60,6 +61,31 @@ def _knows_old_ids(original: Any) -> Any:
     return topic_name
 
 
+def _published_in_slices(original: Any) -> Any:
+    def begin(batch: Any, context: Any, **options: Any) -> None:
+        """New partitions are named by the UpdateMetadata request of their slice."""
+        original(batch, context, **{**options, "unpublished": {}})
+
+    return begin
+
+
+def _untold_see_slices(original: Any) -> Any:
+    def begin(batch: Any, context: Any, **options: Any) -> None:
+        """A broker that has just registered is sent those partitions that change first."""
+        original(batch, context, **{**options, "untold": ()})
+
+    return begin
+
+
+SMALL_SLICES = Mutant(
+    "",
+    writing,
+    "PARTITIONS_A_TURN",
+    lambda _: 1,
+    also=Mutant("", writing, "_STATES_AT_ONCE", lambda _: 1),
+)
+"""No bug: a controller that writes and sends one partition at a time."""
+
 _NOT_WAITED_FOR = Mutant("deletion waits for nobody", deletions, "finish", _waits_for_nobody)
 
 MUTANTS = (
@@ -70,6 +96,10 @@ MUTANTS = (
         _knows_old_ids,
         also=Mutant("", targets, "topic_name", _knows_old_ids),
     ),
+    Mutant(
+        "topic shown in slices", OrderBatch, "__init__", _published_in_slices, also=SMALL_SLICES
+    ),
+    Mutant("part of a topic shown before the rest", OrderBatch, "__init__", _untold_see_slices),
     Mutant("deletion ignored", stop_replica._Stops, "orders", _keeps_all),
     _NOT_WAITED_FOR,
     Mutant(
