@@ -23,7 +23,6 @@ from pyspark_klog.protocol.apis.fetch import (
     EpochEndOffset,
     FetchRequest,
 )
-from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.layout import LOG_OVERHEAD, LOG_OVERHEAD_BYTES, MAGIC_V0, MAGIC_V1
 
 READ_COMMITTED = 1
@@ -33,7 +32,6 @@ _DEBUGGING_CONSUMER = -2
 
 _FIRST_VERSION_WITH_V1 = 2
 _FIRST_VERSION_WITH_V2 = 4
-_FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 _LAST_VERSION_WITH_HARD_LIMIT = 2
 
@@ -141,7 +139,6 @@ class FetchReader:
         leader = each.leader
         if leader is None or leader.ended is not None:
             leader = self._find_leader(each)
-        self._check_zstd(leader)
         request = each.request
         if request.current_leader_epoch != leader.leader_epoch:
             check_leader_epoch(leader, request.current_leader_epoch)
@@ -203,15 +200,6 @@ class FetchReader:
             # A session is older than this fetch: the topic may be there only since its last one.
             each.name = topic_name(self._broker, each.topic_id, each.request.partition)
         return led_partition(self._broker, each.name, each.request.partition)
-
-    def _check_zstd(self, leader: Leader) -> None:
-        """Refuse a topic that stores zstd (its ``compression.type``) to a client of Fetch before
-        version 10, as Kafka 3.9.1 does. Batches that a producer compressed with zstd are sent to
-        version 4 and later: many clients of these versions read zstd."""
-        if self._version < _FIRST_VERSION_WITH_ZSTD and (
-            leader.log.config.compression is Codec.ZSTD
-        ):
-            raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
     def _has_diverged(self, each: ReadPartition, log: PartitionLog) -> bool:
         """KIP-595: the reader's last batch is of an epoch that ended earlier here."""
