@@ -9,6 +9,7 @@ import pytest
 
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from pyspark_klog.protocol.apis.delete_groups import DeleteGroupsRequest
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
 from pyspark_klog.protocol.apis.describe_groups import DescribeGroupsRequest
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
@@ -354,7 +355,6 @@ def test_commits_that_are_refused(client: RawClient) -> None:
     for code, (who, when) in refused.items():
         assert commit(client, "strict", {t: 1}, member_id=who, generation_id=when) == {t: code}
     assert commit(client, "strict", {t: 1}) == {t: ErrorCode.UNKNOWN_MEMBER_ID}
-    assert commit(client, "", {t: 1}) == {t: ErrorCode.INVALID_GROUP_ID}
     unknown = ("nowhere", 0)
     assert commit(client, "loose", {t: 1, unknown: 1}) == {
         t: 0,
@@ -364,6 +364,25 @@ def test_commits_that_are_refused(client: RawClient) -> None:
     assert long == {t: ErrorCode.OFFSET_METADATA_TOO_LARGE}
     assert fetch(client, "loose", {"t": [0]})[t][0] == 1
     assert commit(client, "strict", {t: 7}, member_id=member_id, generation_id=generation) == {t: 0}
+
+
+def test_a_group_with_the_empty_id_has_offsets_and_no_members(client: RawClient) -> None:
+    find(client, "")
+    t = ("t", 0)
+    assert commit(client, "", {t: 1}) == {t: 0}
+    assert commit(client, "", {t: 2}) == {t: 0}, "also the same request again"
+    assert fetch(client, "", {"t": [0]})[t][0] == 2
+    unknown = commit(client, "", {t: 3}, member_id="m", generation_id=1)
+    assert unknown == {t: ErrorCode.UNKNOWN_MEMBER_ID}
+    [group] = client.call(DescribeGroupsRequest(groups=[""]), 5).groups
+    assert (group.error_code, group.group_state) == (0, "Empty")
+    refused = ErrorCode.INVALID_GROUP_ID
+    assert client.call(join_request(""), 4).error_code == refused
+    assert client.call(SyncGroupRequest(group_id=""), 3).error_code == refused
+    assert client.call(HeartbeatRequest(group_id=""), 2).error_code == refused
+    [deleted] = client.call(DeleteGroupsRequest(groups_names=[""]), 1).results
+    assert deleted.error_code == 0
+    assert fetch(client, "", None) == {}
 
 
 def test_members_that_are_refused(client: RawClient) -> None:
@@ -411,6 +430,8 @@ def test_groups_and_offsets_survive_kill_and_clean_stop(tmp_path: Path) -> None:
         with RawClient(broker.address, client_id="c") as client:
             create_topic(client, "t", 1)
             find(client, "g")
+            find(client, "")
+            assert commit(client, "", {("t", 0): 7}) == {("t", 0): 0}
             member_id, generation = join(client, "g")
             for offset in range(50):
                 commit(
@@ -422,6 +443,8 @@ def test_groups_and_offsets_survive_kill_and_clean_stop(tmp_path: Path) -> None:
         with BrokerProcess(data, SETTINGS) as broker:
             with RawClient(broker.address, client_id="c") as client:
                 find(client, "g")
+                find(client, "")
+                assert fetch(client, "", None) == {("t", 0): (7, 3, "")}
                 beat = HeartbeatRequest(group_id="g", member_id=member_id, generation_id=generation)
                 assert client.call(beat, 2).error_code == 0
                 assert fetch(client, "g", None) == {("t", 0): (49, 3, "")}

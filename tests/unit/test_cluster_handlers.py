@@ -265,8 +265,7 @@ def test_a_topic_is_asked_for_once_at_a_time() -> None:
 
 # --- coordinators -----------------------------------------------------------------------------
 def finder(told: Told, code: ErrorCode = ErrorCode.NONE) -> Any:
-    empty = (ErrorCode.INVALID_GROUP_ID, "")
-    made = CoordinatorFinder(told.broker, CONSUMER_OFFSETS, lambda _: code, empty)
+    made = CoordinatorFinder(told.broker, CONSUMER_OFFSETS, lambda _: code)
     told.broker.find_coordinator = {find_coordinator.GROUP: made.find}
     return made
 

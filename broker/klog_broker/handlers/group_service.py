@@ -49,7 +49,6 @@ def start_groups(broker: BrokerServices) -> GroupCoordinator:
         broker,
         CONSUMER_OFFSETS,
         lambda group_id: groups.find(group_id),
-        (ErrorCode.INVALID_GROUP_ID, "the group id is empty"),
     )
     groups = GroupCoordinator(
         coordinator_settings(broker.config),

@@ -15,7 +15,7 @@ from pyspark_klog.errors import BrokerError, ErrorCode
 class CoordinatorFinder:
     """Answers FindCoordinator for one type of keys; the first request creates the topic.
 
-    ``find`` says whether this broker serves a key now. An empty key gets ``empty``.
+    ``find`` says whether this broker serves a key now. As in Kafka the empty key has a coordinator.
     """
 
     def __init__(
@@ -23,12 +23,10 @@ class CoordinatorFinder:
         broker: BrokerServices,
         topic: str,
         find: Callable[[str], ErrorCode],
-        empty: tuple[ErrorCode, str],
     ) -> None:
         self._broker = broker
         self._topic = topic
         self._find = find
-        self._empty = empty
         self._is_creating = False
         self._seen_image: MetadataImage | None = None
         self._num_partitions: int | None = None
@@ -49,8 +47,6 @@ class CoordinatorFinder:
         While the key's shard loads, its broker is the answer, too: the shard itself answers
         requests with COORDINATOR_LOAD_IN_PROGRESS.
         """
-        if not key:
-            return _none(*self._empty)
         count = self.num_partitions()
         if count is None and not knows_all_partitions(self._broker):
             text = f"this broker was not told yet whether there is {self._topic}"

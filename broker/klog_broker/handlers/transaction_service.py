@@ -45,7 +45,6 @@ def start_transactions(broker: BrokerServices) -> None:
         broker,
         TRANSACTION_STATE,
         lambda transactional_id: transactions.find(transactional_id),
-        (ErrorCode.INVALID_REQUEST, "the transactional id is empty"),
     )
     transactions = broker.transactions = TransactionCoordinator(
         transaction_settings(broker.config),

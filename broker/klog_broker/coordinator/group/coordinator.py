@@ -127,16 +127,16 @@ class GroupCoordinator:
 
     def shard_of(self, group_id: str) -> GroupShard | None:
         """The shard that serves the group now; None if this broker does not."""
-        return self._find(group_id)[1]
+        return self._runtime.find(group_id)[1]
 
     def find(self, group_id: str) -> ErrorCode:
-        """Whether this broker serves the group now."""
+        """NONE if this broker serves the group now, else the error that says why not."""
         return self._runtime.find(group_id)[0]
 
     # --- members ---------------------------------------------------------------------------------
     def join(self, request: JoinGroupRequest, joiner: Joiner, answer: Waiter) -> None:
         settings, group_id = self._settings, request.group_id
-        error, shard = self._find(group_id)
+        error, shard = self._find_for_member(group_id)
         bounds = (settings.min_session_timeout_ms, settings.max_session_timeout_ms)
         if error is ErrorCode.NONE and not bounds[0] <= request.session_timeout_ms <= bounds[1]:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
@@ -163,7 +163,7 @@ class GroupCoordinator:
         self._runtime.run(shard, request.group_id, effects)
 
     def heartbeat(self, group_id: str, name: MemberName, generation_id: int) -> ErrorCode:
-        error, shard = self._find(group_id)
+        error, shard = self._find_for_member(group_id)
         if shard is None:
             # As in Kafka. Once the group is loaded all members get a new session.
             is_loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -193,7 +193,7 @@ class GroupCoordinator:
     # --- offsets ---------------------------------------------------------------------------------
     def commit(self, request: CommitRequest) -> None:
         """Append the commits in this turn; answer with each one's result once they are visible."""
-        error, shard = self._find(request.group_id)
+        error, shard = self._runtime.find(request.group_id)
         if shard is None:
             request.answer([error] * len(request.commits))
         else:
@@ -203,7 +203,7 @@ class GroupCoordinator:
     def commit_in_transaction(self, request: CommitRequest, producer: Producer) -> None:
         """Append the commits now; they count once the producer's transaction is committed. The
         producer's coordinator has agreed to that."""
-        error, shard = self._find(request.group_id)
+        error, shard = self._runtime.find(request.group_id)
         if shard is None:
             request.answer([error] * len(request.commits))
             return
@@ -228,7 +228,7 @@ class GroupCoordinator:
         COORDINATOR_LOAD_IN_PROGRESS: readers would see offsets from before those that were
         acknowledged. (Kafka's shows what is not replicated yet, and may be gone again.)
         """
-        error, shard = self._find(group_id)
+        error, shard = self._runtime.find(group_id)
         if shard is None:
             return error, None
         if shard.shows_less_than_told:
@@ -284,14 +284,16 @@ class GroupCoordinator:
         return counts
 
     # --- inside ----------------------------------------------------------------------------------
-    def _find(self, group_id: str) -> tuple[ErrorCode, GroupShard | None]:
+    def _find_for_member(self, group_id: str) -> tuple[ErrorCode, GroupShard | None]:
+        """A group with the empty id has no members. It may have offsets, as in Kafka: clients
+        without a group id once committed to it."""
         return self._runtime.find(group_id) if group_id else (ErrorCode.INVALID_GROUP_ID, None)
 
     def _member_entry(
         self, group_id: str
     ) -> tuple[ErrorCode, GroupShard | None, GroupEntry | None]:
         """The group, if it exists; otherwise ``error`` is for the member that asked."""
-        error, shard = self._find(group_id)
+        error, shard = self._find_for_member(group_id)
         if shard is None:
             return error, None, None
         return ErrorCode.UNKNOWN_MEMBER_ID, shard, shard.state.groups.get(group_id)
