@@ -131,6 +131,20 @@ def test_each_has_its_own_error() -> None:
     assert (kept(broker), kept(broker, "other")) == (5, 8)
 
 
+@pytest.mark.parametrize(("letter", "limit"), [("x", 4096), ("é", 4096), ("€", 4096), ("😀", 2048)])
+def test_metadata_is_limited_in_characters_as_java_counts_them(letter: str, limit: int) -> None:
+    broker = start()
+    too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    stream = broker.connect()
+    # For the second request there is a shortcut: it is like the one before on its connection.
+    for count, code in ((limit, NONE), (limit, NONE), (limit + 1, too_large)):
+        request = commit(5, metadata=letter * count)
+        stream.inbox += encode_request(RequestHeader(request.api_key, 7, 1, "test"), request)
+        broker.turns()
+        assert answer_of(stream, request, 7).topics[0].partitions[0].error_code == code
+        stream.sent.clear()
+
+
 def test_who_is_fenced_after_asking_and_before_the_append_commits_nothing() -> None:
     broker = start()
     name = member(broker)

@@ -544,7 +544,7 @@ _GROUPS = (
         "offset.metadata.max.bytes",
         _INT,
         4096,
-        "The longest text that a client may store beside a committed offset.",
+        "The longest text, in UTF-16 units, that a client may store beside a committed offset.",
     ),
     Setting(
         "offsets.commit.timeout.ms",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 
+from klog_broker.coordinator.group.commits import is_too_long
 from klog_broker.coordinator.group.coordinator import MemberName
 from klog_broker.coordinator.group.forgetting import GroupShard
 from klog_broker.coordinator.group.offsets import NEVER_MS, CommittedOffset, OffsetPlace
@@ -235,7 +236,7 @@ def prepare(
     if not 0 < len(partitions) <= MOST_PARTITIONS or len(dict(partitions)) < len(partitions):
         return None
     longest = context.broker.config["offset.metadata.max.bytes"]
-    if any(len(metadata.encode()) > longest for _, metadata in partitions):
+    if any(is_too_long(metadata, longest) for _, metadata in partitions):
         return None
     layout = frame_layout(len(frame), request, context.header)
     if layout is None:

@@ -5,6 +5,7 @@ A broker that runs alone has these versions served by the group's coordinator, a
 
 from collections.abc import Mapping
 
+from klog_broker.coordinator.group.commits import is_too_long
 from klog_broker.handlers.context import AnswerSteps, ClusterServices, RequestContext
 from klog_broker.handlers.told_topics import knows_all_partitions
 from klog_broker.metadata.errors import NoAnswer
@@ -48,7 +49,7 @@ def commit(
             partition = TopicPartition(topic.name, each.partition_index)
             if _is_unknown(partition, context):
                 codes[partition] = _unknown(context)
-            elif len((each.committed_metadata or "").encode()) > longest:
+            elif is_too_long(each.committed_metadata or "", longest):
                 codes[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 offsets[partition] = Offset(each.committed_offset)

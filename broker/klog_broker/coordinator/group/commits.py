@@ -22,8 +22,6 @@ from pyspark_klog.state_records.consumer_offsets import (
 from pyspark_klog.state_records.offset_commit import OffsetCommitValue
 
 _NONE = ErrorCode.NONE
-# Of a string no character takes more in UTF-8.
-_BYTES_A_CHARACTER = 4
 
 CommitAnswer = Callable[[Sequence[ErrorCode]], None]
 """Takes a code for each commit of a request, in their order."""
@@ -89,8 +87,20 @@ class Committing(Protocol):
         """Answer; once. NONE: the commits count. Else they do not, for this reason."""
 
 
+def is_too_long(metadata: str, longest: int) -> bool:
+    """Whether a commit's metadata exceeds offset.metadata.max.bytes.
+
+    Kafka compares the setting, despite its name, with the length of a Java string: the number of
+    UTF-16 units.
+    """
+    if len(metadata) * 2 <= longest:
+        return False
+    return len(metadata.encode("utf-16-le")) > longest * 2
+
+
 class AskedCommits:
-    """The Committing of a CommitRequest. ``metadata_max_bytes`` bounds each commit's metadata."""
+    """The Committing of a CommitRequest. ``metadata_max_bytes`` bounds each commit's metadata
+    (`is_too_long`)."""
 
     __slots__ = ("_codes", "_metadata_max_bytes", "_now_ms", "_request", "group_id")
 
@@ -118,7 +128,7 @@ class AskedCommits:
         delta = first_delta
         self._now_ms = now_ms
         for number, commit in enumerate(self._request.commits):
-            if self._is_too_long(commit.metadata):
+            if is_too_long(commit.metadata, self._metadata_max_bytes):
                 self._codes[number] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
             key = encode_offset_key(self.group_id, *commit.partition)
@@ -139,10 +149,6 @@ class AskedCommits:
         if error is not _NONE:
             codes = [error if code is _NONE else code for code in codes]
         self._request.answer(codes)
-
-    def _is_too_long(self, metadata: str) -> bool:
-        longest = self._metadata_max_bytes
-        return len(metadata) * _BYTES_A_CHARACTER > longest and len(metadata.encode()) > longest
 
 
 class TurnCommits:

@@ -2,7 +2,7 @@
 
 from klog_broker.coordinator.errors import append_error, told
 from klog_broker.coordinator.group.classic.states import GroupState
-from klog_broker.coordinator.group.commits import CommitRequest, commit_value
+from klog_broker.coordinator.group.commits import CommitRequest, commit_value, is_too_long
 from klog_broker.coordinator.group.forgetting import GroupShard
 from klog_broker.coordinator.group.offsets import commit_key
 from klog_broker.coordinator.group.shard_state import Records
@@ -57,7 +57,7 @@ def append_in_transaction(
         return
     records: Records = []
     for number, commit in enumerate(request.commits):
-        if len(commit.metadata.encode()) > metadata_max_bytes:
+        if is_too_long(commit.metadata, metadata_max_bytes):
             codes[number] = ErrorCode.OFFSET_METADATA_TOO_LARGE
         else:
             key = commit_key(request.group_id, commit.partition)
