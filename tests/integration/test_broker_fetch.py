@@ -154,6 +154,18 @@ def test_read_committed_has_an_empty_list_of_aborted_transactions(
     assert len(records_of(committed)) == 1
 
 
+def test_the_list_of_aborted_transactions_is_null_unless_the_log_was_read(
+    client: RawClient, topic: str
+) -> None:
+    """Kafka's list is empty, not null, with those errors that it finds before it reads."""
+    out_of_range = fetch(client, topic, version=11, offset=9, isolation_level=1)
+    assert first_partition(out_of_range).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert first_partition(out_of_range).aborted_transactions is None
+    absent = first_partition(fetch(client, "absent", version=11))
+    assert absent.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert absent.aborted_transactions == []
+
+
 # -- errors -----------------------------------------------------------------------------------
 
 

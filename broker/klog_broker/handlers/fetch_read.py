@@ -214,6 +214,7 @@ class FetchReader:
         ):
             return False
         each.diverging_epoch = EpochEndOffset(epoch=found.leader_epoch, end_offset=found.end_offset)
+        each.aborted_transactions = None
         each.ends_the_wait = True
         return True
 

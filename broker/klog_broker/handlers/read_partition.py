@@ -20,6 +20,13 @@ from pyspark_klog.protocol.fields import FileRegion
 
 _NONE = ErrorCode.NONE
 
+_REFUSED_BEFORE_READING = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
+"""With these errors Kafka's list of aborted transactions is empty. With all others it is null."""
+
 
 class Reads(Enum):
     """How far a fetch reads."""
@@ -77,7 +84,7 @@ class ReadPartition:
         self.high_watermark: int = -1
         self.last_stable_offset: int = -1
         self.log_start_offset: int = -1
-        self.aborted_transactions: list[AbortedTransaction] | None = []
+        self.aborted_transactions: list[AbortedTransaction] | None = None
         self.diverging_epoch: EpochEndOffset | None = None
         self.region: ReadRegion | None = None
         """The record set, where it is sent as it lies in the file: not empty."""
@@ -114,10 +121,9 @@ class ReadPartition:
         self._reads = reads
         if reads is Reads.COMMITTED:
             end_offset = self.last_stable_offset
-        else:
-            self.aborted_transactions = None
-            if reads is Reads.ALL:
-                end_offset = log.log_end_offset
+            self.aborted_transactions = []
+        elif reads is Reads.ALL:
+            end_offset = log.log_end_offset
         self._seen_end_offset = end_offset
         return end_offset
 
@@ -125,6 +131,8 @@ class ReadPartition:
         """The partition's answer is an error: the fetch need not wait for others."""
         self.begin()
         self.error_code = code
+        if code in _REFUSED_BEFORE_READING:
+            self.aborted_transactions = []
         self.ends_the_wait = True
 
     def let_go(self) -> None:
