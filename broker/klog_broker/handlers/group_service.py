@@ -10,7 +10,6 @@ from klog_broker.coordinator.group.coordinator import (
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.coordinator_hosting import follow_leaderships, runtime_services
 from klog_broker.handlers.state_topics import CoordinatorFinder
-from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.wire import MAX_STRING_BYTES
 from pyspark_klog.records.compression import Codec
 

@@ -18,7 +18,6 @@ from klog_broker.handlers.state_topics import CoordinatorFinder
 from klog_broker.handlers.told_topics import may_exist
 from klog_broker.metadata.image import TRANSACTION_STATE
 from klog_broker.runtime.peers import Peers
-from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.message import Response
 
 Q = TypeVar("Q")
