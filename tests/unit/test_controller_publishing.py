@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.controller import writing
+from klog_broker.controller import order_sender, writing
 from klog_broker.controller.asking import NewTopic
 from klog_broker.controller.order_batch import FULL, LEADER_DURING_DELETE, OrderBatch
 from klog_broker.controller.writing import Writer
@@ -147,6 +147,21 @@ def test_a_new_controller_names_whole_topics_before_it_has_named_everything(
     assert kinds[-1] == FULL
     for broker_id in (ONE, TWO, THREE):
         assert all(each.keys() == ALL for each in named(cluster.orders, broker_id))
+
+
+def test_a_turn_encodes_one_large_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[int] = []
+    original = Controlled._send
+
+    def send(cluster: Controlled, to: Any, order: Any, done: Any) -> None:
+        if named([(to.broker_id, order)], to.broker_id):
+            turns.append(cluster.loop.turn)
+        original(cluster, to, order, done)
+
+    monkeypatch.setattr(order_sender, "LARGE_ORDER", COUNT)
+    monkeypatch.setattr(Controlled, "_send", send)
+    create(Controlled.of_three(), TWO, THREE)
+    assert len(turns) == len(set(turns)) == 3
 
 
 def test_a_large_topic_is_collected_in_slices(

@@ -87,6 +87,13 @@ class OrderQueues:
                 ready[order.broker_id] = None
         return list(ready)
 
+    def next_size(self, broker_id: BrokerId) -> int:
+        """The size of the order that `send` would return; 0 if nothing can be sent."""
+        queue = self._queues.get(broker_id)
+        if queue is None or queue.is_sent or not queue.waiting:
+            return 0
+        return queue.waiting[0].size
+
     def send(self, broker_id: BrokerId) -> BrokerOrder | None:
         """The next order for a broker, which is on its way now; None if nothing can be sent."""
         queue = self._queues.get(broker_id)

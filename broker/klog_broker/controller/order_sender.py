@@ -17,6 +17,9 @@ _log = logging.getLogger("klog.controller")
 
 RETRY_MS = 100
 
+LARGE_ORDER = 1_000
+"""Encoding an order of this size takes a good part of a turn: a turn sends at most one of them."""
+
 Answer = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 
 Send = Callable[[BrokerRegistration, Order, Callable[[Answer | None], None]], None]
@@ -45,6 +48,8 @@ class OrderSender:
         self._on_answer = on_answer
         self._queues = OrderQueues()
         self._lives: dict[BrokerId, _Life] = {}
+        self._large_turn = -1
+        """The turn of the loop that last sent a large order."""
 
     def begin(self, registration: BrokerRegistration, broker_epoch: int) -> None:
         """A broker is registered; in a new epoch what waits for its earlier life is dropped."""
@@ -100,10 +105,20 @@ class OrderSender:
                 )
 
     def _send_next(self, broker_id: BrokerId) -> None:
+        life = self._lives[broker_id]
+
+        def again() -> None:
+            if self._lives.get(broker_id) is life:
+                self._send_next(broker_id)
+
+        if self._queues.next_size(broker_id) >= LARGE_ORDER:
+            if self._large_turn == self._loop.turn:
+                self._loop.call_soon(again)
+                return
+            self._large_turn = self._loop.turn
         order = self._queues.send(broker_id)
         if order is None:
             return
-        life = self._lives[broker_id]
 
         def answered(answer: Answer | None) -> None:
             # A life that is over has another queue, even one of the same epoch.
@@ -117,10 +132,6 @@ class OrderSender:
             self._name_refusal(order, answer)
             self._on_answer(order, answer)
             again()
-
-        def again() -> None:
-            if self._lives.get(broker_id) is life:
-                self._send_next(broker_id)
 
         self._send(life.registration, order.request, answered)
 
