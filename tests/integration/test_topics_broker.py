@@ -142,9 +142,21 @@ def test_a_topic_is_created_when_a_client_asks_for_it(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", overrides) as broker, RawClient(broker.address) as client:
         assert described(client, "a").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert described(client, "a b", True).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-        made = described(client, "a", True)
+        first = described(client, "a", True).error_code
+        assert first == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "as in Kafka, clients ask again"
+        made = described(client, "a")
         assert (made.error_code, len(made.partitions)) == (0, 3)
         assert made.topic_id != NO_ID
+
+
+def test_a_deleted_topic_is_unknown_to_the_client_that_creates_it_again(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker, RawClient(broker.address) as client:
+        create(client, "a", 1)
+        old = described(client, "a").topic_id
+        assert delete(client, DeleteTopicState(name="a")) == [ErrorCode.NONE]
+        code = described(client, "a", True).error_code
+        assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert described(client, "a", True).topic_id not in (old, NO_ID)
 
 
 def test_where_topics_are_not_created_by_asking(tmp_path: Path) -> None:

@@ -49,8 +49,11 @@ def create_topic(client: RawClient, name: str, partitions: int = 1, **configs: o
 
 
 def topic_id_of(client: RawClient, name: str) -> UUID:
-    """The id that Metadata tells; creates the topic if it is not there."""
-    response = client.call(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12)
+    """The id that Metadata has. The first request creates the topic if it is not there."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+    response = client.call(request, 12)
+    if response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        response = client.call(request, 12)
     assert response.topics[0].error_code == 0, response
     topic_id: UUID = response.topics[0].topic_id
     return topic_id

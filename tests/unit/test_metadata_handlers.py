@@ -628,7 +628,7 @@ class TestAskingForTopics:
         asked = [MetadataRequestTopic(name=f"t{number}") for number in range(5)]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=True)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for codes in ([0, 0, 0, unknown, unknown], [0] * 5):
+        for codes in ([unknown] * 5, [0, 0, 0, unknown, unknown], [0] * 5):
             answer = world.ask(metadata, request, 9)
             assert [topic.error_code for topic in answer.topics] == codes
 

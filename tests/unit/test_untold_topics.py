@@ -128,6 +128,7 @@ def test_who_asks_for_a_topic_is_answered_once_the_controller_has_told(untold: U
     assert codes(stream) == {"plain": ErrorCode.NONE}
     untold.pass_time(PATIENCE_MS)
     assert codes(untold.ask("plain")) == {"plain": ErrorCode.NONE}
+    assert codes(untold.ask("none")) == {"none": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert codes(untold.ask("none")) == {"none": ErrorCode.NONE}, "it was made"
     assert untold.orders.on_told_all == []
 

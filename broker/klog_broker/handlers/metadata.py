@@ -133,6 +133,10 @@ def _create(request: MetadataRequest, context: RequestContext, missing: list[str
             if isinstance(result, BrokerError)
         }
         refused.update(not_made(codes))
+        if not context.broker.config.joins_cluster:
+            # Kafka answers so while its controller creates a topic; the client asks again.
+            made = (new.name for new in planned if new.name not in codes)
+            refused.update(dict.fromkeys(made, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         context.reply.send_in_slices(_describe(request, context, refused))
 
     if not planned:
@@ -234,7 +238,7 @@ def _one(
             return None, unknown
         return topic, _topic(topic, with_operations)
     topic = image.topic(asked.name)
-    if topic is None:
+    if topic is None or (asked.name in refused and not context.broker.config.joins_cluster):
         code = refused.get(asked.name, unknown_topic(context.broker))
         try:
             check_topic_name(asked.name)
