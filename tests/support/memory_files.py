@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from weakref import WeakSet
 
 from klog_broker.runtime.files import DiskUsage, FileLockHeld, write_atomically
 
@@ -32,6 +33,7 @@ class _Inode:
         self.lost: set[int] = set()
         self.modified_ms = 0
         self.warm_pages: set[int] = set()
+        self.is_removed = False
 
     def sync(self) -> None:
         synced = bytearray(self.content)
@@ -156,6 +158,14 @@ def _apply(
             entries[name] = node
 
 
+def _mark_removed(node: "_Inode | _Directory") -> None:
+    if isinstance(node, _Inode):
+        node.is_removed = True
+        return
+    for child in node.entries.values():
+        _mark_removed(child)
+
+
 class MemoryMapping:
     """A window on an inode's bytes."""
 
@@ -190,6 +200,7 @@ class MemoryFile:
         self._files = files
         self._inode = inode
         self._holders = 0
+        files.opened.add(self)
 
     def _use(self) -> None:
         """As if the descriptor had always just been given back."""
@@ -324,6 +335,7 @@ class MemoryFiles:
         self.crash_at_step: int | None = None
         self.is_crashed = False
         self.open_mappings = 0
+        self.opened: WeakSet[MemoryFile] = WeakSet()  # files that somebody still refers to
         self.fail_sync_at: int | None = None  # the sync with this number, from 1
         self.has_failed_sync = False
         self.failed_sync_kills = False  # the process, before it is told
@@ -446,6 +458,10 @@ class MemoryFiles:
             raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
         return DiskUsage(DISK_BYTES, DISK_BYTES if self.free_bytes is None else self.free_bytes)
 
+    def removed_files_held(self) -> list[Path]:
+        """The paths of open files without a name: on a real disk they would still take space."""
+        return sorted(file.path for file in self.opened if file._inode.is_removed)
+
     # --- names -----------------------------------------------------------------------------------
     def _find(self, path: Path) -> "_Inode | _Directory | None":
         node: _Inode | _Directory | None = self._root
@@ -505,19 +521,25 @@ class MemoryFiles:
             raise FileNotFoundError(errno.ENOENT, "no such file", str(old))
         if old.parent != new.parent:
             raise ValueError("the memory disk renames within one directory only")
+        replaced = self._find(new)
+        if isinstance(replaced, _Inode) and replaced is not node:
+            replaced.is_removed = True
         self._directory(old.parent).change({old.name: None, new.name: node})
 
     def remove(self, path: Path) -> None:
         self.step()
         node = self._find(path)
         if isinstance(node, _Inode):
+            node.is_removed = True
             self.take(-len(node.content))
             self._directory(path.parent).change({path.name: None})
 
     def remove_tree(self, path: Path) -> None:
         self.open_descriptor()
         self.step()
-        if self._find(path) is not None:
+        node = self._find(path)
+        if node is not None:
+            _mark_removed(node)
             self._directory(path.parent).change({path.name: None})
 
     def read_bytes(self, path: Path) -> bytes:

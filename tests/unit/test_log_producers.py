@@ -15,6 +15,7 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.producer_state import MAX_SEQUENCE, WINDOW_BATCHES
 from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.records.record import TimestampType
+from pyspark_klog.storage.names import Suffix
 from pyspark_klog.storage.producer_snapshot import decode_producer_snapshot
 from tests.support.log_harness import (
     EPOCH,
@@ -231,7 +232,7 @@ def test_damage_in_an_old_segment_keeps_no_log_from_being_loaded() -> None:
     place = find_batch(segment, segment.base_offset + 2)
     assert place is not None
     manager.close()
-    segment.log_file.pwrite(b"\xff" * 60, place.position)
+    files.open(segment.path(Suffix.LOG)).pwrite(b"\xff" * 60, place.position)
     loaded = open_log(files.killed(), config)
     assert loaded.log_end_offset == 63
     assert send(loaded, 1_001).is_duplicate

@@ -11,7 +11,7 @@ from klog_broker.log.rolling import should_roll
 from klog_broker.log.segment import Segment
 from klog_broker.runtime.chance import Chance
 from pyspark_klog.records.builder import BatchBuilder
-from pyspark_klog.storage.names import CLEANED_SUFFIX
+from pyspark_klog.storage.names import CLEANED_SUFFIX, Suffix
 from tests.support.log_harness import (
     PARTITION,
     SMALL,
@@ -216,7 +216,7 @@ def test_preallocated_log_files_are_trimmed_too() -> None:
     assert last.log_file.size() == 1_000
     assert len(read_all(log)) == 8
     manager.close()
-    assert last.log_file.size() == last.size_bytes
+    assert files.open(last.path(Suffix.LOG)).size() == last.size_bytes
     log = open_log(files.killed(), config)
     append(log)
     assert [record.offset for record in read_all(log)] == list(range(9))

@@ -1,8 +1,10 @@
 """The loop's turns: phases, timers, posts from threads. Time is a number, descriptors a list."""
 
+import gc
 import os
 import sys
 import threading
+from weakref import ref
 
 import pytest
 
@@ -196,6 +198,35 @@ def test_helpers_bring_results_and_errors_back_to_the_loop(loop: Loop) -> None:
     helpers.submit(lambda: None, done)
     loop.run_turn()
     assert len(outcomes) == 2
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_helpers_keep_nothing_of_work_that_is_over(loop: Loop, fails: bool) -> None:
+    """A file that the work used closes with the work, and not with a garbage collection."""
+
+    class File:
+        def read(self) -> "File":
+            if fails:
+                raise OSError("the read fails")
+            return self
+
+    helpers = HelperThreads(loop, 1, "test")
+    file = File()
+    left, outcomes = ref(file), list[bool]()
+    gc.disable()
+    try:
+        helpers.submit(file.read, lambda _, error: outcomes.append(error is not None))
+        del file
+
+        def is_over() -> bool:
+            loop.run_turn()
+            return outcomes == [fails]
+
+        eventually(is_over)
+        eventually(lambda: left() is None)
+    finally:
+        gc.enable()
+    helpers.close()
 
 
 def test_closing_helpers_finishes_what_was_submitted(loop: Loop) -> None:

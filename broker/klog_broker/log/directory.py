@@ -12,6 +12,7 @@ from klog_broker.log.errors import (
     NoRoomLeft,
     OutOfDescriptors,
     ShortWrite,
+    forget_frames,
 )
 from klog_broker.log.free_space import FreeSpace
 from klog_broker.log.sync_notes import SyncNotes
@@ -66,13 +67,15 @@ class LogDirectory:
         return self.error is not None
 
     def go_offline(self, error: BaseException) -> LogStorageError:
-        """From now on nothing in the directory is written or served. Returns the exception to
-        raise."""
+        """From now on nothing in the directory is written or served, and nothing of it stays open.
+        Returns the exception to raise."""
         if self.error is None:
-            self.error = error
+            self.error = forget_frames(error)
             _log.error("log_dir=%s offline=%r", self.path, error)
             if self.on_offline is not None:
                 self.on_offline(self)
+            # Kafka does so, too: the directory can be unmounted, and another broker can take it.
+            self.release()
         return self.storage_error()
 
     def refuse(self, error: OSError, refused: object) -> LogStorageError:
@@ -162,7 +165,7 @@ class LogDirectory:
         """Make the names in this directory durable: of partitions, of checkpoints. Needs no new
         descriptor, so that a deletion never fails for want of one. Blocks."""
         if self._names is None:
-            raise LogStorageError(f"the data directory {self.path} is not in use")
+            raise OSError(errno.EBADF, "the data directory is not in use", str(self.path))
         self._names.sync()
 
     def release(self) -> None:

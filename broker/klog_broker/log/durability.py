@@ -80,6 +80,10 @@ class Durability:
         self._files = [*plan.files, *self._files]
         self._directories = [*plan.directories, *self._directories]
 
+    def drop_files(self) -> None:
+        """No flush follows."""
+        self._files, self._directories = [], []
+
     def done(self, plan: FlushPlan) -> bool:
         """The plan was carried out; returns False if the log was cut since the plan was made."""
         if plan.cuts != self._cuts:
@@ -124,7 +128,7 @@ class LogFlushing:
             noted=lambda: directory.sync_notes.noted(state.path.name),
             plan=self._plan,
             on_flushed=self._flushed,
-            on_postponed=self._durability.put_back,
+            on_postponed=self._put_back,
             on_failed=self._failed,
             on_refused=self._refused,
         )
@@ -217,6 +221,14 @@ class LogFlushing:
         """The log is deleted: tell all who wait for a flush; missing files are no failure now."""
         self._is_deleted = True
         self._flusher.fail(error)
+
+    def drop_files(self) -> None:
+        """The log was deleted or has failed: forget the files that were still to be synced."""
+        self._durability.drop_files()
+
+    def _put_back(self, plan: FlushPlan) -> None:
+        if not self._state.is_offline:
+            self._durability.put_back(plan)
 
     def _plan(self, with_indexes: bool) -> FlushPlan | None:
         state = self._state

@@ -99,6 +99,16 @@ class InconsistentTopicId(LogError):
     """The directory on disk belongs to another topic of the same name (INCONSISTENT_TOPIC_ID)."""
 
 
+def forget_frames(error: BaseException) -> BaseException:
+    """Return the error without tracebacks, for an object that keeps the error: a traceback holds
+    the variables of its frames, which include open files."""
+    chained: BaseException | None = error
+    while chained is not None:
+        chained.__traceback__ = None
+        chained = chained.__cause__ or chained.__context__
+    return error
+
+
 class CorruptStorage(LogError):
     """A file of the log has impossible contents. Loading goes on if the file can be rebuilt."""
 

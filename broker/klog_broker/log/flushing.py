@@ -72,6 +72,11 @@ class _Run:
             if self._error is not None:
                 raise self._error
 
+    def drop_files(self) -> None:
+        """Called in the loop once the outcome was taken: an error that the run keeps refers back to
+        the run, and both would hold the files until a garbage collection."""
+        self.plan = self.plan._replace(files=(), directories=())
+
     def _write_epochs(self) -> None:
         if self.plan.epochs is not None:
             try:
@@ -162,6 +167,7 @@ class Flusher:
             if failure is not None:
                 if run is not None:
                     self._postpone_if_exhausted(run, failure)
+                    run.drop_files()
                 raise self._on_failed(failure) from failure
             refusal = None if run is None else self._take(run)
             if run is not None and refusal is not None:
@@ -196,7 +202,9 @@ class Flusher:
 
     def _done(self, run: _Run, error: BaseException | None) -> None:
         self._running = None
-        if self._postpone_if_exhausted(run, error):
+        is_postponed = self._postpone_if_exhausted(run, error)
+        run.drop_files()
+        if is_postponed:
             return
         if error is not None:
             self.fail(self._on_failed(error))

@@ -230,7 +230,7 @@ class _Loader:
             for number, segment in enumerate(self.segments):
                 self._check_indexes(number)
                 if segment is not last:
-                    segment.close()
+                    segment.close_indexes()
             end_offset = find_end(last)
         except InvariantViolation as error:
             _log.warning("log=%s recovering=%s", self.directory, error)
@@ -253,7 +253,7 @@ class _Loader:
             # Where both are equal the roll may have come after the last sync.
             if next_base < recovery_point:
                 self._check_indexes(number)
-                segment.close()
+                segment.close_indexes()
                 continue
             segment.activate(self.config)
 
@@ -293,7 +293,7 @@ class _Loader:
                 self._drop_after(number)
                 break
             segment.deactivate()
-            segment.close()
+            segment.close_indexes()
         return end_offset
 
     def _choose_checks(self, size_bytes: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from klog_broker.log.directory import LogDirectory
-from klog_broker.log.errors import LogStorageError
+from klog_broker.log.errors import LogStorageError, forget_frames
 from klog_broker.log.loading import LoadedLog
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.planned import AppendRoom
@@ -146,6 +146,7 @@ class LogState:
         if self.error is None:
             self.error = error
             _log.error("log=%s offline=%r", self.path, error, exc_info=error)
+            forget_frames(error)
         storage_error = LogStorageError(f"{self.topic_partition} is offline after: {error}")
         self._on_offline(storage_error)
         return storage_error

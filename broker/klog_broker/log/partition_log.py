@@ -113,6 +113,9 @@ class PartitionLog:
         self.take_back_planned = appender.take_back_planned
         self.commit_planned = appender.commit_planned
         self.append_as_follower = follower.append_as_follower
+        if log_directory.is_offline:
+            # Loaded while another log of the directory failed to load.
+            self._close_files()
 
     def __repr__(self) -> str:
         return (
@@ -240,8 +243,10 @@ class PartitionLog:
             self.listener.log_went_offline(self)
 
     def directory_went_offline(self) -> None:
-        """Called by the LogManager: tells all who wait that the directory is offline."""
+        """Called by the LogManager: tells all who wait that the directory is offline, and closes
+        the log's files, so that the failed disk can be unmounted."""
         self._went_offline(self.log_directory.storage_error())
+        self._close_files()
 
     # --- segments --------------------------------------------------------------------------------
     def roll(self, now_ms: int) -> None:
@@ -450,5 +455,16 @@ class PartitionLog:
         deleted = LogStorageError(f"{self.topic_partition} was deleted")
         self._state.error = deleted
         self._flushing.abandon(deleted)
+        self._close_files()
+
+    def _close_files(self) -> None:
+        """Close all files. The log was deleted or has failed, and nothing is read or written any
+        more: objects that refer to each other would hold the files until a garbage collection."""
+        state = self._state
+        if state.is_being_cut:
+            # A helper thread is working on the segments, and may bring a new one.
+            state.after_cut(self._close_files)
+            return
+        self._flushing.drop_files()
         for segment in self.segments:
             segment.close()

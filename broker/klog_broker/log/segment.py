@@ -4,6 +4,7 @@ A segment knows bytes and positions. The partition log decides what may be appen
 readers may see.
 """
 
+import errno
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from klog_broker.log.index_files import OffsetIndexFile, TimeIndexFile
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.planned import KnownRoom, PlannedAppend
 from klog_broker.log.transaction_index_file import TransactionIndexFile
-from klog_broker.runtime.files import File, Files, ProbedRegion, ReadRegion
+from klog_broker.runtime.files import ClosedFile, File, Files, ProbedRegion, ReadRegion
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.layout import BATCH_HEADER_BYTES
 from pyspark_klog.storage.indexes import TimeIndexEntry
@@ -66,6 +67,7 @@ class Segment:
         """The row of the offset index at which the last search has ended (batch_search.py)."""
         self._offset_index: OffsetIndexFile | None = None
         self._time_index: TimeIndexFile | None = None
+        self._is_closed = False
         self.transaction_index = TransactionIndexFile(
             files, self.path(Suffix.TRANSACTION_INDEX), base_offset
         )
@@ -148,8 +150,16 @@ class Segment:
         self.is_active = False
 
     def close(self) -> None:
-        """Close the indexes. The log file stays open for readers that hold a region of it."""
+        """Close all files, for good: the log is closed or has failed, or no longer has the segment.
+
+        A file that is in use (by a response that is being sent, a read or a sync in a helper
+        thread) closes with the end of that use. Later uses of the segment raise OSError (EBADF).
+        """
+        # First, so that a helper thread that opens an index now closes the index again.
+        self._is_closed = True
         self.close_indexes()
+        self.log_file = ClosedFile(self.log_file.path)
+        self.transaction_index.close()
         self._positions.clear()
 
     def rest(self) -> None:
@@ -181,20 +191,37 @@ class Segment:
     # --- the indexes -----------------------------------------------------------------------------
     @property
     def offset_index(self) -> OffsetIndexFile:
-        if self._offset_index is None:
+        index = self._offset_index
+        if index is None:
+            self._check_open()
             path = self.path(Suffix.OFFSET_INDEX)
-            self._offset_index = OffsetIndexFile(self.files, path, self.base_offset)
-        return self._offset_index
+            index = self._offset_index = OffsetIndexFile(self.files, path, self.base_offset)
+            self._close_again_if_closed()
+        return index
 
     @property
     def time_index(self) -> TimeIndexFile:
-        if self._time_index is None:
+        index = self._time_index
+        if index is None:
+            self._check_open()
             path = self.path(Suffix.TIME_INDEX)
-            self._time_index = TimeIndexFile(self.files, path, self.base_offset)
-        return self._time_index
+            index = self._time_index = TimeIndexFile(self.files, path, self.base_offset)
+            self._close_again_if_closed()
+        return index
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise OSError(errno.EBADF, "the segment was closed", str(self.log_file.path))
+
+    def _close_again_if_closed(self) -> None:
+        """A helper thread has opened an index: close the index if :meth:`close` ran meanwhile."""
+        if self._is_closed:
+            self.close_indexes()
+            self._check_open()
 
     def open_offset_index(self) -> File:
         """A File of its own for reading the offset index; any thread may ask for it."""
+        self._check_open()
         return self.files.open(self.path(Suffix.OFFSET_INDEX), writable=False)
 
     @property

@@ -53,7 +53,7 @@ def rename_files(segment: Segment, suffix: str) -> None:
 
 
 def remove_files(segment: Segment) -> None:
-    """Remove all of a segment's files, under the names that they have now. OSError."""
-    segment.close_indexes()
+    """Close and remove all of a segment's files, under the names that they have now. OSError."""
+    segment.close()
     for kind in _WITHOUT_SNAPSHOT:
         segment.files.remove(segment.path(kind))

@@ -7,6 +7,7 @@ lasting as the cache that it warns of: both outlive the process, and both end wi
 it costs two stores, and is never synced itself (docs/decisions/0029).
 """
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,7 @@ class SyncNotes:
         self._mapping: Mapping | None = None
         self._slots: list[str] = []
         self._found: frozenset[str] = frozenset()
+        self._is_closed = False
 
     def open(self) -> None:
         """Read what the last process left, and begin to note. Blocks. OSError."""
@@ -75,6 +77,9 @@ class SyncNotes:
 
     def _note(self, log: str) -> None:
         with self._lock:
+            if self._is_closed:
+                # A failure of this sync would leave no note.
+                raise OSError(errno.EBADF, "the notes of syncs were closed", str(self._path))
             if log in self._slots or self._mapping is None:
                 return
             is_full = "" not in self._slots
@@ -100,6 +105,7 @@ class SyncNotes:
     def close(self) -> None:
         """Nothing is synced any more."""
         with self._lock:
+            self._is_closed = True
             mapping, self._mapping = self._mapping, None
             if mapping is not None:
                 mapping.close()

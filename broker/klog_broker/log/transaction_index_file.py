@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from klog_broker.log.errors import ColdRead, DamagedLog, ShortWrite
-from klog_broker.runtime.files import File, Files
+from klog_broker.runtime.files import ClosedFile, File, Files
 from pyspark_klog.storage.errors import StorageFormatError
 from pyspark_klog.storage.transaction_index import (
     ENTRY,
@@ -137,6 +137,11 @@ class TransactionIndexFile:
         """Nobody is at it: it needs no descriptor."""
         if self.file is not None:
             self.file.rest()
+
+    def close(self) -> None:
+        """Close the file with the end of the calls that are under way; later uses raise OSError."""
+        if self.file is not None:
+            self.file = ClosedFile(self.file.path)
 
 
 def _good_row(data: bytes, before: int) -> AbortedEntry | None:

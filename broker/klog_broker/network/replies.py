@@ -154,6 +154,7 @@ class QueuedReply:
 
     def connection_closed(self) -> None:
         """The connection has gone."""
+        self.parts = []
         callback, self._when_closed = self._when_closed, None
         if callback is not None and self.state is SlotState.WAITING:
             callback()
@@ -201,6 +202,8 @@ class OutgoingParts:
                     self.bytes_in_memory += len(part)
             elif part.size:
                 self._parts.append(part)
+        # A region's file closes with the last reference, and other objects keep the slot.
+        slot.parts = []
 
     def send(
         self, stream: StreamSocket, budget_bytes: int, *, is_fresh: bool = False

@@ -13,9 +13,9 @@ import os
 import shutil
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
-from klog_broker.runtime.open_files import OpenFiles, RealFile
+from klog_broker.runtime.open_files import Descriptor, OpenFiles, RealFile
 from pyspark_klog.errors import KlogError
 
 
@@ -109,6 +109,30 @@ class File(Protocol):
         """
 
     def close(self) -> None: ...
+
+
+class ClosedFile:
+    """Stands where an owner had a file until the owner closed it. Every use raises OSError (EBADF).
+
+    The owner replaces its reference and does not close the file itself, because a reader or a
+    helper thread may be in the middle of a call: the file closes with its last reference.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EBADF, "the file was closed", str(self.path))
+
+    held = send_to = size = modified_ms = set_modified_ms = _refuse
+    pread = pread_into = pread_now = is_warm = read_ahead = _refuse
+    pwrite = allocate = truncate = map = sync = _refuse
+
+    def rest(self) -> None:
+        """Do nothing: a closed file has no descriptor."""
+
+    def close(self) -> None:
+        """Do nothing: the file is closed."""
 
 
 class ReadRegion(NamedTuple):
@@ -240,18 +264,21 @@ class RealFileLock:
 
 
 class RealDirectory:
-    """A directory's descriptor."""
+    """A directory's descriptor. A sync that is under way keeps the descriptor open past close()."""
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._path = path
+        number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._descriptor: Descriptor | None = Descriptor(number)
 
     def sync(self) -> None:
-        os.fsync(self._descriptor)
+        descriptor = self._descriptor
+        if descriptor is None:
+            raise OSError(errno.EBADF, "the directory was closed", str(self._path))
+        os.fsync(descriptor.number)
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        self._descriptor = None
 
 
 class RealFiles:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, TypeVar
 
 from klog_broker.runtime.loop import Loop
@@ -57,13 +58,14 @@ class HelperThreads:
         self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
     ) -> None:
         def run() -> None:
-            result: T | None = None
-            error: BaseException | None = None
             try:
                 result = work()
-            except BaseException as raised:  # it belongs to whoever submitted, not to the thread
-                error = raised
-            self._loop.post(lambda: on_done(result, error))
+            except BaseException as error:  # for on_done, and not for the thread
+                # No variable of this frame may keep the error: the error's traceback has the frame,
+                # and this cycle would hold the files of the work until a garbage collection.
+                self._loop.post(partial(on_done, None, error))
+            else:
+                self._loop.post(partial(on_done, result, None))
 
         with self._changed:
             if self._closed:
@@ -98,6 +100,8 @@ class HelperThreads:
                     return
                 run = self._waiting.popleft()
             run()
+            # While the thread waits it must not hold the work's files or its result.
+            del run
 
 
 class HelpersOfAStart:

@@ -25,6 +25,7 @@ def figures(machine: Machine) -> dict[str, int]:
         "work in helpers": helpers.waiting,
         "timers": broker.loop._wheel.active_timers - _OWN_TIMERS - _looks_for_idle(server),
         "logs being cleaned": sum(log._state.is_being_cleaned for log in machine.logs()),
+        "removed files that are open": len(machine.files.removed_files_held()),
         "flush waiters": sum(log.flush_waiters for log in machine.logs()),
     }
 

@@ -10,6 +10,7 @@ from klog_broker.log.directory import LogDirectory
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.flushing import _Run
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.segment import Segment
 from klog_broker.log.sync_notes import SyncNotes
 from pyspark_klog.storage import names
 from tests.simulation.mutants.mutant import Mutant
@@ -102,6 +103,14 @@ def _counts_failed_write(original: Any) -> Any:
     return write
 
 
+def _leaves_files_open(_original: Any) -> Any:
+    def close(segment: Any) -> None:
+        """The log file stays open until its last reference goes with a garbage collection."""
+        segment.close_indexes()
+
+    return close
+
+
 MUTANTS = (
     Mutant("flush acknowledged before sync", _Run, "perform", _no_sync),
     Mutant("epoch kept after unclean stop", PartitionLog, "begin_epoch", _old_epoch),
@@ -112,5 +121,6 @@ MUTANTS = (
     Mutant("retention a second early", retention, "DELETE_POLICIES", _takes_too_early),
     Mutant("retention takes one more", shortening, "deletable_segments", _takes_one_more),
     Mutant("retention above the watermark", retention, "_may_go", _may_always_go),
+    Mutant("files of deleted logs stay open", Segment, "close", _leaves_files_open),
     Mutant("failed write acknowledged", Appender, "_write", _counts_failed_write),
 )
