@@ -26,6 +26,11 @@ class DataLost(KlogError):
     """Records that were to be read are gone, and failOnDataLoss is true."""
 
 
+class PlanOutdated(KlogError):
+    """Spark reuses the partitions that were planned for an earlier query, and the topics have
+    changed since then."""
+
+
 class PythonUnfit(KlogError):
     """The Python that Spark would run for a source is not there, or of another version."""
 

@@ -10,7 +10,15 @@ from pyspark_klog.spark.errors import OffsetError
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.planning.ranges import OffsetRange
+from pyspark_klog.spark.planning.reuse import PlannedOffsets
 from pyspark_klog.spark.planning.splitting import split
+from pyspark_klog.spark.source.reused_plan import (
+    EmptyPartition,
+    PlanMark,
+    can_change,
+    check_plan,
+    new_plan,
+)
 from pyspark_klog.spark.source.rows import RangeReader
 from pyspark_klog.spark.workers.failures import one_line, one_line_in_rows
 from pyspark_klog.spark.workers.prompt import Prompt
@@ -20,11 +28,17 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """The range that one task reads, of the topic with this id (all zero: with that name)."""
+    """The range that one task reads, of the topic with this id (all zero: with that name).
 
-    def __init__(self, offsets: OffsetRange, topic_id: UUID = NO_TOPIC_ID) -> None:
+    ``mark`` is for a plan that Spark may reuse although the topics have changed.
+    """
+
+    def __init__(
+        self, offsets: OffsetRange, topic_id: UUID = NO_TOPIC_ID, mark: PlanMark | None = None
+    ) -> None:
         super().__init__(tuple(offsets))
         self.topic_id = topic_id
+        self.mark = mark
 
     @property
     def offsets(self) -> OffsetRange:
@@ -34,7 +48,7 @@ class RangePartition(InputPartition):
 
 def tasks(
     ranges: Sequence[OffsetRange], options: Options, topic_ids: Mapping[str, UUID]
-) -> Sequence[InputPartition]:
+) -> list[RangePartition]:
     """Spark's partitions: the ranges, cut by minPartitions and maxRecordsPerPartition.
 
     ``topic_ids`` has the ids of the topics for which the ranges were planned, as far as known.
@@ -65,7 +79,17 @@ class BatchReader(Prompt, DataSourceReader):
                 "options, and whether the topic was created anew"
             )
         ranges = [OffsetRange(*p, start[p], end[p]) for p in sorted(start) if end[p] > start[p]]
-        return tasks(ranges, self._options, self._topic_ids)
+        planned = tasks(ranges, self._options, self._topic_ids)
+        if not can_change(self._options):
+            return planned
+        plan = new_plan()
+        for partition in planned:
+            partition.mark = PlanMark(plan, None)
+        first = PlanMark(plan, PlannedOffsets(plan, start, end))
+        if not planned:
+            return [EmptyPartition(first)]
+        planned[0].mark = first
+        return planned
 
     def _find_offsets(self) -> tuple[Offsets, Offsets]:
         """Where each partition's rows begin and end."""
@@ -98,6 +122,11 @@ class BatchReader(Prompt, DataSourceReader):
     @one_line_in_rows
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         """The records of one range. (Spark makes a partition of its own where there is none.)"""
+        if isinstance(partition, RangePartition | EmptyPartition) and partition.mark is not None:
+            check_plan(partition.mark, self._options, self._find_offsets)
         if not isinstance(partition, RangePartition):
             return iter(())
+        return self._read_range(partition)
+
+    def _read_range(self, partition: RangePartition) -> "Iterator[RecordBatch]":
         return RangeReader(self._options, partition.topic_id).read(partition.offsets)

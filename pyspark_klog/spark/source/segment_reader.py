@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import InputPartition
-
 from pyspark_klog.spark.errors import HOW_TO_GO_ON, DataLost
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.options import Options
@@ -20,7 +18,6 @@ from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.spark.source.reader import BatchReader, RangePartition
 from pyspark_klog.spark.source.rows import RangeReader
 from pyspark_klog.spark.workers.clients import freeze_once
-from pyspark_klog.spark.workers.failures import one_line_in_rows
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -61,11 +58,7 @@ class SegmentReader(BatchReader):
         _log.info("path=%s planned_by_bytes=%d", options.path, discovery.read_bytes)
         return start, end
 
-    @one_line_in_rows
-    def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
-        """The records of one range. (Spark makes a partition of its own where there is none.)"""
-        if not isinstance(partition, RangePartition):
-            return iter(())
+    def _read_range(self, partition: RangePartition) -> "Iterator[RecordBatch]":
         return SegmentRangeReader(self._options).read(partition.offsets)
 
 

@@ -1,0 +1,146 @@
+"""Plans that Spark reuses for a later query: how a task notices, and what has changed. Pure.
+
+Spark 4.0 to 4.3 ask a Python source for its partitions once for each ``load()``, and give the same
+partitions to the tasks of every later query that uses the frame
+(docs/decisions/0058-a-frame-that-is-executed-again.md). The source cannot plan again then. A task
+can notice it, ask for the offsets of this moment, and refuse to return old rows.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyspark_klog.ids import UUID, TopicPartition
+from pyspark_klog.spark.offsets import Offsets
+from pyspark_klog.spark.options.bounds import Bound
+
+OLDEST_IN_A_STREAM_MS = 300_000
+"""A static side of a stream whose plan is older than this counts as planned in an earlier
+micro-batch, on a host that has not seen the plan before."""
+
+_UUID_WITH_TIME = 7
+_NAMED = 3
+"""So many changes are named in a message."""
+
+
+class Plan(NamedTuple):
+    """One answer of the source to the question for its partitions."""
+
+    plan_id: bytes
+    """8 random bytes."""
+    planned_ms: int
+    """The time on the driver's host after planning."""
+    by_filters: bool
+    """Whether Spark planned because it pushed filters down: it does so in every query."""
+
+
+class Query(NamedTuple):
+    """The query of a task, from the local properties of its job."""
+
+    key: str
+    """Names the query, or the micro-batch of a streaming query."""
+    created_ms: int | None
+    """The time on the driver's host when Spark made the query; None where Spark does not tell."""
+    in_stream_plan: bool
+    """Whether the task belongs to the plan of a streaming query, not to a query that a foreachBatch
+    function runs."""
+
+
+@dataclass(frozen=True)
+class PlannedOffsets:
+    """The plan of a batch read, and the range of each partition in it."""
+
+    plan: Plan
+    start: Offsets
+    end: Offsets
+
+
+def find_query(get_property: Callable[[str], str | None]) -> Query | None:
+    """The query of a task; None outside of SQL queries, where Spark names none.
+
+    ``get_property`` returns a local property of the task's job.
+    """
+    execution_id = get_property("spark.sql.execution.id")
+    if execution_id is None:
+        return None
+    query_id = get_property("spark.sql.execution.query.id")
+    batch_id = get_property("streaming.sql.batchId")
+    if batch_id is not None:
+        stream_id = get_property("sql.streaming.queryId")
+        is_root = execution_id == get_property("spark.sql.execution.root.id")
+        return Query(f"{stream_id}/{batch_id}", None, is_root)
+    if query_id is None:
+        return Query(execution_id, None, False)
+    return Query(query_id, _time_of(query_id), False)
+
+
+def _time_of(query_id: str) -> int | None:
+    try:
+        uuid = UUID(query_id)
+    except ValueError:
+        return None
+    return uuid.int >> 80 if uuid.version == _UUID_WITH_TIME else None
+
+
+def is_reused(plan: Plan, query: Query, known_key: bool | None, now_ms: int) -> bool:
+    """Whether the plan was made for an earlier query than the one that now uses it.
+
+    ``known_key`` says whether this host has seen the plan with this query's key (True), with
+    another one (False), or not at all (None).
+    """
+    if query.created_ms is not None and query.created_ms > plan.planned_ms:
+        return True
+    if known_key is None and query.in_stream_plan and not plan.by_filters:
+        return now_ms - plan.planned_ms > OLDEST_IN_A_STREAM_MS
+    return known_key is False
+
+
+def is_constant(bound: Bound | None) -> bool:
+    """Whether a bound of a read is an offset for each partition, the same in every query."""
+    return isinstance(bound, dict) and min(bound.values(), default=-1) >= 0
+
+
+def describe_changes(
+    planned: PlannedOffsets, start: Offsets, end: Offsets, *, fail_on_data_loss: bool
+) -> str:
+    """How the ranges from ``start`` to ``end`` of this moment differ from the planned ones; empty
+    if a new plan would read the same rows.
+
+    A later start, as after retention, is no difference without ``fail_on_data_loss``.
+    """
+    changes = []
+    for partition in sorted(planned.start.keys() | start.keys()):
+        text = _describe_change(
+            _range(partition, planned.start, planned.end),
+            _range(partition, start, end),
+            fail_on_data_loss=fail_on_data_loss,
+        )
+        if text:
+            changes.append(f"{partition} {text}")
+    more = f" (and {len(changes) - _NAMED} more partitions)" if len(changes) > _NAMED else ""
+    return ", ".join(changes[:_NAMED]) + more
+
+
+def _describe_change(
+    before: tuple[int, int] | None, after: tuple[int, int] | None, *, fail_on_data_loss: bool
+) -> str:
+    """``before`` and ``after`` are the first offset and the end of one partition."""
+    if before == after or (_is_empty(before) and _is_empty(after)):
+        return ""
+    if before is None:
+        return "is new"
+    if after is None:
+        return "is gone"
+    if before[1] != after[1]:
+        return f"ended at offset {before[1]} then and ends at {after[1]} now"
+    if before[0] < after[0] and not fail_on_data_loss:
+        return ""
+    return f"began at offset {before[0]} then and begins at {after[0]} now"
+
+
+def _range(partition: TopicPartition, start: Offsets, end: Offsets) -> tuple[int, int] | None:
+    return (start[partition], end[partition]) if partition in start else None
+
+
+def _is_empty(offsets: tuple[int, int] | None) -> bool:
+    return offsets is None or offsets[0] >= offsets[1]
