@@ -45,6 +45,22 @@ class FallbackHandler(logging.Handler):
         return False
 
 
+def log_notice(logger: logging.Logger, message: str, *args: object) -> None:
+    """Log a line at level INFO that a user should see who has configured no logging: without a
+    configuration INFO is off, and Spark's Python workers have none."""
+    if logger.isEnabledFor(logging.INFO):
+        logger.info(message, *args)
+        return
+    connector = logging.getLogger(LOGGER)
+    if connector.level != logging.NOTSET:
+        return
+    place = (logger.name, logging.INFO, __file__, 0)
+    record = logger.makeRecord(*place, message, args, None)
+    for handler in connector.handlers:
+        if isinstance(handler, FallbackHandler):
+            handler.handle(record)
+
+
 def install() -> None:
     """Give the connector's logger the handler, once in a process."""
     logger = logging.getLogger(LOGGER)

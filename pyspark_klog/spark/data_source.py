@@ -107,9 +107,13 @@ class DefaultSource(DataSource):
         if overwrite:
             raise OptionError("save mode overwrite is not supported: use mode append")
         self._check_sink(schema)
+        from pyspark_klog.spark.sink.notices import tell_of_ignored_timestamps
+        from pyspark_klog.spark.sink.options import LATER_MICRO_BATCH
         from pyspark_klog.spark.sink.writer import SinkBatchWriter
 
-        self._options.client.warn_of_ignored()
+        if LATER_MICRO_BATCH not in self.options:
+            self._options.client.warn_of_ignored()
+            tell_of_ignored_timestamps(self._options, schema.fieldNames())
         return SinkBatchWriter(self._options)
 
     @one_line

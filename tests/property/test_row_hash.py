@@ -79,7 +79,7 @@ GOLDEN = {
 
 
 def hash_of(*rows: Row) -> int:
-    found = RowHash()
+    found = RowHash("timestamp")
     found.add(as_batch(rows))
     assert found.row_count == len(rows)
     return found.value
@@ -97,7 +97,7 @@ def test_golden_values(name: str) -> None:
 
 
 def test_no_rows_are_zero() -> None:
-    found = RowHash()
+    found = RowHash("timestamp")
     found.add(as_batch([]))
     assert (found.value, found.row_count, found.byte_count) == (0, 0, 0)
 
@@ -123,7 +123,7 @@ ROWS = st.builds(
 def test_a_sum_is_that_of_the_definition_in_any_layout_and_order(
     rows: list[Row], rng: random.Random
 ) -> None:
-    found = RowHash()
+    found = RowHash("timestamp")
     shuffled = rng.sample(rows, len(rows))
     middle = rng.randint(0, len(rows))
     found.add(as_batch(shuffled[:middle], rng))
@@ -187,7 +187,7 @@ def test_a_row_twice_is_not_no_row() -> None:
 def test_many_rows_sum_up_beyond_each_quarter() -> None:
     """The carries between the four quarters of the sum."""
     row = Row(b"again", b"k")
-    found = RowHash()
+    found = RowHash("timestamp")
     values = pa.array([row.value], pa.binary()).take(pa.array(np.zeros(100_000, np.int64)))
     keys = pa.array([row.key], pa.binary()).take(pa.array(np.zeros(100_000, np.int64)))
     for _ in range(3):
@@ -225,7 +225,7 @@ def test_counters_differ_in_each_half() -> None:
 def test_timestamps_of_any_unit_count_in_microseconds() -> None:
     sums = set()
     for unit, number in (("s", 5), ("ms", 5_000), ("us", 5_000_000), ("ns", 5_000_000_000)):
-        found = RowHash()
+        found = RowHash("timestamp")
         times = pa.array([number], pa.int64()).cast(pa.timestamp(unit, "UTC"))
         found.add(pa.RecordBatch.from_pydict({"value": pa.array([b"v"]), "timestamp": times}))
         sums.add(found.value)
@@ -236,15 +236,50 @@ def test_timestamps_of_any_unit_count_in_microseconds() -> None:
 def test_a_column_of_another_type_is_refused(name: str) -> None:
     wrong = pa.array([1.5])
     batch = pa.RecordBatch.from_pydict({"value": pa.array([b"v"]), name: wrong})
-    with pytest.raises(InvalidRecords, match=f"column {name} is of type double, expected"):
-        RowHash().add(batch)
+    what = "the records' timestamps are" if name == "timestamp" else f"column {name} is"
+    with pytest.raises(InvalidRecords, match=f"{what} of type double, expected"):
+        RowHash("timestamp").add(batch)
+
+
+def test_only_the_column_of_the_option_is_hashed() -> None:
+    row = Row(b"v", b"k", timestamp_us=4)
+    batch = as_batch([row]).append_column("at", pa.array([9], pa.timestamp("us", "GMT+8")))
+    sums = {}
+    for name in (None, "timestamp", "at", "absent"):
+        found = RowHash(name)
+        found.add(batch)
+        sums[name] = found.value
+    without = expected_sum([row._replace(timestamp_us=None)])
+    assert sums == {
+        None: without,
+        "timestamp": expected_sum([row]),
+        "at": expected_sum([row._replace(timestamp_us=9)]),
+        "absent": without,
+    }
+
+
+def test_repeated_rows_have_the_sum_that_former_releases_gave_them_too() -> None:
+    rows = [Row(b"v", timestamp_us=4), Row(b"w", timestamp_us=5)]
+    batches = [as_batch([row]) for row in rows]
+    found = RowHash()
+    assert found.add_repeated(batches) == expected_sum(rows)
+    assert found.value == expected_sum([row._replace(timestamp_us=None) for row in rows])
+    assert RowHash("timestamp").add_repeated(batches) is None
+    # A column that former releases refused, or that is absent.
+    text = pa.RecordBatch.from_pydict({"value": pa.array([b"v"]), "timestamp": pa.array(["x"])})
+    assert RowHash().add_repeated([text]) is None
+    assert RowHash().add_repeated([as_batch([Row(b"v")]).drop_columns(["timestamp"])]) is None
+    # The sum of a part of the rows means nothing.
+    found = RowHash()
+    found.add(batches[0])
+    assert found.add_repeated(batches[1:]) is None
 
 
 def test_another_process_gives_the_same() -> None:
     code = (
         "from tests.support.row_hash_cases import Row, as_batch\n"
         "from pyspark_klog.spark.sink.exactly_once.row_hash import RowHash\n"
-        "found = RowHash()\n"
+        "found = RowHash('timestamp')\n"
         "found.add(as_batch([Row(b'v', b'k', (('h', b'x'),), 't', 3, 4)]))\n"
         "print(found.value)\n"
     )

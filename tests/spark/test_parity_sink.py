@@ -130,6 +130,26 @@ def test_extra_columns_are_ignored(parity: Parity) -> None:
     assert _rows(found) == [(None, "v")]
 
 
+@pytest.mark.parity("sink: column timestamp")
+@pytest.mark.parametrize(
+    "timestamp",
+    [
+        "timestamp'2017-07-14 02:40:00'",
+        "timestamp'1960-01-01 00:00:00'",
+        "timestamp_ntz'2017-07-14 02:40:00'",
+        "date'2017-07-14'",
+        "1500000000L",
+        "'yesterday'",
+        "NULL",
+    ],
+)
+def test_a_column_timestamp_is_ignored(parity: Parity, timestamp: str) -> None:
+    sql = f"SELECT 'v' AS value, {timestamp} AS timestamp"
+    now = "timestamp BETWEEN now() - INTERVAL 1 HOUR AND now() + INTERVAL 1 HOUR AS is_now"
+    found = parity.same(_written(sql, "string(value)", now))
+    assert _rows(found) == [("v", True)]
+
+
 # --- partitions ----------------------------------------------------------------------------------
 @pytest.mark.parity("sink: partition column", "sink: default partitioner")
 def test_a_partition_column_goes_before_the_keys_hash(parity: Parity) -> None:

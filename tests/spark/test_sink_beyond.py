@@ -2,7 +2,6 @@
 and the texts with which it fails."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,56 +59,6 @@ def _create(topics: Topics, name: str, **configs: str) -> str:
 def small(topics: Topics) -> str:
     """A topic that takes batches of 2,000 bytes."""
     return _create(topics, "takes-little", max_message_bytes="2000")
-
-
-# --- item 7 --------------------------------------------------------------------------------------
-@pytest.mark.oldest
-@pytest.mark.parity("beyond: 7 timestamp column", differs="timestamp-column")
-def test_a_copy_keeps_the_records_times(topics: Topics, tmp_path: Path) -> None:
-    source, batch, stream = topics.create(1), topics.create(1), topics.create(1)
-    topics.put(source, [(b"k", b"a"), (None, b"b")], at_ms=1_500_000_000_123)
-    expected = _rows(topics, source, "value", "timestamp")
-    assert expected[0][1].replace(tzinfo=UTC) == datetime(
-        2017, 7, 14, 2, 40, 0, 123_000, tzinfo=UTC
-    )
-    _save(topics.batch(subscribe=source).drop("topic"), topics, topic=batch)
-    assert _rows(topics, batch, "value", "timestamp") == expected
-    frame = topics.stream(subscribe=source, startingOffsets="earliest")
-    _start(frame, topics, tmp_path, topic=stream)
-    assert _rows(topics, stream, "value", "timestamp") == expected
-
-
-@pytest.mark.parity("beyond: 7 timestamp column")
-def test_times_of_ones_own_and_none(spark: "SparkSession", topics: Topics) -> None:
-    topic = topics.create(1)
-    sql = """
-        SELECT 'then' AS value, timestamp'2020-02-29 12:00:00.123456' AS timestamp
-        UNION ALL SELECT 'now', NULL
-    """
-    _save(spark.sql(sql).coalesce(1), topics, topic=topic)
-    found = _rows(
-        topics,
-        topic,
-        "string(value)",
-        "timestamp = timestamp'2020-02-29 12:00:00.123' AS is_then",
-        "timestamp BETWEEN now() - INTERVAL 1 HOUR AND now() + INTERVAL 1 HOUR AS is_now",
-    )
-    assert found == [("now", False, True), ("then", True, False)]
-
-
-@pytest.mark.parity("beyond: 7 timestamp column", differs="timestamp-column")
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("'x'", "column timestamp is string; expected timestamp: cast it"),
-        ("1L", "column timestamp is bigint; expected timestamp: cast it"),
-    ],
-)
-def test_times_of_another_type_are_refused(
-    spark: "SparkSession", topics: Topics, value: str, text: str
-) -> None:
-    with pytest.raises(AnalysisException, match=text):
-        _save(spark.sql(f"SELECT 'v' AS value, {value} AS timestamp"), topics, topic="t")
 
 
 # --- item 8 --------------------------------------------------------------------------------------
@@ -224,7 +173,8 @@ def test_a_streams_dead_letters_and_times(
         "if(offset = 1, 9, 0) AS partition",
     )
     sink = row_sink if rows else "klog"
-    query = _start(frame, topics, tmp_path, sink, deadLetterTopic=dead)
+    options = {"deadLetterTopic": dead, "timestampColumn": "timestamp"}
+    query = _start(frame, topics, tmp_path, sink, **options)
     assert (
         _rows(topics, target, "value", "key", "timestamp", "headers")
         == _rows(topics, source, "value", "key", "timestamp", "headers")[:1]

@@ -6,6 +6,7 @@ The broker has to look for transactions that are too old every 200 ms.
 from collections.abc import Callable
 from itertools import pairwise
 
+import pyarrow as pa
 import pytest
 
 from pyspark_klog.client.groups import (
@@ -152,6 +153,30 @@ def other_rows_than_those_committed_are_refused(servers: str) -> None:
     assert world.committed == ["a", "b"]
 
 
+def an_ignored_column_timestamp_may_differ_when_a_batch_is_repeated(servers: str) -> None:
+    """The first try may be that of a release that wrote the column as the record's timestamp."""
+    firsts: tuple[dict[str, str], ...] = ({}, {"timestampColumn": "timestamp"})
+    for first in firsts:
+        world = World(servers)
+        at = [1_500_000_000_000_000, 1_500_000_000_000_001]
+        written = world.worker(**first).write(0, batches=[_timed(at)])
+        world.worker().end(written)
+        again = world.worker().write(0, run_id=RUN_2, batches=[_timed(at)])
+        assert again.progress.row == world.row()
+        other = [_timed([at[0], None])]
+        if not first:
+            world.worker().write(0, run_id=RUN_2, batches=other)
+            continue
+        for worker in (world.worker(), world.worker(**first)):
+            with pytest.raises(ExactlyOnceRefused, match=r"2 rows with .* committed 2 rows"):
+                worker.write(0, run_id=RUN_2, batches=other)
+
+
+def _timed(at: list[int | None]) -> pa.RecordBatch:
+    times = pa.array(at, pa.timestamp("us", "UTC"))
+    return rows(*(f"{n}" for n in range(len(at)))).append_column("timestamp", times)
+
+
 def a_batch_that_was_passed_is_refused(servers: str) -> None:
     """The checkpoint was set back, or a copy of it runs. The one who writes is not disturbed."""
     world = World(servers)
@@ -225,6 +250,7 @@ CASES: tuple[Callable[[str], None], ...] = (
     a_partitioner_of_ones_own_chooses,
     a_repeated_batch_is_verified,
     other_rows_than_those_committed_are_refused,
+    an_ignored_column_timestamp_may_differ_when_a_batch_is_repeated,
     a_batch_that_was_passed_is_refused,
     a_copy_of_the_query_is_refused,
     a_batch_under_another_topic_is_refused,

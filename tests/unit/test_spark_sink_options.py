@@ -7,6 +7,8 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     DataType,
+    DateType,
+    LongType,
     StringType,
     StructField,
     StructType,
@@ -19,7 +21,7 @@ from pyspark_klog.client.errors import SettingError
 from pyspark_klog.spark.errors import OptionError, SchemaError
 from pyspark_klog.spark.options.exactly_once import ExactlyOnce, MicroBatch
 from pyspark_klog.spark.options.reader import read_options
-from pyspark_klog.spark.sink.options import check_sink
+from pyspark_klog.spark.sink.options import LATER_MICRO_BATCH, check_sink
 from pyspark_klog.spark.sink.schema import check_sink_schema
 
 _SERVERS = {"kafka.bootstrap.servers": "host:9092"}
@@ -201,16 +203,32 @@ def _schema(**columns: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 
-@pytest.mark.parity("beyond: 7 timestamp column")
-def test_a_timestamp_column_must_be_one() -> None:
-    options = read_options({**_SERVERS, "topic": "t"})
-    check_sink_schema(_schema(value=StringType(), timestamp=TimestampType()), options)
-    for kind in (TimestampNTZType(), StringType()):
+@pytest.mark.parity("own option: timestampColumn")
+def test_the_timestamp_column_must_be_there_and_be_a_timestamp() -> None:
+    options = read_options({**_SERVERS, "topic": "t", "timestampColumn": "At"})
+    check_sink_schema(_schema(value=StringType(), At=TimestampType()), options)
+    for kind in (TimestampNTZType(), StringType(), LongType(), DateType()):
         with pytest.raises(SchemaError) as caught:
-            check_sink_schema(_schema(value=StringType(), timestamp=kind), options)
+            check_sink_schema(_schema(value=StringType(), At=kind), options)
         assert str(caught.value) == (
-            f"column timestamp is {kind.simpleString()}; expected timestamp: cast it"
+            f"option timestampColumn names column At, which is {kind.simpleString()}; expected "
+            "timestamp: cast it, as in withColumn('At', col('At').cast('timestamp'))"
         )
+    with pytest.raises(SchemaError) as caught:
+        check_sink_schema(_schema(value=StringType(), at=TimestampType()), options)
+    assert str(caught.value) == (
+        "option timestampColumn names column At, which is missing; expected it among "
+        "['value', 'at']"
+    )
+    with pytest.raises(OptionError, match="timestampColumn is empty; expected the name of a col"):
+        read_options({**_SERVERS, "timestampColumn": ""})
+
+
+@pytest.mark.parity("sink: column timestamp")
+def test_without_the_option_a_column_timestamp_may_have_any_type() -> None:
+    options = read_options({**_SERVERS, "topic": "t"})
+    for kind in (TimestampType(), TimestampNTZType(), StringType(), LongType(), DateType()):
+        check_sink_schema(_schema(value=StringType(), timestamp=kind), options)
 
 
 @pytest.mark.parity("sink: headers column", "sink: wrong type: headers")
@@ -260,7 +278,8 @@ def test_a_batch_writer_appends_with_all_options_and_pickles() -> None:
         **{"kafka.batch.size": 1000},
     )
     frame = _Frame()
-    pickle.loads(pickle.dumps(made))(frame, 7)
+    writer = pickle.loads(pickle.dumps(made))
+    writer(frame, 7)
     assert frame.calls == [
         *("write", "format", ("klog",), "options"),
         (
@@ -298,3 +317,14 @@ def test_a_batch_writer_checks_its_options_when_it_is_made(
 def test_a_batch_writer_shows_no_secrets() -> None:
     made = pyspark_klog.batch_writer(**{"bootstrap.servers": "host:1", "topic": "secret"})
     assert repr(made) == "batch_writer(bootstrap.servers, topic)"
+
+
+def test_a_batch_writer_has_the_driver_tell_of_its_options_once() -> None:
+    made = pyspark_klog.batch_writer(**_SERVERS, topic="t")
+    given = []
+    for batch_id in range(3):
+        frame = _Frame()
+        made(frame, batch_id)
+        (options,) = (call for call in frame.calls if isinstance(call, tuple) and len(call) > 1)
+        given.append(dict(options).get(LATER_MICRO_BATCH))
+    assert given == [None, "true", "true"]

@@ -269,11 +269,13 @@ def test_batches_for_a_topic_that_takes_little_are_made_smaller(producer: _Produ
 
 
 # --- timestamps ----------------------------------------------------------------------------------
-@pytest.mark.parity("beyond: 7 timestamp column")
+@pytest.mark.parity("beyond: 7 timestamp column", "own option: timestampColumn")
 def test_a_records_own_time_and_none(producer: _Producer) -> None:
     before_ms = int(time.time() * 1_000)
     times = [1_500_000_000_123_456, None, -1_000, 0]
-    _sink(topic="t").write([_batch(value=_values(0, 1, 2, 3), timestamp=times)])
+    sink = _sink(topic="t", timestampColumn="timestamp")
+    sink.write([_batch(value=_values(0, 1, 2, 3), timestamp=times)])
+    assert sink.oldest_ms == (("t", 0),)
     found = {record.value: record.timestamp_ms for record in producer.of("t")}
     assert found[b"0"] == 1_500_000_000_123
     assert found[b"3"] == 0
@@ -282,17 +284,55 @@ def test_a_records_own_time_and_none(producer: _Producer) -> None:
     assert found[b"2"] >= before_ms
 
 
-@pytest.mark.parity("beyond: 7 timestamp column")
-def test_a_time_before_1970_is_refused(producer: _Producer) -> None:
-    with pytest.raises(SchemaError, match=r"timestamp is 1969-12-31 23:59:58.* begins with"):
-        _sink(topic="t").write([_batch(value=_values(0), timestamp=[-2_000_000])])
+@pytest.mark.parity("sink: column timestamp")
+def test_without_the_option_a_column_timestamp_is_ignored(producer: _Producer) -> None:
+    before_ms = int(time.time() * 1_000)
+    sink = _sink(topic="t")
+    sink.write([_batch(value=_values(0, 1), timestamp=[1_500_000_000_123_456, -2_000_000])])
+    assert all(record.timestamp_ms >= before_ms for record in producer.of("t"))
+    assert sink.oldest_ms == ()
+
+
+def test_the_oldest_timestamp_of_each_topic_is_told(producer: _Producer) -> None:
+    sink = _sink(deadLetterTopic="dead", timestampColumn="at")
+    for times in ([5_000_999, 4_000_000, -7_000_000], [None, 3_000_000, 9_000_000]):
+        at = pa.array(times, pa.timestamp("us", "UTC"))
+        sink.write([_batch(value=_values(0, 1, 2), topic=["t", "u", "t"], at=at)])
+    assert sink.oldest_ms == (("t", 5_000), ("u", 3_000))
+    assert sink.dead_letters == (("BAD_TIMESTAMP", 1),)
+
+
+_ZONES = ("UTC", "Europe/Paris", "UTC+01:00", "GMT+8", "Etc/GMT-3", "+05:30")
+"""Session time zones as Spark writes them into Arrow's types; pyarrow does not know all of them."""
+
+
+@pytest.mark.parametrize("zone", _ZONES)
+def test_a_time_before_1970_is_refused_in_every_time_zone(producer: _Producer, zone: str) -> None:
+    at = pa.array([-2_000_000], pa.timestamp("us", zone))
+    with pytest.raises(SchemaError) as caught:
+        _sink(topic="t", timestampColumn="at").write([_batch(value=_values(0), at=at)])
+    assert str(caught.value) == (
+        "column at is 1969-12-31 23:59:58+00:00 in a row; a record's timestamp cannot be before "
+        "1970"
+    )
+
+
+@pytest.mark.parametrize("zone", _ZONES)
+def test_a_time_before_1970_is_a_dead_letter_in_every_time_zone(
+    producer: _Producer, zone: str
+) -> None:
+    at = pa.array([-2_000_000, 3_000_000, -1_000], pa.timestamp("us", zone))
+    sink = _sink(topic="t", deadLetterTopic="dead", timestampColumn="at")
+    assert sink.write([_batch(value=_values(0, 1, 2), at=at)]) == 2
+    (letter,) = producer.of("dead")
+    assert (_said(letter)["reason"], _said(letter)["timestamp"]) == (b"BAD_TIMESTAMP", b"-2000")
+    assert producer.of("t")[0].timestamp_ms == 3_000
 
 
 def test_a_time_that_python_cannot_write_is_refused_alike(producer: _Producer) -> None:
-    times = pa.array([-(10**17)], pa.int64()).cast(pa.timestamp("us", "UTC"))
-    rows = pa.RecordBatch.from_pydict({"value": pa.array([b"0"]), "timestamp": times})
-    with pytest.raises(SchemaError, match="timestamp is 100000000000000000 us before 1970 in a ro"):
-        _sink(topic="t").write([rows])
+    at = pa.array([-(10**17)], pa.int64()).cast(pa.timestamp("us", "GMT+8"))
+    with pytest.raises(SchemaError, match="column at is 100000000000000000 us before 1970 in a ro"):
+        _sink(topic="t", timestampColumn="at").write([_batch(value=_values(0), at=at)])
 
 
 # --- dead letters --------------------------------------------------------------------------------
@@ -325,7 +365,9 @@ def test_each_reason_with_what_was_known(producer: _Producer) -> None:
         headers=[h and [{"key": k, "value": v} for k, v in h] for h in headers],
         timestamp=times,
     )
-    sink = _sink(deadLetterTopic="dead", kafka__max__request__size=1_000)
+    sink = _sink(
+        deadLetterTopic="dead", timestampColumn="timestamp", kafka__max__request__size=1_000
+    )
     assert sink.write([batch, batch]) == 2
     letters = {(record.value or b"")[:6]: record for record in producer.of("dead")}
     assert len(letters) == 8
@@ -502,7 +544,9 @@ def test_rows_become_the_same_columns(far_away: None) -> None:
         make(1, None, None, None, None, None, None),
         make(1, "", b"", "t", 0, datetime(1970, 1, 1, 0, 0, 0, 5), []),
     ]
-    (batch,) = _to_arrow(iter(rows), schema)
+    (batch,) = _to_arrow(iter(rows), schema, None)
+    assert batch.schema.names == ["value", "key", "headers", "topic", "partition"]
+    (batch,) = _to_arrow(iter(rows), schema, "timestamp")
     assert batch.schema.names == ["value", "key", "headers", "topic", "partition", "timestamp"]
     found = batch.to_pydict()
     assert found["value"] == ["v", None, ""]

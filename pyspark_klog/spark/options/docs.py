@@ -65,7 +65,7 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Progress for other tools": ("commitGroupId", "lagDetails"),
     "Instead of a topic's records": ("table", "path", "stopped"),
-    "Writing": ("topic", "deadLetterTopic", "deadLetterMax"),
+    "Writing": ("topic", "timestampColumn", "deadLetterTopic", "deadLetterMax"),
     "Writing exactly once": (
         *("exactlyOnce", "exactlyOnceName", "exactlyOncePrefix", "exactlyOnceTopic"),
         *("exactlyOnceMismatch", "exactlyOnceMissing", "exactlyOnceQuery"),
@@ -84,8 +84,8 @@ _NOTES = {
     ),
     "Writing": (
         "Columns of what is written: `value` (required), `key`, `headers`, `topic`, `partition`, "
-        "`timestamp`; others are ignored. Their types, and what happens to a row that cannot be "
-        "written, are in [the sink](sink.md)."
+        "and the one that `timestampColumn` names; others are ignored, `timestamp` too. Their "
+        "types, and what happens to a row that cannot be written, are in [the sink](sink.md)."
     ),
 }
 

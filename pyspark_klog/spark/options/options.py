@@ -65,6 +65,8 @@ class Options:
     committed_offsets_missing: str = "error"
     topic: str | None = None
     """The sink's topic."""
+    timestamp_column: str | None = None
+    """The column with the records' timestamps; None: records get the time of writing."""
     table: str | None = None
     """The table of a catalogue read: then no other option of a source counts."""
     dead_letter_topic: str | None = None

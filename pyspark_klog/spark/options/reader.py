@@ -90,6 +90,7 @@ def read_options(given: Mapping[str, str]) -> Options:
             options, "committedOffsetsMissing", "error", "earliest", "latest"
         ),
         topic=_topic(options, "topic"),
+        timestamp_column=_timestamp_column(options),
         table=_table(options),
         dead_letter_topic=_topic(options, "deadLetterTopic"),
         dead_letter_max=read_number(options, "deadLetterMax", 0),
@@ -268,6 +269,13 @@ def _table(options: Mapping[str, str]) -> str | None:
             f"option table reads the cluster's {table}, not records: leave out {', '.join(beside)}"
         )
     return table
+
+
+def _timestamp_column(options: Mapping[str, str]) -> str | None:
+    name = options.get("timestampcolumn")
+    if name is not None and not name:
+        raise OptionError("option timestampColumn is empty; expected the name of a column")
+    return name
 
 
 def _topic(options: Mapping[str, str], name: str) -> str | None:

@@ -229,6 +229,13 @@ OPTIONS: tuple[Option, ...] = (
         "a topic's name",
     ),
     Option(
+        *("timestampColumn", Use.SINK, None),
+        "the column of Spark's type timestamp whose values are the records' timestamps; without "
+        "this option, and for a null, that is the time of writing "
+        "([timestamps](sink.md#the-records-timestamps))",
+        "a column's name: `timestamp`",
+    ),
+    Option(
         *("deadLetterTopic", Use.SINK, None),
         "where rows go that cannot be written, with the reason; else the first one fails the job "
         "([the sink](sink.md))",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.sink.active_session import set_active_session
-from pyspark_klog.spark.sink.options import check_sink
+from pyspark_klog.spark.sink.options import LATER_MICRO_BATCH, check_sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,6 +27,7 @@ class BatchWriter:
         read = read_options(self._options)
         check_sink(read, self._options, is_batch_writer=True)
         self._exactly_once = read.exactly_once
+        self._has_written = False
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Append the rows of a micro-batch; returns when they are acknowledged.
@@ -42,7 +43,10 @@ class BatchWriter:
 
             micro_batch = micro_batch_of(self._exactly_once, frame, batch_id)
             options = options | micro_batch.as_options()
+        if self._has_written:
+            options = options | {LATER_MICRO_BATCH: "true"}
         frame.write.format("klog").options(**options).mode("append").save()
+        self._has_written = True
 
     def __repr__(self) -> str:
         # Some options are secret.

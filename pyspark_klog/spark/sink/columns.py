@@ -33,19 +33,39 @@ def headers(rows: "RecordBatch") -> "Array | None":
     )
 
 
-def timestamps(rows: "RecordBatch") -> "Array | None":
-    """The column; -1 ms, which a record of format v0 is read with, means none."""
-    found = column(rows, "timestamp")
+def timestamps(rows: "RecordBatch", name: str | None) -> "Array | None":
+    """The records' timestamps in microseconds, UTC: the values of the column that option
+    timestampColumn names, or no array without the option. A value of -1 ms, with which a record of
+    format v0 is read, becomes null.
+    """
+    found = None if name is None else column(rows, name)
     if found is None:
         return None
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    none = pa.scalar(-1_000, pa.int64()).cast(pa.timestamp("us")).cast(found.type)
+    # The type has the session's time zone, which pyarrow may not know (UTC+01:00, GMT+8).
+    found = found.cast(pa.int64()).cast(pa.timestamp("us", "UTC"))
+    none = pa.scalar(-1_000, pa.int64()).cast(found.type)
     is_none = pc.equal(found, none)
     if not pc.any(is_none).as_py():
         return found
     return pc.if_else(is_none, pa.scalar(None, found.type), found)
+
+
+def oldest_ms(timestamps: "Array | None") -> int | None:
+    """The smallest timestamp (ms since 1970) that a record can have; None if there is none."""
+    if timestamps is None:
+        return None
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    times_us = timestamps.cast(pa.int64())
+    oldest_us = pc.min(times_us).as_py()
+    if oldest_us is not None and oldest_us < 0:
+        # Rows with a time before 1970 are refused.
+        oldest_us = pc.min(times_us.filter(pc.greater_equal(times_us, 0))).as_py()
+    return None if oldest_us is None else int(oldest_us) // 1_000
 
 
 def _shown(timestamp: "Scalar") -> str:
@@ -75,6 +95,7 @@ def sentence(
     row: int,
     partition_count: int,
     max_request_bytes: int,
+    timestamp_column: str | None,
 ) -> tuple[Reason, str]:
     """Why a row of ``rows``, all for one topic, is refused, and in which words."""
     from pyspark_klog.records.arrow import RowProblem
@@ -90,8 +111,12 @@ def sentence(
         error = "column headers has a header without a key; expected a key in each"
         return Reason.BAD_HEADERS, error
     if problem is RowProblem.NEGATIVE_TIMESTAMP:
-        given = _shown(rows.column("timestamp")[row])
-        error = f"column timestamp is {given} in a row; a record's time begins with 1970"
+        times = timestamps(rows, timestamp_column)
+        assert times is not None
+        error = (
+            f"column {timestamp_column} is {_shown(times[row])} in a row; a record's timestamp "
+            "cannot be before 1970"
+        )
         return Reason.BAD_TIMESTAMP, error
     return Reason.TOO_LARGE, (
         f"a row for topic {topic} is larger than {max_request_bytes} bytes; raise "

@@ -36,7 +36,7 @@ class LetterHeader(Enum):
     PARTITION = "klog.deadLetter.partition"
     """The partition that the row asked for, or that refused it; else null."""
     TIMESTAMP = "klog.deadLetter.timestamp"
-    """The record's create time in ms since 1970; null if it had none."""
+    """The timestamp in ms since 1970; null for a row without one that no broker has seen."""
     QUERY = "klog.deadLetter.query"
     """The id of the streaming query; null in a batch."""
     BATCH = "klog.deadLetter.batch"
@@ -130,13 +130,20 @@ class DeadLetters:
                 record.partition.topic,
                 record.partition.partition,
             )
-            self.write(producer, _as_rows(list(found)), refusal, now_ms)
+            rows = _as_rows(list(found))
+            self.write(producer, rows, rows.column("timestamp"), refusal, now_ms)
         return bool(waiting)
 
     def write(
-        self, producer: "Producer", rows: "RecordBatch", refusal: Refusal, now_ms: int
+        self,
+        producer: "Producer",
+        rows: "RecordBatch",
+        times: "Array | None",
+        refusal: Refusal,
+        now_ms: int,
     ) -> None:
-        """Write letters for rows (the sink's columns) that were all refused alike.
+        """Write letters for rows (the sink's columns) that were all refused alike. ``times`` are
+        their records' timestamps, None for records that get the time of writing.
 
         :raises DeadLettersFailed: if the letters cannot be written, or are more than deadLetterMax
         """
@@ -145,7 +152,7 @@ class DeadLetters:
         self.counts[refusal.reason.name] += rows.num_rows
         check_count(self.counts.total(), self._max, refusal.error)
         try:
-            self._write(producer, rows, refusal, now_ms)
+            self._write(producer, rows, times, refusal, now_ms)
         except (ClientError, BrokerError) as error:
             raise DeadLettersFailed(
                 f"a row was refused ({refusal.error}), and {self._place} could not take it: {error}"
@@ -156,14 +163,20 @@ class DeadLetters:
         return f"topic {self._topic} (deadLetterTopic)"
 
     def _write(
-        self, producer: "Producer", rows: "RecordBatch", refusal: Refusal, now_ms: int
+        self,
+        producer: "Producer",
+        rows: "RecordBatch",
+        times: "Array | None",
+        refusal: Refusal,
+        now_ms: int,
     ) -> None:
         from pyspark_klog.records.arrow import encode_from_arrow
         from pyspark_klog.records.layout import INT32_MAX
 
         partition_count = producer.partition_count(self._topic)
         self._sticky = (self._sticky + 1) % partition_count
-        headers = with_headers(_column(rows, "headers"), rows.num_rows, self._extra(rows, refusal))
+        extra = self._extra(rows, times, refusal)
+        headers = with_headers(_column(rows, "headers"), rows.num_rows, extra)
 
         def encode(first: int, count: int, max_batch_bytes: int) -> "EncodedRows":
             some = rows.slice(first, count)
@@ -191,7 +204,9 @@ class DeadLetters:
             for part in batches
         )
 
-    def _extra(self, rows: "RecordBatch", refusal: Refusal) -> "dict[str, Array]":
+    def _extra(
+        self, rows: "RecordBatch", times: "Array | None", refusal: Refusal
+    ) -> "dict[str, Array]":
         ids = self._ids
         asked = _column(rows, "partition") if refusal.partition is None else refusal.partition
         named = {
@@ -199,7 +214,7 @@ class DeadLetters:
             LetterHeader.ERROR: refusal.error,
             LetterHeader.TOPIC: refusal.topic,
             LetterHeader.PARTITION: asked,
-            LetterHeader.TIMESTAMP: _milliseconds(_column(rows, "timestamp")),
+            LetterHeader.TIMESTAMP: _milliseconds(times),
             LetterHeader.QUERY: ids.query_id,
             LetterHeader.BATCH: ids.batch_id,
             LetterHeader.TASK: f"{ids.partition_id}.{ids.attempt_number}",

@@ -6,6 +6,10 @@ from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.options.exactly_once import ExactlyOnce
 from pyspark_klog.spark.options.options import Options
 
+LATER_MICRO_BATCH = "klog.microbatch.later"
+"""An option that `batch_writer` gives its writes after the first one, and no user: the driver has
+said already what is to be said once for a query."""
+
 
 def check_sink(
     options: Options, given: Mapping[str, str], *, is_batch_writer: bool = False

@@ -15,7 +15,7 @@ from pyspark_klog.spark.sink.dead_letters import DeadLetters, Reason, Refusal, T
 from pyspark_klog.spark.workers.clients import check_numba, drop_producer, freeze_once, producer_for
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch
+    from pyarrow import Array, RecordBatch
 
     from pyspark_klog.client.producer.producer import Producer
     from pyspark_klog.records.arrow import EncodedRows, RowProblem
@@ -28,6 +28,8 @@ class SinkRows:
         self._options = options
         self._settings = options.client
         self._letters = None if options.dead_letter_topic is None else DeadLetters(options, ids)
+        self._timestamp_column = options.timestamp_column
+        self._oldest_ms: dict[str, int] = {}
         self._unwritable: dict[str, Refusal] = {}
         self._encoder = RowEncoder(options.client)
 
@@ -40,6 +42,11 @@ class SinkRows:
     def letter_count(self) -> int:
         """How many rows went there in all."""
         return sum(count for _, count in self.dead_letters)
+
+    @property
+    def oldest_ms(self) -> tuple[tuple[str, int], ...]:
+        """The smallest timestamp that option timestampColumn gave a record, by topic."""
+        return tuple(sorted(self._oldest_ms.items()))
 
     def write(self, batches: "Iterable[RecordBatch]") -> int:
         """Write all rows through this worker's producer and wait until they are acknowledged;
@@ -110,13 +117,17 @@ class SinkRows:
         partition_count = self._partition_count(producer, topic, rows)
         if partition_count == 0:
             return
-        encoded = self._encode(producer, topic, rows, partition_count)
+        times = columns.timestamps(rows, self._timestamp_column)
+        oldest_ms = columns.oldest_ms(times)
+        if oldest_ms is not None:
+            self._oldest_ms[topic] = min(self._oldest_ms.get(topic, oldest_ms), oldest_ms)
+        encoded = self._encode(producer, topic, rows, times, partition_count)
         if columns.has_unknown_partition(encoded, rows, partition_count):
             # Partitions may have been added since the topic was last looked at.
             newer = producer.newest_partition_count(topic)
             if newer > partition_count:
                 partition_count = newer
-                encoded = self._encode(producer, topic, rows, partition_count)
+                encoded = self._encode(producer, topic, rows, times, partition_count)
         if encoded.rejected:
             self._refuse_rejected(producer, topic, rows, encoded, partition_count)
         producer.add_all(
@@ -141,12 +152,17 @@ class SinkRows:
         return 0
 
     def _encode(
-        self, producer: "Producer", topic: str, rows: "RecordBatch", partition_count: int
+        self,
+        producer: "Producer",
+        topic: str,
+        rows: "RecordBatch",
+        times: "Array | None",
+        partition_count: int,
     ) -> "EncodedRows":
         return self._encoder.encode(
             *(producer, topic, rows, partition_count),
             headers=columns.headers(rows),
-            timestamp=columns.timestamps(rows),
+            timestamp=times,
         )
 
     # --- rows that cannot be written -------------------------------------------------------------
@@ -157,7 +173,8 @@ class SinkRows:
         """
         if self._letters is None:
             raise SchemaError(refusal.error)
-        self._letters.write(producer, rows, refusal, epoch_ms())
+        times = columns.timestamps(rows, self._timestamp_column)
+        self._letters.write(producer, rows, times, refusal, epoch_ms())
 
     def _refuse_rejected(
         self,
@@ -173,7 +190,7 @@ class SinkRows:
         for problem, numbers in by_problem.items():
             reason, error = columns.sentence(
                 *(problem, topic, rows, numbers[0], partition_count),
-                self._settings.number("max.request.size"),
+                *(self._settings.number("max.request.size"), self._timestamp_column),
             )
             self._refuse(producer, rows.take(numbers), Refusal(reason, error, topic))
 

@@ -18,7 +18,6 @@ _EXPECTED: dict[str, tuple[str, tuple[type[DataType], ...]]] = {
     "key": ("string or binary", (StringType, BinaryType)),
     "topic": ("string", (StringType,)),
     "partition": ("int", (IntegerType,)),
-    "timestamp": ("timestamp", (TimestampType,)),
 }
 _HEADERS = "array<struct<key:string,value:binary>>"
 
@@ -41,12 +40,28 @@ def check_sink_schema(schema: StructType, options: Options) -> None:
             raise SchemaError(
                 f"column {name} is {types[name].simpleString()}; expected {words}: cast it"
             )
+    if options.timestamp_column is not None:
+        _check_timestamps(types, options.timestamp_column)
     if "headers" in types and not _are_headers(types["headers"]):
         raise SchemaError(
             f"column headers is {types['headers'].simpleString()}; expected {_HEADERS}"
         )
     if options.topic is None and "topic" not in types:
         raise OptionError("no topic is named; expected option topic, or a column topic")
+
+
+def _check_timestamps(types: dict[str, DataType], name: str) -> None:
+    if name not in types:
+        raise SchemaError(
+            f"option timestampColumn names column {name}, which is missing; expected it among "
+            f"{list(types)}"
+        )
+    if not isinstance(types[name], TimestampType):
+        raise SchemaError(
+            f"option timestampColumn names column {name}, which is {types[name].simpleString()}; "
+            f"expected timestamp: cast it, as in withColumn({name!r}, "
+            f"col({name!r}).cast('timestamp'))"
+        )
 
 
 def _are_headers(kind: DataType) -> bool:

@@ -15,9 +15,11 @@ from pyspark.sql.types import (
 )
 
 from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.sink.notices import tell_of_ignored_timestamps
 from pyspark_klog.spark.sink.writer import (
     TaskWritten,
     abort_progress,
+    check_timestamps,
     commit_progress,
     commit_written,
     log_aborted,
@@ -51,10 +53,12 @@ class _StreamWriter(Prompt):
         """Everything was acknowledged when its task ended; with exactlyOnce it becomes visible here
         at the latest."""
         if batchId == 0:
-            # Each micro-batch has processes of its own: only the first warns of ignored settings.
+            # A later micro-batch may have a process of its own: only the first one's says this.
             self._options.client.warn_of_ignored()
+            tell_of_ignored_timestamps(self._options, self._schema.fieldNames())
         commit_written(messages, self._options, f"micro-batch {batchId}")
         commit_progress(messages, self._options, batchId)
+        check_timestamps(messages, self._options, f"micro-batch {batchId}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Rows of tasks that succeeded stay written, unless the driver had to end their
@@ -69,7 +73,8 @@ class RowStreamWriter(_StreamWriter, DataSourceStreamWriter):
     @one_line_in_task
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
         """Write one task's rows."""
-        return write_task(self._options, _to_arrow(iterator, self._schema))
+        time = self._options.timestamp_column
+        return write_task(self._options, _to_arrow(iterator, self._schema, time))
 
 
 if HAS_ARROW_STREAM_WRITER:
@@ -90,11 +95,13 @@ def stream_writer(options: Options, schema: StructType) -> DataSourceStreamWrite
     return RowStreamWriter(options, schema)
 
 
-def _to_arrow(rows: Iterable[Any], schema: StructType) -> "Iterator[RecordBatch]":
+def _to_arrow(
+    rows: Iterable[Any], schema: StructType, timestamp_column: str | None
+) -> "Iterator[RecordBatch]":
     """Spark's rows as the batches that later releases hand over; only the sink's columns."""
     import pyarrow as pa
 
-    columns = [name for name in _COLUMNS if name in schema.fieldNames()]
+    columns = [name for name in (*_COLUMNS, timestamp_column) if name in schema.fieldNames()]
     source = iter(rows)
     while some := list(islice(source, ROWS_A_BATCH)):
         arrays = [_column([row[name] for row in some], schema[name].dataType) for name in columns]
@@ -120,4 +127,4 @@ def _column(values: list[Any], kind: DataType) -> "Array":
     return pa.array(values, pa.binary() if isinstance(kind, BinaryType) else pa.string())
 
 
-_COLUMNS = ("value", "key", "headers", "topic", "partition", "timestamp")
+_COLUMNS = ("value", "key", "headers", "topic", "partition")

@@ -41,6 +41,8 @@ class TaskWritten(WriterCommitMessage):
     """Rows that are on their topics."""
     dead_letters: tuple[tuple[str, int], ...] = ()
     """Rows that are on the topic of dead letters instead, by reason."""
+    oldest_ms: tuple[tuple[str, int], ...] = ()
+    """The smallest timestamp that option timestampColumn gave a record, by topic."""
     progress: "TaskProgress | None" = None
     """What the driver needs to end the batch; None: the sink writes at least once."""
 
@@ -55,10 +57,12 @@ def write_task(options: Options, batches: "Iterable[RecordBatch]") -> TaskWritte
 
         run_id = None if context is None else context.getLocalProperty("spark.jobGroup.id")
         written = write_once(options, task_of(options.exactly_once, ids, run_id), ids, batches)
-        return TaskWritten(*ids, written.row_count, written.dead_letters, written.progress)
+        return TaskWritten(
+            *(*ids, written.row_count, written.dead_letters, written.oldest_ms, written.progress)
+        )
     rows = SinkRows(options, ids)
     row_count = rows.write(batches)
-    return TaskWritten(*ids, row_count, rows.dead_letters)
+    return TaskWritten(*ids, row_count, rows.dead_letters, rows.oldest_ms)
 
 
 def _task_ids(context: TaskContext) -> TaskIds:
@@ -89,12 +93,12 @@ class SinkBatchWriter(Prompt, DataSourceArrowWriter):
         exactlyOnce becomes visible here."""
         commit_written(messages, self._options, "the batch")
         exactly_once = self._options.exactly_once
-        if exactly_once is None or exactly_once.micro_batch is None:
-            return
-        if exactly_once.micro_batch.is_batch_write:
-            _end_batch_write(messages, self._options)
-        else:
-            commit_progress(messages, self._options, exactly_once.micro_batch.batch_id)
+        if exactly_once is not None and exactly_once.micro_batch is not None:
+            if exactly_once.micro_batch.is_batch_write:
+                _end_batch_write(messages, self._options)
+            else:
+                commit_progress(messages, self._options, exactly_once.micro_batch.batch_id)
+        check_timestamps(messages, self._options, "the batch")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Rows of tasks that succeeded stay written, unless the driver had to end their
@@ -183,6 +187,19 @@ def commit_written(
         *(letters.total(), what, options.dead_letter_topic, reasons),
     )
     check_count(letters.total(), options.dead_letter_max, reasons)
+
+
+def check_timestamps(
+    messages: Sequence[WriterCommitMessage | None], options: Options, what: str
+) -> None:
+    """Warn if records that were written have timestamps that their topic's retention has passed.
+    ``what`` names the batch or the micro-batch. Never raises."""
+    written = [m for m in messages if isinstance(m, TaskWritten)]
+    oldest_ms = [each for message in written for each in message.oldest_ms]
+    if oldest_ms:
+        from pyspark_klog.spark.sink.notices import warn_of_old_records
+
+        warn_of_old_records(options, oldest_ms, written[0].query_id, what)
 
 
 def log_aborted(messages: Sequence[WriterCommitMessage | None], what: str) -> None:

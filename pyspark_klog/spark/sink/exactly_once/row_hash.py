@@ -4,6 +4,8 @@ Importing this module loads numba and the kernel, or compiles the kernel, which
 ``python -m pyspark_klog.warm`` does beforehand.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -18,18 +20,24 @@ from pyspark_klog.records.arrow_inputs import (
 from pyspark_klog.records.errors import InvalidRecords
 from pyspark_klog.spark.sink.exactly_once import row_hash_kernel as kernel
 
+_FORMER_COLUMN = "timestamp"
+"""Before option timestampColumn existed, a column of this name and of Spark's type timestamp gave
+the records' timestamps and was a part of each row's hash."""
+
 
 class RowHash:
     """The sum mod 2**128 of the 128-bit hashes of rows; row_hash_kernel.py says of what.
 
-    The rows' columns are value, key, headers, topic, partition and timestamp, whatever else a batch
-    has; one that is absent is one of nulls, and a null is not an empty string. The sum does not
-    depend on the order of the rows, since a shuffle does not keep it, nor on batches, on the layout
-    of their buffers, or on the process. Progress rows hold the sum, and are compared after restarts
-    and updates: another way to hash needs another version of their text.
+    The rows' columns are value, key, headers, topic, partition and the one that option
+    timestampColumn names, whatever else a batch has; a column that is absent counts as one of
+    nulls, and a null is not an empty string. The sum does not depend on the order of the rows,
+    since a shuffle does not keep it, nor on batches, on the layout of their buffers, or on the
+    process. Progress rows hold the sum, and are compared after restarts and updates: another way to
+    hash needs another version of their text.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, timestamp_column: str | None = None) -> None:
+        self._timestamp_column = timestamp_column
         self._value = 0
         self.row_count = 0
         self.byte_count = 0
@@ -39,6 +47,19 @@ class RowHash:
     def value(self) -> int:
         """0 to 2**128 - 1; 0 for no rows."""
         return self._value
+
+    def add_repeated(self, batches: Iterable[pa.RecordBatch]) -> int | None:
+        """Add the rows of a repeated task. Returns the sum that releases without option
+        timestampColumn gave these rows, since such a release may have committed them; None if its
+        sum is no other one, or if some rows were added before.
+        """
+        may_differ = self._timestamp_column is None and self.row_count == 0
+        former = RowHash(_FORMER_COLUMN)
+        for batch in batches:
+            self.add(batch)
+            if may_differ and _has_former_column(batch):
+                former.add(batch)
+        return former.value if 0 < former.row_count == self.row_count else None
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add the rows of a batch, less than 2**31.
@@ -51,7 +72,7 @@ class RowHash:
         keys = bytes_column("key", _column(batch, "key"))
         topics = bytes_column("topic", _column(batch, "topic"))
         headers = header_column(_column(batch, "headers"))
-        times, times_valid, times_from = _timestamps_us(_column(batch, "timestamp"))
+        times, times_valid, times_from = _timestamps_us(_column(batch, self._timestamp_column))
         numbers, numbers_valid, numbers_from = partition_column(_column(batch, "partition"))
         settings = np.zeros(kernel.SETTING_FIELDS, np.int64)
         settings[kernel.VALUES_VALID_FROM] = values.valid_from
@@ -75,7 +96,12 @@ class RowHash:
         self.byte_count += byte_count
 
 
-def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+def _has_former_column(batch: pa.RecordBatch) -> bool:
+    column = _column(batch, _FORMER_COLUMN)
+    return column is not None and pa.types.is_timestamp(column.type) and column.type.tz is not None
+
+
+def _column(batch: pa.RecordBatch, name: str | None) -> pa.Array | None:
     return batch.column(name) if name in batch.schema.names else None
 
 
@@ -86,7 +112,9 @@ def _timestamps_us(
     if column is None or pa.types.is_null(column.type):
         return np.empty(0, np.int64), NO_BYTES, 0
     if not pa.types.is_timestamp(column.type):
-        raise InvalidRecords(f"column timestamp is of type {column.type}, expected timestamp")
+        raise InvalidRecords(
+            f"the records' timestamps are of type {column.type}, expected timestamp"
+        )
     column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
     valid, data = column.buffers()
     numbers = np.frombuffer(data, np.int64)[column.offset : column.offset + len(column)]

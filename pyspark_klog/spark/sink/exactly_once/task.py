@@ -76,6 +76,8 @@ class Written(NamedTuple):
     """Rows that are on their topics, or will be once the driver has ended the transaction."""
     dead_letters: tuple[tuple[str, int], ...] = ()
     """Those of this attempt: none of an attempt that only verified."""
+    oldest_ms: tuple[tuple[str, int], ...] = ()
+    """`SinkRows.oldest_ms` of this attempt."""
 
 
 def write_once(
@@ -111,7 +113,7 @@ class _Attempt:
         self._rows = SinkRows(options, ids)
         from pyspark_klog.spark.sink.exactly_once.row_hash import RowHash  # needs pyarrow
 
-        self._hash = RowHash()
+        self._hash = RowHash(options.timestamp_column)
         self._timeout_ms = options.client.number("transaction.timeout.ms")
         self._began_ms = 0
 
@@ -283,7 +285,8 @@ class _Attempt:
         else:
             opened = producer.hand_over()
         progress = self._progress(row, before, opened)
-        return Written(progress, row.row_count - rows.letter_count, rows.dead_letters)
+        row_count = row.row_count - rows.letter_count
+        return Written(progress, row_count, rows.dead_letters, rows.oldest_ms)
 
     def _made(self) -> ProgressRow:
         """The row of what was hashed. Without a transaction its identity means nothing."""
@@ -304,9 +307,10 @@ class _Attempt:
 
     # --- committed before ------------------------------------------------------------------------
     def _verify(self, found: ProgressRow, batches: "Iterator[RecordBatch]") -> Written:
-        for batch in batches:
-            self._hash.add(batch)
+        former_hash = self._hash.add_repeated(batches)
         made, task = self._made(), self._task
+        if former_hash == found.row_hash:
+            made = made._replace(row_hash=former_hash)
         text = difference(found, made, task.now, keep=task.keep_on_mismatch)
         if text is not None:
             raise ExactlyOnceRefused(text)
