@@ -80,5 +80,5 @@ def check_plan(
         raise PlanOutdated(
             "Spark reads this frame by the plan of an earlier query, which is out of date: "
             f"{changes}; call load() again for each query, in a stream inside foreachBatch "
-            '(docs/backfills.md, "A frame that is used again")'
+            "(docs/frames.md)"
         )
