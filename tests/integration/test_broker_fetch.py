@@ -166,6 +166,21 @@ def test_the_list_of_aborted_transactions_is_null_unless_the_log_was_read(
     assert absent.aborted_transactions == []
 
 
+@pytest.mark.parametrize("version", [6, 12])
+def test_a_partition_that_is_named_twice_is_answered_once(
+    client: RawClient, topic: str, version: int
+) -> None:
+    """For the offset that is named last, as by Kafka."""
+    for value in (b"a", b"b", b"c"):
+        produced(client, topic, batch(value))
+    request = fetch_request(topic, partitions=(0, 1, 0))
+    request.topics[0].partitions[2].fetch_offset = 2
+    for _ in range(2):
+        [rows] = client.call(request, version).responses
+        assert [each.partition_index for each in rows.partitions] == [0, 1]
+        assert [each.offset for each in records_of(rows.partitions[0])] == [2]
+
+
 # -- errors -----------------------------------------------------------------------------------
 
 

@@ -47,7 +47,10 @@ reads one more header, so that every fetch makes progress."""
 def requested_partitions(
     request: FetchRequest, version: int, broker: BrokerServices
 ) -> list[ReadPartition]:
-    """All partitions that are asked for, in the order in which they are."""
+    """All partitions that are asked for, in the order of the request.
+
+    A partition that is named twice is there once, as in Kafka, with what was asked for last.
+    """
     partitions = []
     for topic in request.topics:
         name = topic.topic
@@ -57,6 +60,10 @@ def requested_partitions(
             ReadPartition(topic.topic, topic.topic_id, name, partition)
             for partition in topic.partitions
         ]
+    if len(partitions) > 1:
+        found = {(each.topic, each.topic_id, each.request.partition): each for each in partitions}
+        if len(found) < len(partitions):
+            return list(found.values())
     return partitions
 
 
