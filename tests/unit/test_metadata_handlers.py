@@ -449,6 +449,18 @@ class TestDescribeConfigs:
         result = self.describe(world, BROKER, "")
         assert (result.error_code, result.configs) == (0, [])
 
+    @pytest.mark.parametrize("kind", [16, 32])
+    def test_client_metrics_and_groups_have_no_settings(self, world: World, kind: int) -> None:
+        result = self.describe(world, kind, "x")
+        assert (result.error_code, result.configs) == (0, [])
+
+    @pytest.mark.parametrize("keys", [None, ["root"], ["kafka"]])
+    def test_the_broker_has_one_logger(self, world: World, keys: list[str] | None) -> None:
+        result = self.describe(world, 8, "1", keys)
+        assert result.error_code == 0
+        rows = [(each.name, each.config_source) for each in result.configs]
+        assert rows == ([] if keys == ["kafka"] else [("root", 6)])
+
     @pytest.mark.parametrize(
         "kind, name, code, text",
         [
@@ -456,8 +468,10 @@ class TestDescribeConfigs:
             (TOPIC, "b c", ErrorCode.INVALID_TOPIC_EXCEPTION, "ASCII letters"),
             (BROKER, "2", ErrorCode.INVALID_REQUEST, "this is broker 1"),
             (BROKER, "x", ErrorCode.INVALID_REQUEST, "does not know broker 'x'"),
-            (8, "1", ErrorCode.INVALID_REQUEST, "resource type 8 is not served"),
-            (32, "g", ErrorCode.INVALID_REQUEST, "is not served: groups have no settings here"),
+            (8, "", ErrorCode.INVALID_REQUEST, "the name of the resource is empty"),
+            (8, "2", ErrorCode.INVALID_REQUEST, "this is broker 1"),
+            (16, "", ErrorCode.INVALID_REQUEST, "the name of the resource is empty"),
+            (32, "", ErrorCode.INVALID_REQUEST, "the name of the resource is empty"),
             (99, "g", ErrorCode.INVALID_REQUEST, "is not served: 2 (topic) and 4 (broker) are"),
         ],
     )

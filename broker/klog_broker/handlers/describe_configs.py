@@ -1,13 +1,16 @@
-"""DescribeConfigs (key 32): the settings of topics, of this broker, and given to all brokers."""
+"""DescribeConfigs (key 32): the settings of topics, of this broker, and given to all brokers.
+
+Resources of other types: `other_resources`.
+"""
 
 from collections.abc import Generator, Mapping
 from typing import Any
 
 from klog_broker.config import stored_topic_config
 from klog_broker.handlers.alterable_brokers import stored_name
-from klog_broker.handlers.alterable_topics import without_settings
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.other_resources import describe_other
 from klog_broker.handlers.told import told
 from klog_broker.handlers.told_topics import once_told, unknown_topic
 from klog_broker.metadata.errors import InvalidTopicName
@@ -20,7 +23,7 @@ from klog_broker.topics.entries import (
     broker_entries,
     topic_entries,
 )
-from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.errors import BrokerError, ErrorCode, InvariantViolation
 from pyspark_klog.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -75,6 +78,9 @@ def _configs(
     have none)."""
     yield 1
     keys = asked.configuration_keys or None
+    if asked.resource_type not in _SETTINGS:
+        found = describe_other(context.broker, asked.resource_type, asked.resource_name)
+        return [each for each in found if keys is None or each.name in keys]
     given = _given(context.broker, asked)
     name = "" if asked.resource_type == ResourceType.TOPIC else asked.resource_name
     key = (asked.resource_type, name, given, None if keys is None else tuple(keys))
@@ -123,7 +129,7 @@ def _given(
                 return tuple(broker.metadata.image.broker_configs.get(ALL_BROKERS, {}).items())
             return None
         case other:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, without_settings(other))
+            raise InvariantViolation(f"resource type {other} has no settings")
 
 
 def _entries(

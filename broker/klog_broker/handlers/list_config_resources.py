@@ -6,6 +6,7 @@ settings of client metrics, groups or loggers: of these types there are none.
 
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.handlers.other_resources import BROKER_LOGGER, CLIENT_METRICS, GROUP
 from klog_broker.topics.entries import ResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.list_config_resources import (
@@ -15,12 +16,7 @@ from pyspark_klog.protocol.apis.list_config_resources import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-_BROKER_LOGGER = 8
-_CLIENT_METRICS = 16
-_GROUP = 32
-_KNOWN = frozenset(
-    (ResourceType.TOPIC, ResourceType.BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP)
-)
+_KNOWN = frozenset((ResourceType.TOPIC, ResourceType.BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP))
 
 
 def handle(request: ListConfigResourcesRequest, context: RequestContext) -> AnswerSteps:

@@ -1,0 +1,43 @@
+"""DescribeConfigs of what is neither a topic nor a broker: loggers, client metrics and groups.
+
+klog stores no settings for them, and the APIs that alter settings refuse them. Kafka's tools describe
+them all the same (``kafka-configs --describe --all``), so they are answered without an error.
+"""
+
+import logging
+
+from klog_broker.handlers.alterable_brokers import stored_name
+from klog_broker.handlers.alterable_topics import without_settings
+from klog_broker.handlers.context import BrokerServices
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.describe_configs import DescribeConfigsResourceResult
+
+BROKER_LOGGER = 8
+CLIENT_METRICS = 16
+GROUP = 32
+
+_DYNAMIC_BROKER_LOGGER_CONFIG = 6
+_ROOT = "root"
+_LEVELS = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
+
+
+def describe_other(
+    broker: BrokerServices, resource_type: int, name: str
+) -> list[DescribeConfigsResourceResult]:
+    """The settings of a resource that is no topic and no broker; BrokerError, as from Kafka, for a
+    name that it cannot have and for an unknown type."""
+    if resource_type not in (BROKER_LOGGER, CLIENT_METRICS, GROUP):
+        raise BrokerError(ErrorCode.INVALID_REQUEST, without_settings(resource_type))
+    if not name:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "the name of the resource is empty")
+    if resource_type != BROKER_LOGGER:
+        return []
+    stored_name(broker, name)
+    level = logging.getLogger("klog").getEffectiveLevel()
+    return [
+        DescribeConfigsResourceResult(
+            name=_ROOT,
+            value=_LEVELS.get(level, logging.getLevelName(level)),
+            config_source=_DYNAMIC_BROKER_LOGGER_CONFIG,
+        )
+    ]
