@@ -1,7 +1,7 @@
 """DescribeConfigs of what is neither a topic nor a broker: loggers, client metrics and groups.
 
-klog stores no settings for them, and the APIs that alter settings refuse them. Kafka's tools describe
-them all the same (``kafka-configs --describe --all``), so they are answered without an error.
+klog stores no settings for them, and the APIs that alter settings refuse them. Kafka's tools
+describe them all the same (``kafka-configs --describe --all``): they get no error.
 """
 
 import logging
