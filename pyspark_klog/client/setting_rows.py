@@ -138,6 +138,8 @@ WITHOUT_EFFECT: tuple[Setting, ...] = (
         "enable.auto.commit",
         "auto.offset.reset",
         "exclude.internal.topics",
+        "internal.leave.group.on.close",
+        "internal.throw.on.fetch.stable.offset.unsupported",
         "share.acknowledgement.mode",
         "share.acquire.mode",
     ),
@@ -162,6 +164,7 @@ WITHOUT_EFFECT: tuple[Setting, ...] = (
     *_without(_BY_SPARK, "key.serializer", "value.serializer", "key.deserializer"),
     *_without(_BY_SPARK, "value.deserializer"),
     *_without("the sink ends its transactions itself", "transaction.two.phase.commit.enable"),
+    *_without("sources and sinks ask brokers, not controllers", "bootstrap.controllers"),
     *_without("all addresses of a name are always tried", "client.dns.lookup"),
     *_without("unused topics cost nothing here", "metadata.max.idle.ms"),
     *_without(

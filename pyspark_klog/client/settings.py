@@ -1,7 +1,7 @@
 """The settings of one client: Kafka's names, typed values, and clear errors for the rest."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark_klog.client.errors import SettingError
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _warned: set[str] = set()
 
+NoteOnUnknown = Callable[[str], str | None]
+"""Gives what is known of a name that Kafka's clients do not have, as a clause; None for nothing."""
+
 
 class ClientSettings:
     """Settings that were checked. Equal settings are equal and hash alike, so they key a cache.
@@ -22,9 +25,17 @@ class ClientSettings:
     :raises SettingError: for a name that Kafka's clients don't have, and for a value out of bounds
     """
 
-    def __init__(self, given: Mapping[str, Value], *, prefix: str = "") -> None:
+    def __init__(
+        self,
+        given: Mapping[str, Value],
+        *,
+        prefix: str = "",
+        note_on_unknown: NoteOnUnknown | None = None,
+    ) -> None:
         """``prefix`` is put before names in messages (``kafka.`` for Spark's options).
 
+        With ``note_on_unknown`` a name that Kafka's clients do not have counts as a setting without
+        effect, as in Java, unless that would change security or which records are read.
         Settings without effect are not warned of here: see `warn_of_ignored`.
         """
         self.prefix = prefix
@@ -33,7 +44,11 @@ class ClientSettings:
         for name, value in given.items():
             row = SETTINGS.get(name)
             if row is None:
-                raise SettingError(unknown_text(prefix + name, (prefix + n for n in SETTINGS)))
+                self._take_unknown(name, given, note_on_unknown)
+                continue
+            if row.effect is Effect.LATER and note_on_unknown is not None:
+                self._ignored.append((prefix + name, "nothing here has transactions by it"))
+                continue
             if row.effect is Effect.LATER:
                 raise SettingError(f"{prefix}{name} is not supported yet: {row.without}")
             if row.effect is Effect.NONE:
@@ -42,6 +57,20 @@ class ClientSettings:
             self._given[name] = read_value(row, value, prefix)
         self.security: SecurityConfig | None = self._security(prefix)
         self._check(prefix)
+
+    def _take_unknown(
+        self, name: str, given: Mapping[str, Value], note: NoteOnUnknown | None
+    ) -> None:
+        from pyspark_klog.client.unknown_settings import ignored_text, refusal, unknown_text
+
+        if note is None:
+            raise SettingError(unknown_text(name, self.prefix))
+        protocol = str(given.get("security.protocol", "PLAINTEXT")).strip().upper()
+        refused = refusal(name, given.keys(), protocol, self.prefix)
+        if refused is not None:
+            raise SettingError(refused)
+        reason = ignored_text(name, given.keys(), self.prefix, note(name))
+        self._ignored.append((self.prefix + name, reason))
 
     def _security(self, prefix: str) -> "SecurityConfig | None":
         """How connections are secured; None if they are not, and then nothing more is imported."""
@@ -87,12 +116,17 @@ class ClientSettings:
             return self._given[name]
         return SETTINGS[name].default
 
-    def warn_of_ignored(self) -> None:
-        """Log each setting that is Kafka's and has no effect here, once in a process."""
+    def warn_of_ignored(self, *, once_in_process: bool = True) -> None:
+        """Log each setting that has no effect here, once in a process or each time."""
         for name, reason in self._ignored:
-            if name not in _warned:
+            if name not in _warned or not once_in_process:
                 _warned.add(name)
                 _log.warning("setting=%s is accepted without effect: %s", name, reason)
+
+    @property
+    def ignored_names(self) -> frozenset[str]:
+        """The names, with the prefix, of the settings that were given and have no effect."""
+        return frozenset(name for name, _ in self._ignored)
 
     def is_given(self, name: str) -> bool:
         """Whether the user set it (the default holds otherwise)."""
@@ -155,12 +189,3 @@ def read_value(row: Setting, value: Value, prefix: str = "") -> Value:
             raise SettingError(f"{prefix}{row.name} is {value!r}; {instead}")
         return wanted
     return text
-
-
-def unknown_text(name: str, known: Iterable[str]) -> str:
-    """The sentence about a name that does not exist, with the nearest one that does."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"{name} is no setting of Kafka's clients{hint}"

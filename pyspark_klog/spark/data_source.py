@@ -50,7 +50,7 @@ class DefaultSource(DataSource):
     def schema(self) -> StructType:
         """The fixed columns of the source. Spark asks for it only when it reads."""
         self._options.check_source()
-        self._options.client.warn_of_ignored()
+        self._options.client.warn_of_ignored(once_in_process=False)
         return self._schema()
 
     def _schema(self) -> StructType:
@@ -112,7 +112,7 @@ class DefaultSource(DataSource):
         from pyspark_klog.spark.sink.writer import SinkBatchWriter
 
         if LATER_MICRO_BATCH not in self.options:
-            self._options.client.warn_of_ignored()
+            self._options.client.warn_of_ignored(once_in_process=False)
             tell_of_ignored_timestamps(self._options, schema.fieldNames())
         return SinkBatchWriter(self._options)
 

@@ -369,6 +369,18 @@ def test_settings_reach_the_client(parity: Parity, codec: str) -> None:
     assert _rows(parity.same(scenario)) == [(2_000, 7, "v" * 50)]
 
 
+@pytest.mark.parity("sink: option kafka.* of others")
+def test_settings_of_consumers_and_unknown_ones_are_ignored(parity: Parity) -> None:
+    scenario = _written(
+        *("SELECT 'v' AS value", "count(*)"),
+        kafka__auto__offset__reset="earliest",
+        kafka__enable__auto__commit="false",
+        kafka__key__deserializer="org.apache.kafka.common.serialization.StringDeserializer",
+        kafka__metadata__broker__list="broker:9092",
+    )
+    assert _rows(parity.same(scenario)) == [(1,)]
+
+
 @pytest.mark.parity("sink: small buffers")
 def test_small_buffers_block_and_never_fail(parity: Parity) -> None:
     sql = "SELECT string(id) AS key, repeat('v', 100) AS value FROM range(3000)"

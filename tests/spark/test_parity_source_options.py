@@ -507,6 +507,20 @@ def test_group_ids_change_no_result(parity: Parity, tmp_path: Path, option: dict
     assert _values(parity.same(stream)) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parity("source option: kafka.* of others")
+def test_settings_of_producers_and_unknown_ones_are_ignored(parity: Parity) -> None:
+    topic = _filled(parity, 3)
+    settings = {
+        "kafka__key__serializer": "org.apache.kafka.common.serialization.StringSerializer",
+        "kafka__transactional__id": "job-1",
+        "kafka__schema__registry__url": "http://registry:8081",
+        "kafka__consumer__commit__groupid": "g",
+        "kafka__poll__timeout__ms": "512",
+    }
+    found = parity.same(lambda engine: _numbers(engine.batch(subscribe=topic, **settings)))
+    assert _values(found) == [0, 1, 2]
+
+
 @pytest.mark.parity("source option: kafka.*")
 def test_settings_are_passed_to_the_client(parity: Parity) -> None:
     topic = _filled(parity, 5)
@@ -751,11 +765,11 @@ def test_value_deserializer(parity: Parity) -> None:
     _refused(parity, words, subscribe="t", kafka__value__deserializer="x")
 
 
-@pytest.mark.parity("refused: kafka serializers on a source", differs="serializers-on-a-source")
-@pytest.mark.parametrize("name", ["key", "value"])
-def test_serializers_on_a_source(parity: Parity, name: str) -> None:
-    words = f"option kafka.{name}.serializer is not supported: {name}s are string or binary"
-    _refused(parity, words, same=False, subscribe="t", **{f"kafka__{name}__serializer": "x"})
+@pytest.mark.parity("refused: kafka.sasl.username without a login", differs="unknown-settings")
+def test_a_user_and_password_without_a_login(parity: Parity) -> None:
+    words = " is a setting of librdkafka, and no login would be made with it: set"
+    login = {"kafka__sasl__username": "me", "kafka__sasl__password": "mine"}
+    _refused(parity, words, same=False, subscribe="t", **login)
 
 
 @pytest.mark.parity("refused: kafka.enable.auto.commit")

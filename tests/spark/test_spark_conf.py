@@ -17,18 +17,25 @@ CONF = ROOT / "spark-conf"
 
 JOB = """
 import json, sys
+import pyspark_klog
 from pyspark.sql import SparkSession
 
-servers, topic, target, checkpoint, names = sys.argv[1:]
+servers, topic, target, copy, checkpoint, names = sys.argv[1:]
 builder = SparkSession.builder.master("local[2]").appName("conf")
 spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
-options = {"kafka.bootstrap.servers": servers}
+options = {"kafka.bootstrap.servers": servers, "kafka.schema.registry.url": "http://registry"}
 rows = spark.readStream.format("klog").options(**options).option("subscribe", topic)
 counts = rows.option("startingOffsets", "earliest").load().groupBy("value").count()
 writer = counts.selectExpr("value AS key", "string(count) AS value").writeStream.format("klog")
 writer = writer.options(**options).option("topic", target).outputMode("complete")
 query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
 query.awaitTermination()
+again = spark.readStream.format("klog").options(**options).option("subscribe", topic)
+again = again.options(startingOffsets="earliest", maxOffsetsPerTrigger="1").load()
+written = pyspark_klog.batch_writer(**options, topic=copy)
+query = again.writeStream.foreachBatch(written).option("checkpointLocation", checkpoint + "-2")
+query.trigger(availableNow=True).start().awaitTermination()
+assert spark.read.format("klog").options(**options).option("subscribe", topic).load().count() == 3
 log = spark._jvm.org.slf4j.LoggerFactory.getLogger
 log("org.example.Mine").warn("a warning of the job's own")
 log("org.example.Mine").info("not so loud")
@@ -47,9 +54,9 @@ def test_spark_takes_every_line_and_logs_no_noise(topics: Topics, tmp_path: Path
     (conf / "spark-defaults.conf").write_text(text.replace("\n#spark.", "\nspark."), "utf-8")
     log4j = (CONF / "log4j2.properties").read_text(encoding="utf-8")
     (conf / "log4j2.properties").write_text(log4j, encoding="utf-8")
-    source, target = topics.create(2), topics.create()
+    source, target, copy = topics.create(2), topics.create(), topics.create()
     topics.put_numbers(source, [1, 1, 2])
-    arguments = [topics.servers, source, target, str(tmp_path / "checkpoint")]
+    arguments = [topics.servers, source, target, copy, str(tmp_path / "checkpoint")]
     done = subprocess.run(
         [sys.executable, "-c", JOB, *arguments, json.dumps(list(settings))],
         cwd=tmp_path,
@@ -70,6 +77,10 @@ def test_spark_takes_every_line_and_logs_no_noise(topics: Topics, tmp_path: Path
     assert json.loads(done.stdout.splitlines()[-1]) == settings
     written = topics.batch(subscribe=target).selectExpr("int(string(value)) AS n").collect()
     assert sorted(row.n for row in written) == [1, 2]
+    assert topics.batch(subscribe=copy).count() == 3
+    ignored = "setting=kafka.schema.registry.url is accepted without effect"
+    readers_and_writers = ("stream", "sink", "stream of foreachBatch", "batch_writer", "batch")
+    assert done.stderr.count(ignored) == len(readers_and_writers), "once each, not once a task"
     assert "a warning of the job's own" in done.stderr
     assert "not so loud" not in done.stderr
     # A busy machine may have true warnings to log; these are never.

@@ -10,7 +10,14 @@ from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.options import docs as option_docs
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.reader import read_options
-from pyspark_klog.spark.options.rows import OPTIONS, REFUSED_SETTINGS, TABLES, Option, Status
+from pyspark_klog.spark.options.rows import (
+    OPTIONS,
+    REFUSED_BY_SINK,
+    REFUSED_BY_SOURCE,
+    TABLES,
+    Option,
+    Status,
+)
 
 _NAMED = {"kafka.bootstrap.servers": "h:1"}
 
@@ -24,7 +31,7 @@ def test_the_page_names_every_option_and_setting() -> None:
     for row in OPTIONS:
         assert page.count(f"| `{row.name}` |") == (row.status is Status.APPLIED), row.name
         assert f"`{row.name}`" in page
-    for name in (*SETTINGS, *REFUSED_SETTINGS):
+    for name in (*SETTINGS, *REFUSED_BY_SOURCE, *REFUSED_BY_SINK):
         assert f"`kafka.{name}`" in page, name
 
 

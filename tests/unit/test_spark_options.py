@@ -112,12 +112,6 @@ def test_assign_and_offsets() -> None:
         ({**_SERVERS, "pushdown": "false,keys"}, ["expected one or the other"]),
         ({**_SERVERS, "startingOffset": "latest"}, ["did you mean startingOffsets?"]),
         ({**_SERVERS, "subcribe": "t"}, ["did you mean subscribe?"]),
-        ({**_SERVERS, "kafka.auto.offset.reset": "latest"}, ["use startingOffsets"]),
-        ({**_SERVERS, "kafka.enable.auto.commit": "true"}, ["Spark's checkpoint"]),
-        ({**_SERVERS, "kafka.key.deserializer": "x"}, ["keys are binary"]),
-        ({**_SERVERS, "kafka.value.serializer": "x"}, ["string or binary"]),
-        ({**_SERVERS, "kafka.interceptor.classes": "x"}, ["interceptors are Java classes"]),
-        ({**_SERVERS, "kafka.fetch.max.byte": "1"}, ["kafka.fetch.max.bytes?"]),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(

@@ -13,7 +13,8 @@ from pyspark_klog.client.admin import Admin
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.errors import SettingError
 from pyspark_klog.client.setting_rows import SETTINGS, Value
-from pyspark_klog.client.settings import ClientSettings, unknown_text
+from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.unknown_settings import unknown_text
 from pyspark_klog.properties import read_properties
 
 DEFAULT_SERVER = "127.0.0.1:9092"
@@ -67,7 +68,7 @@ class Asking:
             if not equals:
                 raise SettingError(f"{text} is no setting; expected name=value")
             if name not in SETTINGS:
-                raise SettingError(unknown_text(name, SETTINGS))
+                raise SettingError(unknown_text(name))
             more[name] = value
         merged = {**self.settings, **more}
         ClientSettings(merged)
@@ -136,7 +137,7 @@ def read_settings(
 def _settings_of(file: Path) -> dict[str, Value]:
     entries = read_properties(file)
     unknown = [
-        f"{entry.file}:{entry.line}: {unknown_text(entry.name, SETTINGS)}"
+        f"{entry.file}:{entry.line}: {unknown_text(entry.name)}"
         for entry in entries
         if entry.name not in SETTINGS
     ]

@@ -10,9 +10,17 @@ from pathlib import Path
 
 from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.security.rows import SECURITY
-from pyspark_klog.client.setting_rows import CONNECTIONS, LATER, READING, WITHOUT_EFFECT, WRITING
+from pyspark_klog.client.setting_rows import CONNECTIONS, READING, WITHOUT_EFFECT, WRITING
 from pyspark_klog.client.setting_types import INT_MAX, LONG_MAX, Effect, Setting
-from pyspark_klog.spark.options.rows import BY_KEY, OPTIONS, REFUSED_SETTINGS, Option, Status, Use
+from pyspark_klog.spark.options.rows import (
+    BY_KEY,
+    OPTIONS,
+    REFUSED_BY_SINK,
+    REFUSED_BY_SOURCE,
+    Option,
+    Status,
+    Use,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = "docs/options.md"
@@ -39,8 +47,11 @@ stream = (
 
 They are checked when the source or sink is loaded: a value that cannot be is refused with what was
 expected, and so is a name that looks misspelt. (What only the brokers know, and what differs
-between batch and stream, is checked when the query begins.) Unknown settings of the client
-(`kafka.*`) are refused; other unknown names are ignored, as Spark passes options of its own along.
+between batch and stream, is checked when the query begins.) Names behind `kafka.` that Kafka's
+clients do not have are ignored, as in Java, with one warning on the driver that says what was
+meant. They are refused where that would change how connections are secured or which records are
+read (`kafka.sasl.username`, a misspelt `kafka.isolation.level`). Other unknown names are ignored,
+as Spark passes options of its own along.
 Error messages: [troubleshooting](troubleshooting.md).
 """
 
@@ -119,7 +130,7 @@ def options_page() -> str:
     ):
         see = "How to write them: [security](security.md).\n\n" if title == "Security" else ""
         parts.append(f"### {title}\n\n{see}{_setting_table(settings)}")
-    parts.append("### Refused\n\n" + _table(("name", "instead"), _refused()))
+    parts.append("### Refused\n\n" + _table(("name", "by", "instead"), _refused()))
     parts.append(
         "### Accepted, without effect\n\nThere is one warning for each, so that a job's settings "
         f"can be brought along.\n\n{_without_effect()}"
@@ -175,21 +186,22 @@ def _allowed(row: Setting) -> str:
 
 
 def _refused() -> Iterator[Sequence[str]]:
-    for name, instead in REFUSED_SETTINGS.items():
-        yield f"`kafka.{name}`", instead
-    for row in LATER:
-        if row.name not in REFUSED_SETTINGS:
-            yield f"`kafka.{row.name}`", row.without
+    for name in dict.fromkeys((*REFUSED_BY_SOURCE, *REFUSED_BY_SINK)):
+        sides = [
+            (side, refused[name])
+            for side, refused in (("a source", REFUSED_BY_SOURCE), ("a sink", REFUSED_BY_SINK))
+            if name in refused
+        ]
+        yield f"`kafka.{name}`", *(" and ".join(cells) for cells in zip(*sides, strict=True))
     for row in SECURITY:
         if "not supported" in row.doc:
-            yield f"`kafka.{row.name}`", row.doc.partition(": ")[2]
+            yield f"`kafka.{row.name}`", "both", row.doc.partition(": ")[2]
 
 
 def _without_effect() -> str:
     by_reason: dict[str, list[str]] = {}
     for row in (*WITHOUT_EFFECT, *(row for row in SECURITY if row.effect is Effect.NONE)):
-        if row.name not in REFUSED_SETTINGS:
-            by_reason.setdefault(row.without, []).append(f"`kafka.{row.name}`")
+        by_reason.setdefault(row.without, []).append(f"`kafka.{row.name}`")
     return "".join(f"- {reason}: {', '.join(names)}\n" for reason, names in by_reason.items())
 
 

@@ -15,6 +15,7 @@ from pyspark_klog.spark.offsets import EARLIEST, LATEST, as_json
 from pyspark_klog.spark.options.bounds import AtCommitted, Bound, ByTopic, can_move, option_of
 from pyspark_klog.spark.options.exactly_once import ExactlyOnce
 from pyspark_klog.spark.options.paths import local_directory
+from pyspark_klog.spark.options.rows import REFUSED_BY_SOURCE
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +56,8 @@ class Options:
     """The only columns to read, in their order; None for all."""
     pushdown: frozenset[str] | None = None
     """The `ASSUMPTIONS` by which filters cut a batch; None if filters cut nothing."""
+    one_sided: tuple[str, ...] = ()
+    """The settings that are given and that either no source or no sink takes."""
     poll_timeout_ms: int = 120_000
     offset_attempts: int = 3
     offset_retry_interval_ms: int = 1_000
@@ -89,8 +92,19 @@ class Options:
         assert self.starting is not None
         return can_move(self.starting, latest_without_match=self.latest_without_match)
 
+    def check_side(self, refused: Mapping[str, str]) -> None:
+        """``refused`` has the settings that this side does not take, and what to do instead.
+
+        :raises OptionError: for the first of them that is given
+        """
+        for name in self.one_sided:
+            if name in refused:
+                raise OptionError(f"option kafka.{name} is not supported: {refused[name]}")
+
     def check_source(self) -> None:
-        """:raises OptionError: if no option names what is to be read"""
+        """:raises OptionError: if no option names what is to be read, and for settings that no
+        source takes"""
+        self.check_side(REFUSED_BY_SOURCE)
         named = self.topics or self.assigned is not None or self.topic_pattern is not None
         if not named and self.table is None:
             raise OptionError(

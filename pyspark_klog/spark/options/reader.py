@@ -17,7 +17,8 @@ from pyspark_klog.spark.options.pushdown import read_pushdown
 from pyspark_klog.spark.options.rows import (
     BY_KEY,
     COLUMNS,
-    REFUSED_SETTINGS,
+    REFUSED_BY_SINK,
+    REFUSED_BY_SOURCE,
     SPARKS_OWN,
     TABLES,
     Status,
@@ -39,6 +40,7 @@ _PREFIX = "kafka."
 _TWIN_PREFIX = "option."
 """Spark gives the OPTIONS of CREATE TABLE twice, as such and as properties of the table."""
 _SERVERS = "kafka.bootstrap.servers"
+_ONE_SIDED = dict.fromkeys((*REFUSED_BY_SOURCE, *REFUSED_BY_SINK))
 _LIMITS = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
@@ -61,6 +63,7 @@ def read_options(given: Mapping[str, str]) -> Options:
     on_no_match = read_choice(options, "startingOffsetsByTimestampStrategy", "error", "latest")
     result = Options(
         client=_client_settings(options),
+        one_sided=tuple(name for name in _ONE_SIDED if _PREFIX + name in options),
         assigned=read_assignment(options["assign"]) if "assign" in options else None,
         topics=_topics(options),
         topic_pattern=_pattern(options),
@@ -210,12 +213,16 @@ def _client_settings(options: Mapping[str, str]) -> ClientSettings:
         raise OptionError(
             f"option {_SERVERS} is missing; expected host:port of a broker{_of_a_table(options)}"
         )
-    for name, instead in REFUSED_SETTINGS.items():
-        if name in settings:
-            raise OptionError(f"option {_PREFIX}{name} is not supported: {instead}")
     if "bootstrap.servers" in settings:
         read_addresses(settings["bootstrap.servers"], _SERVERS)
-    return ClientSettings(settings, prefix=_PREFIX)
+    return ClientSettings(settings, prefix=_PREFIX, note_on_unknown=_note_on_unknown)
+
+
+def _note_on_unknown(name: str) -> str | None:
+    """Return advice on a ``kafka.`` option that Kafka's clients do not have, as a clause."""
+    from pyspark_klog.spark.options.unknown import note_on_unknown
+
+    return note_on_unknown(name, _PREFIX)
 
 
 def _of_a_table(options: Mapping[str, str]) -> str:

@@ -322,15 +322,20 @@ SPARKS_OWN = frozenset(
 )
 """Options that Spark itself passes to, or that users set for Spark on, any source or sink."""
 
-REFUSED_SETTINGS: dict[str, str] = {
+REFUSED_BY_SOURCE: dict[str, str] = {
     "auto.offset.reset": "use startingOffsets",
     "key.deserializer": "keys are binary: cast the column",
     "value.deserializer": "values are binary: cast the column",
-    "key.serializer": "keys are string or binary: cast the column",
-    "value.serializer": "values are string or binary: cast the column",
     "enable.auto.commit": "progress is kept in Spark's checkpoint",
     "interceptor.classes": "interceptors are Java classes, and could change what is read",
+}
+"""Kafka's settings that no source takes, and what to do instead: those of Spark's connector."""
+
+REFUSED_BY_SINK: dict[str, str] = {
+    "key.serializer": "keys are string or binary: cast the column",
+    "value.serializer": "values are string or binary: cast the column",
+    "interceptor.classes": "interceptors are Java classes, and could change what is written",
     "transactional.id": "use exactlyOnce=true; the sink makes an id for each task",
 }
-"""Kafka's settings that no source or sink takes, and what to do instead; Spark's connector refuses
-all but the last, too."""
+"""Kafka's settings that no sink takes, and what to do instead. Spark's connector refuses the first
+two, applies the third, and fails at the first row with the fourth."""

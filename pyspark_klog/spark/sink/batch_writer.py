@@ -26,6 +26,10 @@ class BatchWriter:
         self._options = {name: _text(v) for name, v in options.items() if v is not None}
         read = read_options(self._options)
         check_sink(read, self._options, is_batch_writer=True)
+        # Settings without effect are warned of here: each micro-batch is a write of its own.
+        read.client.warn_of_ignored(once_in_process=False)
+        ignored = read.client.ignored_names
+        self._options = {n: v for n, v in self._options.items() if n.lower() not in ignored}
         self._exactly_once = read.exactly_once
         self._has_written = False
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.options.exactly_once import ExactlyOnce
 from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.options.rows import REFUSED_BY_SINK
 
 LATER_MICRO_BATCH = "klog.microbatch.later"
 """An option that `batch_writer` gives its writes after the first one, and no user: the driver has
@@ -28,6 +29,7 @@ def check_sink(
                 f"a path is given, {given[name]!r}, as by save('x') or start('x'); a sink writes "
                 "to topics: use option topic"
             )
+    options.check_side(REFUSED_BY_SINK)
     _check_letters(options)
     if options.exactly_once is not None:
         _check_exactly_once(options, options.exactly_once)

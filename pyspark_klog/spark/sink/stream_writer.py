@@ -53,8 +53,8 @@ class _StreamWriter(Prompt):
         """Everything was acknowledged when its task ended; with exactlyOnce it becomes visible here
         at the latest."""
         if batchId == 0:
-            # A later micro-batch may have a process of its own: only the first one's says this.
-            self._options.client.warn_of_ignored()
+            # Each micro-batch has processes of its own: only those of the first log these lines.
+            self._options.client.warn_of_ignored(once_in_process=False)
             tell_of_ignored_timestamps(self._options, self._schema.fieldNames())
         commit_written(messages, self._options, f"micro-batch {batchId}")
         commit_progress(messages, self._options, batchId)

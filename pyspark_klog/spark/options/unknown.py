@@ -1,0 +1,36 @@
+"""Advice on options ``kafka.*`` that Kafka's clients do not have. Pure."""
+
+from difflib import get_close_matches
+
+from pyspark_klog.client.unknown_settings import meant_setting
+from pyspark_klog.spark.options.rows import BY_KEY, REFUSED_BY_SINK, REFUSED_BY_SOURCE, SPARKS_OWN
+
+_OPTIONS_BY_JOB = {
+    "commit.groupid": "option commitGroupId commits a stream's position to a consumer group",
+    "topic": "option subscribe names topics to read, and option topic one to write to",
+    "topics": "option subscribe names topics to read, and option topic one to write to",
+    "poll.timeout.ms": "option kafkaConsumer.pollTimeoutMs bounds the wait for records",
+    "poll.ms": "option kafkaConsumer.pollTimeoutMs bounds the wait for records",
+    "polltimeoutms": "option kafkaConsumer.pollTimeoutMs bounds the wait for records",
+}
+"""Names that jobs write for what an option of the source does."""
+_NEAR = 0.9
+
+
+def note_on_unknown(name: str, prefix: str) -> str | None:
+    """Return advice on the option ``prefix`` + ``name``, as a clause. The name is in lower case.
+
+    None where `unknown_settings` has the advice, or nobody knows what was meant.
+    """
+    job = _OPTIONS_BY_JOB.get(name.removeprefix("consumer."))
+    if job is not None:
+        return job
+    if name in BY_KEY:
+        return f"option {BY_KEY[name].name} is written without {prefix} before it"
+    if name in SPARKS_OWN:
+        return f"Spark's option {name} is written without {prefix} before it"
+    meant = meant_setting(name)
+    if meant is not None:
+        return REFUSED_BY_SOURCE.get(meant, REFUSED_BY_SINK.get(meant))
+    near = get_close_matches(name, list(BY_KEY), n=1, cutoff=_NEAR)
+    return f"did you mean option {BY_KEY[near[0]].name}?" if near else None
