@@ -2,14 +2,34 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
 
 import pytest
 
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from pyspark_klog.protocol.apis.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from pyspark_klog.protocol.apis.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
+)
+from pyspark_klog.protocol.apis.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
 )
 from pyspark_klog.testing import Broker, Cluster
 from pyspark_klog.testing.zookeeper import ZooKeeper
@@ -148,3 +168,82 @@ def test_kafkas_broker_and_klogs_see_each_other() -> None:
                 deadline_s=60,
                 what=f"both brokers, as {servers} tells",
             )
+
+
+def test_kafkas_broker_shows_all_partitions_of_a_topic_of_klogs_controller_or_none() -> None:
+    """Kafka's broker has no replicas of these topics and only gets UpdateMetadata requests."""
+    with (
+        ZooKeeper() as zookeeper,
+        Broker(
+            broker_id=1,
+            zookeeper_connect=zookeeper.address,
+            zookeeper_session_timeout_ms=6_000,
+        ) as klog,
+        ZooKeeperKafka(zookeeper.address, 9) as kafka,
+        BlockingClient({"bootstrap.servers": klog.bootstrap_servers}) as client,
+        Admin(klog.bootstrap_servers) as admin,
+    ):
+        with partition_counts(kafka.bootstrap_servers, "grows") as counts:
+            create_on_klog(client, "grows", 300, timeout_ms=60_000)
+            eventually(lambda: counts[-1] == 300, deadline_s=60, what="the new topic")
+            grow_on_klog(client, "grows", 300, 600)
+            eventually(lambda: counts[-1] == 600, deadline_s=60, what="the new partitions")
+            admin.delete_topics(["grows"])
+            eventually(lambda: counts[-1] == 0, deadline_s=60, what="the deletion")
+        assert counts == [0, 300, 600, 0]
+        with partition_counts(kafka.bootstrap_servers, "large") as counts:
+            # Kafka's broker shows the topic long before klog's has made all of its logs.
+            create_on_klog(client, "large", 10_000, timeout_ms=1)
+            eventually(lambda: counts[-1] == 10_000, deadline_s=120, what="the large topic")
+        assert counts == [0, 10_000]
+
+
+@contextmanager
+def partition_counts(servers: str, topic: str) -> Iterator[list[int]]:
+    """Ask a broker for a topic's partitions all the time. The list gets each new number of them."""
+    counts: list[int] = []
+    is_over, has_begun = Event(), Event()
+
+    def ask() -> None:
+        wanted = [MetadataRequestTopic(name=topic)]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        with BlockingClient({"bootstrap.servers": servers}) as client:
+            while not is_over.is_set():
+                link = client.link_to_any(client.deadline())
+                reply = client.ask(link, MetadataResponse, lambda _: request)
+                count = len(reply.topics[0].partitions)
+                if counts[-1:] != [count]:
+                    counts.append(count)
+                has_begun.set()
+
+    thread = Thread(target=ask)
+    thread.start()
+    try:
+        assert has_begun.wait(60)
+        yield counts
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def create_on_klog(client: BlockingClient, topic: str, count: int, *, timeout_ms: int) -> None:
+    """Create a topic whose partitions have their one replica on broker 1."""
+    rows = [
+        CreatableReplicaAssignment(partition_index=each, broker_ids=[1]) for each in range(count)
+    ]
+    wanted = CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=rows)
+    request = CreateTopicsRequest(topics=[wanted], timeout_ms=timeout_ms)
+    link = client.link_to_any(client.deadline())
+    reply = client.ask(link, CreateTopicsResponse, lambda _: request, timeout_ms=120_000)
+    expected = ErrorCode.NONE if timeout_ms > 1 else ErrorCode.REQUEST_TIMED_OUT
+    assert reply.topics[0].error_code == expected
+
+
+def grow_on_klog(client: BlockingClient, topic: str, before: int, after: int) -> None:
+    """Add partitions that have their one replica on broker 1."""
+    rows = [CreatePartitionsAssignment(broker_ids=[1]) for _ in range(before, after)]
+    wanted = CreatePartitionsTopic(name=topic, count=after, assignments=rows)
+    request = CreatePartitionsRequest(topics=[wanted], timeout_ms=60_000)
+    link = client.link_to_any(client.deadline())
+    reply = client.ask(link, CreatePartitionsResponse, lambda _: request, timeout_ms=120_000)
+    assert reply.results[0].error_code == ErrorCode.NONE

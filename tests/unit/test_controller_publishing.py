@@ -82,7 +82,7 @@ def test_the_partitions_of_a_deleted_topic_are_named_together(cluster: Controlle
 
 
 def test_partitions_that_no_broker_can_lead_are_named(cluster: Controlled) -> None:
-    """Else clients would spread keys over the other partitions."""
+    """Clients that miss a partition would spread its keys over the others."""
     cluster.end(3)
     cluster.orders.clear()
     topic = NewTopic("t", TOPIC_ID, ((TWO,), (THREE,)), {})
@@ -178,5 +178,5 @@ def test_a_large_topic_is_collected_in_slices(
     assert create(cluster, TWO, THREE, count=2_500) is ErrorCode.NONE
     (seen,) = cluster.until(lambda: named(cluster.orders, ONE))
     assert len(seen) == 2_500
-    # What comes from ZooKeeper begins one slice, and that the next one in the same turn.
+    # An answer of ZooKeeper begins one slice, and its callback the next slice in the same turn.
     assert max(turns.values()) <= 2 * writing.LOOKED_AT_A_TURN
