@@ -87,7 +87,10 @@ def test_a_topic_that_is_elsewhere_is_learnt_when_it_is_told(stored: Stored) -> 
     stored.set("orders", "5")
     stored.tell(7)
     assert stored.topic.configs == {}
+    assert stored.store.is_reading_settings_of(TopicId(UUID(int=7)))
     stored.cluster.until(lambda: stored.topic.configs == {"retention.ms": "5"})
+    stored.cluster.advance(1_000)
+    assert not stored.store.is_reading_settings_of(TopicId(UUID(int=7)))
     assert stored.told == [("orders",), ("orders",)]
 
 

@@ -76,7 +76,8 @@ class Untold:
         self.broker = broker
         self.services = broker.broker.services
         self.orders = OrderQueue(lambda: LIFE)
-        cluster: Any = SimpleNamespace(orders=self.orders)
+        store = SimpleNamespace(is_reading_settings_of=lambda _: False)
+        cluster: Any = SimpleNamespace(orders=self.orders, store=store)
         self.services.cluster = cluster
         self._whole = self.services.metadata
         draft = ImageDraft(self._whole.image)

@@ -12,7 +12,7 @@ from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestCon
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.other_resources import describe_other
 from klog_broker.handlers.told import told
-from klog_broker.handlers.told_topics import once_told, unknown_topic
+from klog_broker.handlers.told_topics import PATIENCE_MS, once_told, unknown_topic
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import ALL_BROKERS, check_topic_name
 from klog_broker.topics.entries import (
@@ -24,6 +24,7 @@ from klog_broker.topics.entries import (
     topic_entries,
 )
 from pyspark_klog.errors import BrokerError, ErrorCode, InvariantViolation
+from pyspark_klog.ids import TopicId
 from pyspark_klog.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -43,7 +44,35 @@ _Told = dict[tuple[Any, ...], list[DescribeConfigsResourceResult]]
 def handle(request: DescribeConfigsRequest, context: RequestContext) -> AnswerSteps | None:
     if all(each.resource_type != ResourceType.TOPIC for each in request.resources):
         return _answer(request, context)
-    return once_told(lambda: _answer(request, context), request, context, error_response)
+    return once_told(lambda: _with_settings(request, context), request, context, error_response)
+
+
+def _with_settings(request: DescribeConfigsRequest, context: RequestContext) -> AnswerSteps:
+    """Answer once the settings of new topics have been read from ZooKeeper: a topic may be shown a
+    moment earlier, and would seem to have no settings of its own."""
+    broker = context.broker
+    cluster = broker.cluster
+    unread: dict[str, TopicId] = {}
+    for asked in request.resources:
+        topic = broker.metadata.image.topic(asked.resource_name)
+        if cluster is None or topic is None or asked.resource_type != ResourceType.TOPIC:
+            continue
+        if cluster.store.is_reading_settings_of(topic.topic_id):
+            unread[topic.name] = topic.topic_id
+    if cluster is None or not unread:
+        return (yield from _answer(request, context))
+    is_answered = False
+
+    def answer() -> None:
+        nonlocal is_answered
+        if not is_answered:
+            is_answered = True
+            timer.cancel()
+            context.reply.send_in_slices(_answer(request, context))
+
+    timer = broker.loop.call_later(PATIENCE_MS, answer)
+    cluster.store.learn_topics(unread, answer)
+    return None
 
 
 def _answer(request: DescribeConfigsRequest, context: RequestContext) -> AnswerSteps:

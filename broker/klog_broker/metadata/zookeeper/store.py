@@ -130,6 +130,11 @@ class ClusterStore:
 
         self.settings.learn_topics(list(new), learnt)
 
+    def is_reading_settings_of(self, topic_id: TopicId) -> bool:
+        """Whether the image shows a topic without its settings, because they are still being read
+        from ZooKeeper (`learn_topics` waits for them)."""
+        return topic_id in self._unlearnt
+
     def _knows(self, topic_id: TopicId) -> bool:
         return self.image.topic_by_id(topic_id) is not None and topic_id not in self._unlearnt
 
