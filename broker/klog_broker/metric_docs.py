@@ -95,7 +95,8 @@ _ALERTS = (
     (
         "sum by (error) (rate(kafka_network_requestmetrics_errors_total"
         '{error=~"KAFKA_STORAGE_ERROR\\|UNKNOWN_SERVER_ERROR"}[5m])) > 0',
-        "requests fail for the broker's sake",
+        "requests fail because of the broker; Produce with damaged compressed records counts, too, "
+        "as with Kafka",
     ),
     (
         "rate(process_cpu_seconds_total[5m]) > 0.9",

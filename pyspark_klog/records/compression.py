@@ -2,10 +2,13 @@
 
 Reading is streaming: the bound is enforced while inflating, so a bomb costs no more memory than a
 small multiple of the bound. Concatenated gzip members, lz4 frames and zstd frames are one stream.
-Snappy is read raw or in the framing of xerial's Java library, and written in the latter.
+Snappy is read raw or in the framing of xerial's Java library, and written in the latter. Bytes
+behind a stream of gzip, lz4 or snappy are ignored where Kafka ignores them
+(docs/decisions/0056-what-compressed-records-may-be.md).
 """
 
 from enum import IntEnum
+from typing import NamedTuple
 
 import lz4.frame
 import zstandard
@@ -13,7 +16,7 @@ from zlib_ng import zlib_ng
 
 from pyspark_klog.records import lz4_v0, snappy, zstd_frames
 from pyspark_klog.records.errors import (
-    CorruptRecords,
+    DamagedCompression,
     DecompressedTooLarge,
     UnsupportedCodec,
 )
@@ -33,7 +36,24 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
+class Inflated(NamedTuple):
+    """Inflated bytes, and how far the compressed ones are what every client reads."""
+
+    data: bytes | bytearray
+    is_plain: bool
+    """Whether one gzip member, lz4 frame or xerial stream fills the compressed bytes; True for
+    zstd. Some clients read nothing of other compressed bytes, or only the beginning."""
+    has_further_frames: bool = False
+    """Whether lz4 frames follow that were not read."""
+
+
 _GZIP_FORMAT = 31  # zlib's word for: gzip header and trailer, window of 32 KiB
+_GZIP_MEMBER_START = b"\x1f\x8b\x08"
+# Java looks for another gzip member only in more bytes than these: none is shorter.
+_NO_GZIP_MEMBER_BYTES = 18
+_LZ4_MAGIC_BYTES = 4
+# The bit of an lz4 frame's flags, behind its magic, without which a block needs the ones before it.
+_LZ4_INDEPENDENT_BLOCKS = 0x20
 # Input is handed to a decoder in slices, because decoders copy what they have not used yet.
 _SLICE_BYTES = 64 * 1024
 _FIRST_SLICE_BYTES = 1024
@@ -96,28 +116,55 @@ def decompress(
     max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     max_parts: int | None = None,
 ) -> bytes | bytearray:
-    """Inflate all of ``data``.
+    """Inflate ``data``; of lz4, all frames.
 
-    Raises DecompressedTooLarge, naming ``max_bytes``, when it would give more; CorruptRecords when
-    it is cut off, damaged or followed by something else; UnsupportedCodec for zstd before v2.
-    ``Codec.NONE`` gives a copy and has no bound: nothing grows. ``max_parts`` bounds how many gzip
-    members, lz4 frames, or blocks of the others there may be (DecompressedTooLarge, too): each
-    costs a little Python, however few bytes it is.
+    Raises DecompressedTooLarge, naming ``max_bytes``, when it would give more; DamagedCompression
+    when it is cut off or damaged, or if bytes that are no frame follow zstd; UnsupportedCodec for
+    zstd before v2. ``Codec.NONE`` gives a copy and has no bound: nothing grows. ``max_parts``
+    bounds how many gzip members, lz4 frames, or blocks of the others there may be
+    (DecompressedTooLarge, too): each costs a little Python, however few bytes it is.
     """
+    return _inflate(codec, data, magic, max_bytes, max_parts, all_lz4_frames=True).data
+
+
+def inflate_produced(
+    codec: Codec,
+    data: Buffer,
+    *,
+    magic: int,
+    max_bytes: int,
+    max_parts: int | None = None,
+) -> Inflated:
+    """As :func:`decompress`, for records that a producer sends, as strict as Kafka's brokers are:
+    of lz4 only the first frame counts, and it must be one that Java's clients read."""
+    return _inflate(codec, data, magic, max_bytes, max_parts, all_lz4_frames=False)
+
+
+def _inflate(
+    codec: Codec,
+    data: Buffer,
+    magic: int,
+    max_bytes: int,
+    max_parts: int | None,
+    *,
+    all_lz4_frames: bool,
+) -> Inflated:
     check_codec_fits(codec, magic)
     with memoryview(data) as view:
         if codec == Codec.NONE:
-            return bytes(view)
+            return Inflated(bytes(view), True)
         try:
             if codec == Codec.GZIP:
                 return _decompress_gzip(view, max_bytes, max_parts)
             if codec == Codec.SNAPPY:
-                return snappy.decompress_any(view, max_bytes, max_parts)
+                return Inflated(*snappy.decompress_any(view, max_bytes, max_parts))
             if codec == Codec.LZ4:
                 if magic == MAGIC_V0:
                     view = memoryview(lz4_v0.with_right_checksums(view, max_parts))
-                return _decompress_lz4(view, max_bytes, max_parts)
-            return _decompress_zstd(view, max_bytes, max_parts)
+                if not all_lz4_frames:
+                    _check_lz4_is_javas(view)
+                return _decompress_lz4(view, max_bytes, max_parts, all_frames=all_lz4_frames)
+            return Inflated(_decompress_zstd(view, max_bytes, max_parts), True)
         except DecompressedTooLarge:
             parts = "" if max_parts is None else f" in {max_parts} parts"
             raise DecompressedTooLarge(
@@ -154,10 +201,10 @@ def _check_parts(count: int, max_parts: int | None) -> None:
         raise DecompressedTooLarge
 
 
-def _decompress_gzip(data: memoryview, max_bytes: int, max_parts: int | None) -> bytearray:
+def _decompress_gzip(data: memoryview, max_bytes: int, max_parts: int | None) -> Inflated:
     out = bytearray()
     position = parts = 0
-    while position < len(data) or not position:
+    while not parts or _begins_gzip_member(data, position):
         parts += 1
         _check_parts(parts, max_parts)
         inflater = zlib_ng.decompressobj(_GZIP_FORMAT)
@@ -167,7 +214,7 @@ def _decompress_gzip(data: memoryview, max_bytes: int, max_parts: int | None) ->
         while not inflater.eof:
             if not piece and not is_full:
                 if position >= len(data):
-                    raise CorruptRecords(f"gzip: the {len(data)} bytes end inside a member")
+                    raise DamagedCompression(f"gzip: the {len(data)} bytes end inside a member")
                 piece = data[position : position + slice_bytes]
                 position += len(piece)
                 slice_bytes = min(2 * slice_bytes, _SLICE_BYTES)
@@ -175,41 +222,76 @@ def _decompress_gzip(data: memoryview, max_bytes: int, max_parts: int | None) ->
             try:
                 found = inflater.decompress(piece, room_bytes)
             except zlib_ng.error as error:  # type: ignore[misc]  # stubs: an instance
-                raise CorruptRecords(f"gzip: {error}") from None
+                raise DamagedCompression(f"gzip: {error}") from None
             out += found
             if len(out) > max_bytes:
                 raise DecompressedTooLarge
             is_full = len(found) == room_bytes
             piece = inflater.unconsumed_tail
         position -= len(inflater.unused_data)
-    return out
+    return Inflated(out, parts == 1 and position == len(data))
 
 
-def _decompress_lz4(data: memoryview, max_bytes: int, max_parts: int | None) -> bytearray:
+def _begins_gzip_member(data: memoryview, position: int) -> bool:
+    """Whether Java's reader takes the bytes behind a member for another one, not for a rest that
+    it ignores."""
+    rest_bytes = len(data) - position
+    start = data[position : position + len(_GZIP_MEMBER_START)]
+    return rest_bytes > _NO_GZIP_MEMBER_BYTES and start == _GZIP_MEMBER_START
+
+
+def _check_lz4_is_javas(data: memoryview) -> None:
+    """DamagedCompression for frames that Java's clients cannot read, and lz4's library can."""
+    if len(data) <= _LZ4_MAGIC_BYTES or not lz4_v0.begins_frame(data, 0):
+        return  # the library refuses these
+    if int.from_bytes(data[:_LZ4_MAGIC_BYTES], "little") != lz4_v0.FRAME_MAGIC:
+        raise DamagedCompression("lz4: a skippable frame, which Java's clients do not skip")
+    if not data[_LZ4_MAGIC_BYTES] & _LZ4_INDEPENDENT_BLOCKS:
+        raise DamagedCompression("lz4: linked blocks, which Java's clients do not read")
+
+
+def _decompress_lz4(
+    data: memoryview, max_bytes: int, max_parts: int | None, *, all_frames: bool
+) -> Inflated:
     out = bytearray()
     position = parts = 0
-    while position < len(data) or not position:
+    while not parts or (all_frames and lz4_v0.begins_frame(data, position)):
         parts += 1
         _check_parts(parts, max_parts)
-        decoder = lz4.frame.LZ4FrameDecompressor()
-        slice_bytes = _FIRST_SLICE_BYTES
-        while not decoder.eof:
-            piece = data[:0]
-            if decoder.needs_input:
-                if position >= len(data):
-                    raise CorruptRecords(f"lz4: the {len(data)} bytes end inside a frame")
-                piece = data[position : position + slice_bytes]
-                position += len(piece)
-                slice_bytes = min(2 * slice_bytes, _SLICE_BYTES)
-            room_bytes = min(max_bytes - len(out) + 1, _OUTPUT_STEP_BYTES)
-            try:
-                out += decoder.decompress(piece, room_bytes)
-            except RuntimeError as error:
-                raise CorruptRecords(f"lz4: {error}") from None
-            if len(out) > max_bytes:
-                raise DecompressedTooLarge
-        position -= len(decoder.unused_data or b"")
-    return out
+        inflated_bytes = len(out)
+        try:
+            position = _decompress_lz4_frame(data, position, out, max_bytes)
+        except DamagedCompression:
+            if parts == 1:
+                raise
+            # Java's clients look at nothing behind the first frame.
+            del out[inflated_bytes:]
+            break
+    rest_magic = int.from_bytes(data[position : position + _LZ4_MAGIC_BYTES], "little")
+    is_plain = parts == 1 and position == len(data)
+    return Inflated(out, is_plain, has_further_frames=rest_magic == lz4_v0.FRAME_MAGIC)
+
+
+def _decompress_lz4_frame(data: memoryview, position: int, out: bytearray, max_bytes: int) -> int:
+    """Add what the frame at ``position`` holds to ``out``; returns where the frame ends."""
+    decoder = lz4.frame.LZ4FrameDecompressor()
+    slice_bytes = _FIRST_SLICE_BYTES
+    while not decoder.eof:
+        piece = data[:0]
+        if decoder.needs_input:
+            if position >= len(data):
+                raise DamagedCompression(f"lz4: the {len(data)} bytes end inside a frame")
+            piece = data[position : position + slice_bytes]
+            position += len(piece)
+            slice_bytes = min(2 * slice_bytes, _SLICE_BYTES)
+        room_bytes = min(max_bytes - len(out) + 1, _OUTPUT_STEP_BYTES)
+        try:
+            out += decoder.decompress(piece, room_bytes)
+        except RuntimeError as error:
+            raise DamagedCompression(f"lz4: {error}") from None
+        if len(out) > max_bytes:
+            raise DecompressedTooLarge
+    return position - len(decoder.unused_data or b"")
 
 
 def _decompress_zstd(data: memoryview, max_bytes: int, max_parts: int | None) -> bytearray:
@@ -223,5 +305,5 @@ def _decompress_zstd(data: memoryview, max_bytes: int, max_parts: int | None) ->
                 if len(out) > max_bytes:
                     raise DecompressedTooLarge
         except zstandard.ZstdError as error:
-            raise CorruptRecords(f"zstd: {error}") from None
+            raise DamagedCompression(f"zstd: {error}") from None
     return out

@@ -11,6 +11,11 @@ class CorruptRecords(RecordsError):
     """A length, count, varint, magic or CRC does not fit the bytes (CORRUPT_MESSAGE)."""
 
 
+class DamagedCompression(CorruptRecords):
+    """Compressed bytes that their codec cannot inflate (from Produce: UNKNOWN_SERVER_ERROR, as from
+    Kafka; Java's client does not retry that, as it does CORRUPT_MESSAGE)."""
+
+
 class InvalidRecords(RecordsError):
     """The bytes can be read, but say something that is not allowed (INVALID_RECORD)."""
 

@@ -7,9 +7,10 @@ readers want it; readers of v0 ignore that byte. From format v1 on the checksum 
 
 from struct import Struct
 
-from pyspark_klog.records.errors import CorruptRecords, DecompressedTooLarge
+from pyspark_klog.records.errors import DamagedCompression, DecompressedTooLarge
+from pyspark_klog.records.layout import Buffer
 
-_FRAME_MAGIC = 0x184D2204
+FRAME_MAGIC = 0x184D2204
 _SKIPPABLE_MAGIC, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
 _UINT32 = Struct("<I")
 _MAGIC_BYTES = 4
@@ -27,39 +28,58 @@ def with_wrong_checksum(frame: bytes | bytearray) -> bytes:
 
 
 def with_right_checksums(data: memoryview, max_parts: int | None = None) -> bytearray:
-    """LZ4 frames with any header checksum as right ones; CorruptRecords if they are no frames,
-    DecompressedTooLarge if they have more than ``max_parts`` blocks (a frame counts as one)."""
+    """LZ4 frames with any header checksum as right ones; bytes behind them stay as they are.
+
+    DamagedCompression if the first is no whole frame, DecompressedTooLarge if they have more than
+    ``max_parts`` blocks (a frame counts as one).
+    """
     out = bytearray(data)
     position = parts = 0
-    while position < len(out):
+    while not position or begins_frame(out, position):
         parts += 1
         if max_parts is not None and parts > max_parts:
             raise DecompressedTooLarge(f"lz4: more than {max_parts} blocks")
-        magic = _uint32(out, position)
-        if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
-            position += 8 + _uint32(out, position + 4)
-            continue
-        checksum_at = _checksum_position(out, position)
-        out[checksum_at] = _checksum_byte(out[position + _MAGIC_BYTES : checksum_at])
-        flags = out[position + _MAGIC_BYTES]
         left = None if max_parts is None else max_parts - parts
-        position, blocks = _frame_end(out, checksum_at + 1, flags, left)
+        try:
+            position, blocks = _correct_frame(out, position, left)
+        except DamagedCompression:
+            if not position:
+                raise
+            break
         parts += blocks
     return out
 
 
+def begins_frame(data: Buffer, position: int) -> bool:
+    """Whether a frame, or a skippable one, begins at ``position``."""
+    if len(data) - position < _MAGIC_BYTES:
+        return False
+    magic: int = _UINT32.unpack_from(data, position)[0]
+    return magic == FRAME_MAGIC or magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC
+
+
+def _correct_frame(out: bytearray, start: int, max_blocks: int | None) -> tuple[int, int]:
+    """Correct the header checksum of the frame at ``start``; returns the frame's end, and how many
+    blocks it has."""
+    if _uint32(out, start) & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
+        return start + 8 + _uint32(out, start + 4), 0
+    checksum_at = _checksum_position(out, start)
+    out[checksum_at] = _checksum_byte(out[start + _MAGIC_BYTES : checksum_at])
+    return _frame_end(out, checksum_at + 1, out[start + _MAGIC_BYTES], max_blocks)
+
+
 def _checksum_position(data: bytes | bytearray, start: int) -> int:
     """Where the header checksum of the frame at ``start`` lies."""
-    if _uint32(data, start) != _FRAME_MAGIC:
-        raise CorruptRecords(f"lz4: no frame begins at byte {start}")
+    if _uint32(data, start) != FRAME_MAGIC:
+        raise DamagedCompression(f"lz4: no frame begins at byte {start}")
     if len(data) - start < 7:
-        raise CorruptRecords("lz4: the header of a frame is cut off")
+        raise DamagedCompression("lz4: the header of a frame is cut off")
     flags = data[start + _MAGIC_BYTES]
     position = start + _MAGIC_BYTES + 2
     position += 8 if flags & _CONTENT_SIZE else 0
     position += 4 if flags & _DICTIONARY else 0
     if position >= len(data):
-        raise CorruptRecords("lz4: the header of a frame is cut off")
+        raise DamagedCompression("lz4: the header of a frame is cut off")
     return position
 
 
@@ -82,7 +102,7 @@ def _frame_end(
 
 def _uint32(data: bytes | bytearray, position: int) -> int:
     if len(data) - position < 4:
-        raise CorruptRecords(f"lz4: a frame is cut off at byte {len(data)}")
+        raise DamagedCompression(f"lz4: a frame is cut off at byte {len(data)}")
     return int(_UINT32.unpack_from(data, position)[0])
 
 

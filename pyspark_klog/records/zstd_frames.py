@@ -2,7 +2,7 @@
 
 import zstandard
 
-from pyspark_klog.records.errors import CorruptRecords, DecompressedTooLarge
+from pyspark_klog.records.errors import DamagedCompression, DecompressedTooLarge
 
 _SKIPPABLE_MAGIC, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
 _BLOCK_HEADER_BYTES = 3
@@ -11,7 +11,7 @@ _RLE = 1
 
 
 def check_complete(data: memoryview, max_parts: int | None = None) -> None:
-    """Raise CorruptRecords unless ``data`` is one or more whole frames; looks at lengths only.
+    """Raise DamagedCompression unless ``data`` is one or more whole frames; looks at lengths only.
 
     DecompressedTooLarge if they have more than ``max_parts`` blocks, a frame counted as one, too.
     """
@@ -27,7 +27,7 @@ def check_complete(data: memoryview, max_parts: int | None = None) -> None:
         if max_parts is not None and parts > max_parts:
             raise DecompressedTooLarge(f"zstd: more than {max_parts} blocks")
         if position > len(data):
-            raise CorruptRecords(f"zstd: the {len(data)} bytes end inside a frame")
+            raise DamagedCompression(f"zstd: the {len(data)} bytes end inside a frame")
 
 
 def _frame_end(data: memoryview, start: int, parts: int, max_parts: int | None) -> tuple[int, int]:
@@ -37,10 +37,10 @@ def _frame_end(data: memoryview, start: int, parts: int, max_parts: int | None) 
         position = start + zstandard.frame_header_size(header)
         has_checksum = zstandard.get_frame_parameters(header).has_checksum
     except zstandard.ZstdError as error:
-        raise CorruptRecords(f"zstd: no frame begins at byte {start}: {error}") from None
+        raise DamagedCompression(f"zstd: no frame begins at byte {start}: {error}") from None
     while True:
         if len(data) - position < _BLOCK_HEADER_BYTES:
-            raise CorruptRecords(f"zstd: the {len(data)} bytes end inside a frame")
+            raise DamagedCompression(f"zstd: the {len(data)} bytes end inside a frame")
         block = int.from_bytes(data[position : position + _BLOCK_HEADER_BYTES], "little")
         is_rle = block >> 1 & 3 == _RLE
         position += _BLOCK_HEADER_BYTES + (1 if is_rle else block >> 3)

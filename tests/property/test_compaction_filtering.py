@@ -206,7 +206,9 @@ def test_a_damaged_stream_among_good_ones(codec: Codec, damage: str) -> None:
     by_map, by_filter = refusals_of_map(data, [0] * 3, 0), refusals_of_filter(data, [0] * 3)
     assert by_map[0] == by_map[1]
     assert by_filter == by_map
-    assert by_map[0] or damage == "byte"
+    if damage != "byte":
+        # Bytes behind a stream are ignored, but for those behind zstd's.
+        assert bool(by_map[0]) == (codec is Codec.ZSTD or damage in ("cut", "bomb"))
     if by_map[0]:
         # What comes before is in the map.
         key_map = KeyMap(1 << 20, 0.9, (1, 2), max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)

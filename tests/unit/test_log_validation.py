@@ -21,6 +21,7 @@ from pyspark_klog.records.builder import BatchBuilder, write_header
 from pyspark_klog.records.compression import Codec, compress
 from pyspark_klog.records.errors import (
     CorruptRecords,
+    DamagedCompression,
     DecompressedTooLarge,
     InvalidRecords,
     UnsupportedCodec,
@@ -241,19 +242,79 @@ def test_headers_that_a_client_must_not_send(check: Validator, records: bytes, t
 
 
 def test_counts_and_lengths_must_fit_the_records(check: Validator) -> None:
+    """CorruptRecords would become CORRUPT_MESSAGE, which Java's producer repeats."""
     three = patched(batch(2), at.RECORD_COUNT_AT, 3, 4)
-    with pytest.raises(CorruptRecords):
+    with pytest.raises(InvalidRecords):
         check(patched(three, at.LAST_OFFSET_DELTA_AT, 2, 4))
     one = patched(batch(2), at.RECORD_COUNT_AT, 1, 4)
-    with pytest.raises(CorruptRecords):
+    with pytest.raises(InvalidRecords):
         check(patched(one, at.LAST_OFFSET_DELTA_AT, 0, 4))
 
 
 def test_an_unknown_codec_and_a_damaged_one(check: Validator) -> None:
     with pytest.raises(UnsupportedCodec):
         check(patched(batch(), at.ATTRIBUTES_AT, 7, 2))
-    with pytest.raises(CorruptRecords):
+    with pytest.raises(DamagedCompression):
         check(patched(batch(), at.ATTRIBUTES_AT, Codec.GZIP, 2))
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+@pytest.mark.parametrize("way", ["two streams", "bytes behind"])
+def test_compressed_bytes_that_librdkafka_cannot_read_are_written_again(
+    check: Validator, codec: Codec, way: str
+) -> None:
+    sent = batch(5, codec=codec, producer_id=4, base_sequence=10, value=b"v" * 99)
+    section = bytes(BatchView(sent).records_section())
+    payload = sent[at.BATCH_HEADER_BYTES :] + b"xyz"
+    if way == "two streams" and codec is not Codec.LZ4:
+        payload = compress(codec, section[:200]) + compress(codec, section[200:])
+    odd = with_payload(sent, payload)
+    stored = BatchView(check(odd).data)
+    stored.check_crc()
+    assert bytes(stored.to_bytes()[at.RECORDS_AT :]) == compress(codec, section)
+    assert (stored.producer_id, stored.base_sequence, stored.record_count) == (4, 10, 5)
+    assert [record.offset for record in stored.records()] == list(range(1_000, 1_005))
+
+
+def test_two_zstd_frames_are_stored_as_they_were_sent(check: Validator) -> None:
+    sent = batch(5, codec=Codec.ZSTD)
+    section = bytes(BatchView(sent).records_section())
+    payload = compress(Codec.ZSTD, section[:40]) + compress(Codec.ZSTD, section[40:])
+    stored = check(with_payload(sent, payload))
+    assert bytes(stored.data)[at.RECORDS_AT :] == payload
+
+
+@pytest.mark.parametrize("cut", [0, 40, 100])
+def test_records_in_a_second_lz4_frame_are_missing(check: Validator, cut: int) -> None:
+    sent = batch(5, codec=Codec.LZ4)
+    section = bytes(BatchView(sent).records_section())
+    payload = compress(Codec.LZ4, section[:cut]) + compress(Codec.LZ4, section[cut:])
+    with pytest.raises(InvalidRecords):
+        check(with_payload(sent, payload))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_no_message_of_a_wrapper_is_dropped(check: Validator, magic: int) -> None:
+    """Kafka drops those in a second lz4 frame, and one that is cut off."""
+    messages = encode_message(magic, 0, -1, None, b"v")
+
+    def wrapper(codec: Codec, value: bytes) -> bytes:
+        return encode_message(magic, 1, -1, None, value, codec)
+
+    frame = compress(Codec.LZ4, messages, magic=magic)
+    with pytest.raises(InvalidRecords, match="more than one lz4 frame"):
+        check(wrapper(Codec.LZ4, frame + frame))
+    for codec in (Codec.GZIP, Codec.LZ4):
+        with pytest.raises(InvalidRecords, match="end inside the message"):
+            check(wrapper(codec, compress(codec, messages + messages[:-1], magic=magic)))
+
+
+def with_payload(records: bytes, payload: bytes) -> bytes:
+    """The batch with other compressed bytes, and the length and CRC that fit."""
+    data = bytearray(records[: at.BATCH_HEADER_BYTES]) + payload
+    at.INT32.pack_into(data, at.BATCH_LENGTH_AT, len(data) - at.LOG_OVERHEAD_BYTES)
+    BatchView(data).update_crc()
+    return bytes(data)
 
 
 def test_a_bomb_is_refused_naming_the_limit(check: Validator) -> None:
@@ -376,7 +437,7 @@ def test_more_records_than_any_client_sends_are_refused_before_they_are_inflated
 ) -> None:
     with pytest.raises(DecompressedTooLarge, match=f"at most {MAX_RECORDS} are accepted"):
         check(many_empty(1, record_count=MAX_RECORDS + 1))
-    with pytest.raises(CorruptRecords):
+    with pytest.raises(InvalidRecords):
         check(many_empty(1, record_count=MAX_RECORDS))
 
 

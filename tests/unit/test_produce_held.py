@@ -155,7 +155,7 @@ def test_a_fault_that_a_helper_finds_is_answered_in_its_place(broker: MemoryBrok
     broker.turns()
     let_all_run(broker)
     assert [each.error_code for each in answers(stream)] == [
-        *(ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE, ErrorCode.NONE),
+        *(ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE),
         *(ErrorCode.INVALID_TIMESTAMP, ErrorCode.NONE),
     ]
     assert tags(broker) == [b"a", b"b", b"c"]

@@ -13,8 +13,21 @@ import pytest
 import zstandard
 
 from pyspark_klog.records import lz4_v0
-from pyspark_klog.records.compression import LEVELS, Codec, codec_of, compress, decompress
-from pyspark_klog.records.errors import CorruptRecords, DecompressedTooLarge, UnsupportedCodec
+from pyspark_klog.records.compression import (
+    LEVELS,
+    Codec,
+    Inflated,
+    codec_of,
+    compress,
+    decompress,
+    inflate_produced,
+)
+from pyspark_klog.records.errors import (
+    CorruptRecords,
+    DamagedCompression,
+    DecompressedTooLarge,
+    UnsupportedCodec,
+)
 
 DATA = b"".join(b"record %d, " % (i * i) for i in range(20_000))  # more than one block of any codec
 CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
@@ -120,16 +133,61 @@ def test_v0_lz4_frames_one_after_the_other() -> None:
 def test_a_cut_off_end_is_noticed(codec: Codec) -> None:
     packed = compress(codec, DATA[:5000])
     for keep in range(len(packed)):
-        if codec is Codec.SNAPPY and keep == len(XERIAL_HEAD):
-            continue  # no block at all is what an empty stream looks like
+        if codec is Codec.SNAPPY and 0 <= keep - len(XERIAL_HEAD) < 4:
+            continue  # an empty stream, and bytes behind it that are no length of a block
         with pytest.raises(CorruptRecords):
             decompress(codec, packed[:keep], max_bytes=1 << 20)
 
 
 @every_codec
-def test_what_follows_a_stream_is_refused(codec: Codec) -> None:
-    with pytest.raises(CorruptRecords):
-        decompress(codec, compress(codec, DATA) + b"left over", max_bytes=1 << 20)
+@pytest.mark.parametrize("rest", [b"x", b"\0\0\0", b"left over", b"left over " * 100])
+def test_bytes_behind_a_stream_are_ignored_as_by_kafka(codec: Codec, rest: bytes) -> None:
+    packed = compress(codec, DATA) + rest
+    if codec is Codec.ZSTD or (codec is Codec.SNAPPY and len(rest) > 3):
+        with pytest.raises(DamagedCompression):
+            decompress(codec, packed, max_bytes=len(DATA))
+        return
+    assert decompress(codec, packed, max_bytes=len(DATA)) == DATA
+    produced = inflate_produced(codec, packed, magic=2, max_bytes=len(DATA))
+    assert (produced.data, produced.is_plain) == (DATA, False)
+    if codec is not Codec.ZSTD:
+        old = compress(codec, DATA, magic=0) + rest
+        assert decompress(codec, old, magic=0, max_bytes=len(DATA)) == DATA
+
+
+@every_codec
+def test_one_stream_is_plain_and_two_are_not(codec: Codec) -> None:
+    one, two = compress(codec, b"one"), compress(codec, DATA)
+    assert inflate_produced(codec, one, magic=2, max_bytes=3) == Inflated(b"one", True)
+    both = inflate_produced(codec, one + two, magic=2, max_bytes=len(DATA) + 3)
+    if codec is Codec.LZ4:  # Kafka's clients read the first frame only
+        assert both == Inflated(b"one", False, has_further_frames=True)
+    else:
+        assert both == Inflated(b"one" + DATA, codec is Codec.ZSTD)
+
+
+def test_behind_an_lz4_frame_a_damaged_one_is_ignored_and_a_whole_one_read() -> None:
+    one, two = compress(Codec.LZ4, b"one"), compress(Codec.LZ4, DATA)
+    for rest in (two[:-5], two[:9] + b"\xff" * 50):
+        for magic, packed in ((2, one + rest), (0, compress(Codec.LZ4, b"one", magic=0) + rest)):
+            assert decompress(Codec.LZ4, packed, magic=magic, max_bytes=len(DATA)) == b"one"
+    assert decompress(Codec.LZ4, one + two, max_bytes=len(DATA) + 3) == b"one" + DATA
+
+
+def test_behind_a_gzip_member_a_damaged_one_is_refused() -> None:
+    one, two = compress(Codec.GZIP, b"one"), compress(Codec.GZIP, DATA)
+    with pytest.raises(DamagedCompression):
+        decompress(Codec.GZIP, one + two[:-1])
+    assert decompress(Codec.GZIP, one + two[:18]) == b"one"  # too short for a member
+
+
+def test_lz4_that_java_cannot_read_is_read_from_files_and_refused_from_producers() -> None:
+    skippable = struct.pack("<II", 0x184D2A53, 5) + b"extra"
+    linked = lz4.frame.compress(DATA, block_linked=True, store_size=False)
+    for packed in (skippable + compress(Codec.LZ4, DATA), linked):
+        assert decompress(Codec.LZ4, packed, max_bytes=len(DATA)) == DATA
+        with pytest.raises(DamagedCompression, match="which Java's clients do not"):
+            inflate_produced(Codec.LZ4, packed, magic=2, max_bytes=len(DATA))
 
 
 def bomb(codec: Codec) -> bytes:
@@ -171,10 +229,9 @@ def test_a_bomb_takes_a_small_multiple_of_the_bound(codec: Codec, magic: int) ->
 
 def test_sizes_that_are_claimed_take_no_memory() -> None:
     claims_much = b"\xff\xff\xff\x07" + b"\x00a"  # snappy: 16 MiB in six bytes
-    with pytest.raises(CorruptRecords, match="cannot hold the 16777215 they claim"):
-        decompress(Codec.SNAPPY, claims_much, max_bytes=1 << 30)
-    with pytest.raises(DecompressedTooLarge):
-        decompress(Codec.SNAPPY, claims_much, max_bytes=1 << 20)
+    for bound in (1 << 20, 1 << 30):
+        with pytest.raises(DamagedCompression, match="cannot hold the 16777215 they claim"):
+            decompress(Codec.SNAPPY, claims_much, max_bytes=bound)
     # zstd: a frame of 1 TiB content, then one that wants a window of 2 GiB.
     content = struct.pack("<IBQ", 0xFD2FB528, 0b11100000, 1 << 40) + b"\x01\x00\x00"
     window = struct.pack("<IBB", 0xFD2FB528, 0, (31 - 10) << 3) + b"\x01\x00\x00"
@@ -207,7 +264,6 @@ def test_snappy_is_read_bare_and_framed() -> None:
 @pytest.mark.parametrize(
     "damaged",
     [
-        XERIAL_HEAD + b"\x00\x00",
         XERIAL_HEAD + struct.pack(">i", 0),
         XERIAL_HEAD + struct.pack(">i", -1) + b"\x00",
         XERIAL_HEAD + struct.pack(">i", 2**31 - 1) + b"\x00",

@@ -114,7 +114,7 @@ def _checked_records(records: memoryview | bytes | None, api_version: int) -> me
     if len(records) <= _ATTRIBUTES_AT:
         return records  # too short for a batch: the log will refuse it
     magic = records[_MAGIC_AT]
-    if api_version >= 3 and magic != 2:
+    if api_version >= 3 and magic in (0, 1):
         raise BrokerError(
             ErrorCode.INVALID_RECORD,
             f"a batch of format v{magic} came with Produce {api_version}, which takes v2 only",

@@ -35,6 +35,7 @@ from pyspark_klog.protocol.apis.produce import (
 )
 from pyspark_klog.records.errors import (
     CorruptRecords,
+    DamagedCompression,
     DecompressedTooLarge,
     InvalidRecords,
     RecordsError,
@@ -44,6 +45,7 @@ from pyspark_klog.records.errors import (
 _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
     (InvalidTimestamp, ErrorCode.INVALID_TIMESTAMP),
     (InvalidRecords, ErrorCode.INVALID_RECORD),
+    (DamagedCompression, ErrorCode.UNKNOWN_SERVER_ERROR),
     (CorruptRecords, ErrorCode.CORRUPT_MESSAGE),
     (UnsupportedCodec, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     (DecompressedTooLarge, ErrorCode.MESSAGE_TOO_LARGE),

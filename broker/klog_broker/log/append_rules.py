@@ -8,7 +8,7 @@ from klog_broker.log.log_config import INT64_MAX, INT64_MIN, LogConfig
 from klog_broker.log.loop_share import LoopShare, TooMuchForTheLoop
 from klog_broker.log.record_checks import RecordChecks
 from klog_broker.log.rewriting import Allowed, Fault, Look
-from pyspark_klog.records.compression import Codec, decompress
+from pyspark_klog.records.compression import Codec, Inflated, inflate_produced
 from pyspark_klog.records.errors import DecompressedTooLarge
 from pyspark_klog.records.kernels.status import CLAIMS_APPEND_TIME, MISSES_KEY
 from pyspark_klog.records.record import TimestampType
@@ -67,22 +67,22 @@ class Rules(NamedTuple):
         if self.share is not None:
             self.share.take(work_bytes)
 
-    def inflate(self, codec: Codec, data: memoryview, magic: int) -> bytes | bytearray:
+    def inflate(self, codec: Codec, data: memoryview, magic: int) -> Inflated:
         """``data`` in full; TooMuchForTheLoop if that takes more than the loop's share."""
         max_bytes = self.config.max_decompressed_bytes
         if self.share is None:
-            return decompress(codec, data, magic=magic, max_bytes=max_bytes)
+            return inflate_produced(codec, data, magic=magic, max_bytes=max_bytes)
         # The inflated size is not known before: the loop tries, up to its share.
         room_bytes = min(self.share.room_bytes, max_bytes)
         if len(data) > room_bytes:
             raise TooMuchForTheLoop
         try:
-            found = decompress(
+            found = inflate_produced(
                 codec, data, magic=magic, max_bytes=room_bytes, max_parts=_PARTS_IN_LOOP
             )
         except DecompressedTooLarge:
             raise TooMuchForTheLoop from None
-        self.share.take(len(found))
+        self.share.take(len(found.data))
         return found
 
 

@@ -1,8 +1,8 @@
 """The errors of the log. Only the handlers know Kafka's numbers for them.
 
-Besides these, appending raises the records room's exceptions: CorruptRecords (CORRUPT_MESSAGE),
-InvalidRecords (INVALID_RECORD), UnsupportedCodec (UNSUPPORTED_COMPRESSION_TYPE),
-DecompressedTooLarge (MESSAGE_TOO_LARGE).
+Appending also raises the exceptions of pyspark_klog.records: DamagedCompression
+(UNKNOWN_SERVER_ERROR), other CorruptRecords (CORRUPT_MESSAGE), InvalidRecords (INVALID_RECORD),
+UnsupportedCodec (UNSUPPORTED_COMPRESSION_TYPE), DecompressedTooLarge (MESSAGE_TOO_LARGE).
 """
 
 from collections.abc import Callable

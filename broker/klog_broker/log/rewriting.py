@@ -123,8 +123,10 @@ class PlainRewriting:
         tally = _Tally(allowed)
         position = 0
         while position < len(buffer):
-            if wrapper is None and is_cut_off(buffer, position, len(buffer)):
-                break
+            if is_cut_off(buffer, position, len(buffer)):
+                if wrapper is None:
+                    break
+                raise message_error(status.INNER_CUT_OFF, position, tally.count, allowed)
             head = look(buffer, position)
             is_whole = head.size_bytes <= len(buffer) - position
             if head.magic == at.MAGIC_V2 and is_whole:

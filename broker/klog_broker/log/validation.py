@@ -1,8 +1,9 @@
-"""What may be appended, and in which form it is stored: Kafka's LogValidator.
+"""Validates records and makes the batch that is stored: Kafka's LogValidator.
 
-What is stored is always v2. An uncompressed or compressed v2 batch in the wanted codec is patched
-where it lies; everything else (older formats, another codec, a compressed batch whose offset deltas
-are not 0, 1, 2 ...) is written anew.
+Stored batches are always v2. An uncompressed or compressed v2 batch in the wanted codec is patched
+where it lies. Everything else is written again: older formats, another codec, a compressed batch
+whose offset deltas are not 0, 1, 2 ..., and compressed bytes that Kafka accepts and not every
+client reads (several gzip members or snappy streams, or bytes behind the stream).
 
 ``prepare`` does all that takes time, and needs nothing of the log: it can run in a helper thread.
 ``place`` gives the batch its offsets.
@@ -28,6 +29,7 @@ from pyspark_klog.records.builder import write_header
 from pyspark_klog.records.compression import Codec, codec_of, compress
 from pyspark_klog.records.errors import (
     CorruptRecords,
+    DamagedCompression,
     DecompressedTooLarge,
     InvalidRecords,
 )
@@ -75,10 +77,11 @@ def prepare(
 ) -> Validated:
     """Check ``records`` and make of them what is stored, with offsets from 0 on.
 
-    Raises CorruptRecords, InvalidRecords (RecordsRefused and InvalidTimestamp name the records),
-    UnsupportedCodec, DecompressedTooLarge, RecordTooLarge; and with a ``share``
-    TooMuchForTheLoop, when it would take more than that: nothing has changed then. A writable
-    buffer is patched in place, from a read-only one a copy is made.
+    Raises CorruptRecords for a wrong length, magic or CRC, DamagedCompression, InvalidRecords for
+    malformed records (RecordsRefused and InvalidTimestamp name the records), UnsupportedCodec,
+    DecompressedTooLarge, RecordTooLarge; and with a ``share`` TooMuchForTheLoop, when it would take
+    more than that: nothing has changed then. A writable buffer is patched in place, from a
+    read-only one a copy is made.
     """
     if origin is AppendOrigin.COORDINATOR and is_stored_as_made(records, config):
         check_size(len(records), config)
@@ -131,9 +134,22 @@ def _prepare_batch(records: bytes | bytearray | memoryview, rules: Rules) -> Val
     check_size(batch.size_bytes, rules.config)
     batch.check_crc()
     _check_header(row, rules.origin)
+    try:
+        return _prepare_records(records, batch, row, rules)
+    except DamagedCompression:
+        raise
+    except CorruptRecords as error:
+        # The CRC fits, so that no transport has damaged them: Java would repeat CORRUPT_MESSAGE.
+        raise InvalidRecords(str(error)) from None
+
+
+def _prepare_records(
+    records: bytes | bytearray | memoryview, batch: BatchView, row: BatchRow, rules: Rules
+) -> Validated:
     codec = codec_of(row.attributes)
     is_control = bool(row.attributes & at.CONTROL_BIT)
     target = rules.target_codec(codec, is_control=is_control)
+    is_kept = target is codec
     section: bytes | bytearray | memoryview
     if codec is Codec.NONE:
         section, start, end = records, at.RECORDS_AT, batch.size_bytes
@@ -143,14 +159,15 @@ def _prepare_batch(records: bytes | bytearray | memoryview, rules: Rules) -> Val
             memoryview(records) as view,
             view[at.RECORDS_AT : batch.size_bytes] as compressed,
         ):
-            section = rules.inflate(codec, compressed, at.MAGIC_V2)
+            section, is_plain, _ = rules.inflate(codec, compressed, at.MAGIC_V2)
+        is_kept = is_kept and is_plain
         start, end = 0, len(section)
     looking = min(row.record_count, (end - start) // at.MIN_RECORD_BYTES)
     rules.spend(looking * rules.checks.work_per_record)
     # Each record of a batch that claims log append time has the batch's timestamp, not its own.
     claims_append_time = bool(row.attributes & at.TIMESTAMP_TYPE_BIT)
     allowed = rules.allowed(is_control=is_control)
-    if target is codec and not claims_append_time:
+    if is_kept and not claims_append_time:
         try:
             walk = rules.checks.walk(
                 section,
@@ -183,7 +200,7 @@ def _prepare_batch(records: bytes | bytearray | memoryview, rules: Rules) -> Val
     refuse(found, allowed)
     if codec is Codec.NONE and not found.in_order:
         raise InvalidRecords("a record's offset delta is not its number in the batch")
-    if target is codec and found.in_order:
+    if is_kept and found.in_order:
         return _patch(records, batch.size_bytes, found.max_timestamp_ms, rules)
     _check_timestamps(found)
     if target is not Codec.NONE:
@@ -323,7 +340,7 @@ def _prepare_messages(records: bytes | bytearray | memoryview, rules: Rules) -> 
     rules.spend(2 * looking * rules.checks.work_per_record)
     found = rules.checks.look_at_messages(messages, wrapper, allowed, MAX_RECORDS)
     if not found.record_count:
-        raise CorruptRecords("the set holds no record")
+        raise InvalidRecords("the set holds no record")
     if wrapper is not None:
         _check_wrapper(records, wrapper, found)
     refuse(found, allowed)
@@ -359,7 +376,11 @@ def _messages_of(
     claims_append_time = first.timestamp_type is TimestampType.LOG_APPEND_TIME
     wrapper = Wrapper(first.magic, first.timestamp_ms if claims_append_time else None)
     with first.value_view() as value:
-        return codec, wrapper, rules.inflate(codec, value, first.magic)
+        inflated = rules.inflate(codec, value, first.magic)
+    if inflated.has_further_frames:
+        # Kafka reads only the first one, and drops the messages in the others.
+        raise InvalidRecords("the wrapper holds more than one lz4 frame; expected exactly one")
+    return codec, wrapper, inflated.data
 
 
 def _check_wrapper(records: bytes | bytearray | memoryview, wrapper: Wrapper, found: Look) -> None:

@@ -31,6 +31,7 @@ from pyspark_klog.records.kernels.status import (
     CLAIMS_APPEND_TIME,
     COMPRESSED_AMONG_OTHERS,
     INCOMPLETE,
+    INNER_CUT_OFF,
     MESSAGE_TOO_LARGE,
     MISSES_KEY,
     MIXED_FORMATS,
@@ -216,7 +217,7 @@ def look_at_messages(
         index += 1
         at = next_at
     if status == INCOMPLETE:
-        status = OK if of_magic < 0 else BAD_LENGTH
+        status = OK if of_magic < 0 else INNER_CUT_OFF
     result[LOOK_POSITION] = at
     result[LOOK_RECORD] = index
     result[LOOK_SIZE_BYTES] = size

@@ -57,6 +57,7 @@ OFFSETS_DO_NOT_RISE = 60
 NEGATIVE_TIMESTAMP = 61
 INNER_NOT_PLAIN = 62
 BAD_WRAPPER_OFFSET = 63
+INNER_CUT_OFF = 64
 
 
 class MalformedTimestamp(InvalidRecords):
@@ -109,6 +110,7 @@ MESSAGES: dict[int, tuple[type[RecordsError], str]] = {
         InvalidRecords,
         "the wrapper's offset is less than the relative one of its last message",
     ),
+    INNER_CUT_OFF: (InvalidRecords, "the bytes in the wrapper end inside the message"),
     COMPRESSED_AMONG_OTHERS: (
         InvalidRecords,
         "a compressed message among others: a set holds one wrapper and nothing else, or plain "

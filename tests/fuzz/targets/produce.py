@@ -4,6 +4,7 @@ An input is what one connection sends: a few Produce frames. Two brokers, one wi
 it; all that they answer and what their logs then hold is the same, and neither has a bug.
 """
 
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -17,11 +18,17 @@ from pyspark_klog.protocol.keys import ApiKey
 from tests.fuzz.corpus import batch, damaged_batch, golden_sets, old_set
 from tests.fuzz.mutating import mutated
 from tests.fuzz.target import BrokenPromise, Target
+from tests.support.codec_cases import cases
 from tests.support.produce_paths import TOPICS, MemoryBroker, log_state, new_broker, topic_ids
 
 _TOPICS = ("plain",) * 8 + tuple(TOPICS)
 _FIXED_BYTES = 32 << 20
 _MOST_BYTES_A_BYTE = 200
+
+
+@cache
+def _oddly_compressed() -> list[bytes]:
+    return [case.records for case in cases() if len(case.records) < 2_000]
 
 
 def _verified(*_: Any, done: Any, **__: Any) -> None:
@@ -56,6 +63,9 @@ class Produce(Target):
             return old_set(random)
         if kind == 1:
             return mutated(random.choice(golden_sets()), random, golden_sets())
+        if kind == 2:
+            odd = random.choice(_oddly_compressed())
+            return odd if random.random() < 0.5 else damaged_batch(odd, random)
         good = batch(random, sequence=random.choice((None, sequence)), producer=producer)
         if kind < 8:
             return damaged_batch(good, random)
