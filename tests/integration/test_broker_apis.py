@@ -168,6 +168,32 @@ def test_metadata_by_topic_id(client: RawClient) -> None:
     assert nothing.error_code == ErrorCode.INVALID_REQUEST
 
 
+def test_metadata_takes_the_id_before_the_name(client: RawClient) -> None:
+    ids = {name: topic_id_of(client, name) for name in ("one", "two")}
+    asked = [MetadataRequestTopic(topic_id=ids["one"], name="two")]
+    asked.append(MetadataRequestTopic(topic_id=uuid4(), name="two"))
+    one, unknown = client.call(MetadataRequest(topics=asked), 12).topics
+    assert (one.name, one.topic_id, len(one.partitions)) == ("one", ids["one"], 2)
+    assert (unknown.name, unknown.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_the_first_metadata_versions_with_topic_ids_refuse_them(
+    client: RawClient, version: int
+) -> None:
+    topic_id = topic_id_of(client, "refused")
+    for asked in (
+        MetadataRequestTopic(topic_id=topic_id, name="refused"),
+        MetadataRequestTopic(topic_id=topic_id, name=None),
+        MetadataRequestTopic(name=None),
+    ):
+        response = client.call(MetadataRequest(topics=[asked]), version)
+        assert (response.brokers, response.controller_id) == ([], -1)
+        [topic] = response.topics
+        assert topic.error_code == ErrorCode.INVALID_REQUEST
+        assert (topic.name, topic.topic_id) == (asked.name or "", asked.topic_id)
+
+
 def test_a_topic_created_anew_has_another_id(client: RawClient) -> None:
     first = create_topic(client, "again")
     response = client.call(DeleteTopicsRequest(topic_names=["again"], timeout_ms=10_000), 4)
@@ -181,6 +207,7 @@ def test_a_topic_created_anew_has_another_id(client: RawClient) -> None:
 
 def test_authorized_operations_only_when_asked_for(client: RawClient) -> None:
     request = MetadataRequest(topics=[MetadataRequestTopic(name="operations")])
+    topic_id_of(client, "operations")
     response = client.call(request, 10)
     assert response.topics[0].topic_authorized_operations == -(2**31)
     assert response.cluster_authorized_operations == -(2**31)
@@ -190,6 +217,8 @@ def test_authorized_operations_only_when_asked_for(client: RawClient) -> None:
     # Kafka without an authorizer: read, write, create, delete, alter, describe and both configs.
     assert response.topics[0].topic_authorized_operations == 0b1101_1111_1000
     assert response.cluster_authorized_operations > 0
+    request.topics = [MetadataRequestTopic(name="a b")]
+    assert client.call(request, 10).topics[0].topic_authorized_operations == 0b1101_1111_1000
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -359,6 +388,8 @@ def test_a_client_with_another_leader_epoch_is_told(client: RawClient, topic_of_
     answer = list_offsets(client, topic_of_30, -1, 4, current_leader_epoch=5)
     assert answer.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert list_offsets(client, topic_of_30, -1, 4, current_leader_epoch=0).offset == 30
+    answer = list_offsets(client, topic_of_30, -1, 4, current_leader_epoch=-2)
+    assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert list_offsets(client, "absent", -1, 4).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

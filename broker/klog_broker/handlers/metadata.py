@@ -46,11 +46,22 @@ _PLANNED = 10
 _PARTITIONS_A_STEP = 50
 _UNTOLD = ErrorCode.LEADER_NOT_AVAILABLE
 _FIRST_VERSION_WITH_LISTENERS = 6
+_FIRST_VERSION_BY_ID = 12
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> AnswerSteps | None:
     """What a broker in a cluster was not told of yet it waits for. Then a topic that it does not
-    know has LEADER_NOT_AVAILABLE, so that clients ask again; who asks for all is sent away."""
+    know has LEADER_NOT_AVAILABLE, so that clients ask again; who asks for all is sent away.
+
+    Versions 10 and 11 have a field for topic ids, but Kafka refuses requests of theirs that use it.
+    From version 12 on a topic's id goes before its name.
+    """
+    for each in request.topics or ():
+        if context.api_version < _FIRST_VERSION_BY_ID:
+            if each.name is None or each.topic_id != NO_TOPIC_ID:
+                raise BrokerError(ErrorCode.INVALID_REQUEST)
+        elif each.topic_id != NO_TOPIC_ID:
+            each.name = None
     if _is_told(request, context):
         return _answer(request, context)
     return once_told(lambda: _late_answer(request, context), request, context, error_response)
@@ -247,6 +258,8 @@ def _one(
         unknown = MetadataResponseTopic(
             error_code=code, name=asked.name, is_internal=asked.name in INTERNAL_TOPICS
         )
+        if with_operations:
+            unknown.topic_authorized_operations = TOPIC_OPERATIONS
         return None, unknown
     return topic, _topic(topic, with_operations)
 

@@ -7,6 +7,7 @@ from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Offline
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID
+from pyspark_klog.records.layout import NO_LEADER_EPOCH
 
 
 def topic_name(broker: BrokerServices, topic_id: UUID, partition: int) -> str:
@@ -64,8 +65,8 @@ def why_not_led(broker: BrokerServices, topic: str, partition: int) -> ErrorCode
 
 def check_leader_epoch(leader: Leader, current_leader_epoch: int) -> None:
     """Raise BrokerError unless the client's leader epoch is the leader's (KIP-320). A client that
-    does not know the epoch sends -1, which passes."""
-    if current_leader_epoch < 0 or current_leader_epoch == leader.leader_epoch:
+    does not know the epoch sends -1, which passes; any other epoch below the leader's is fenced."""
+    if current_leader_epoch in (NO_LEADER_EPOCH, leader.leader_epoch):
         return
     if current_leader_epoch < leader.leader_epoch:
         raise BrokerError(ErrorCode.FENCED_LEADER_EPOCH)
