@@ -298,6 +298,26 @@ def offset_at_time(
     return None
 
 
+def first_time_from(files: PartitionFiles, listing: Listing, start: int, end: int) -> int | None:
+    """The timestamp of the first record from offset ``start`` up to ``end`` (exclusive), in ms.
+
+    :raises FileNotFoundError: if a segment has gone meanwhile: list again
+    """
+    for base in listing.bases:
+        following = listing.after(base)
+        if base >= end or (following is not None and following <= start):
+            continue
+        with files.open(base) as file:
+            position, _ = place_of(files, file, base, start, end)
+            for rows in walk(file, position, is_closed=following is not None):
+                later = rows[rows[:, scan.LAST_OFFSET] >= start]
+                for at_byte, size in later[:, [scan.POSITION, scan.SIZE_BYTES]].tolist():
+                    for record in entry_at(file.read_at(at_byte, size)).records():
+                        if record.offset >= start:
+                            return record.timestamp_ms if record.offset < end else None
+    return None
+
+
 def _first_from(
     files: PartitionFiles,
     file: ReadOnlyFile,

@@ -22,7 +22,11 @@ from pyspark.errors import (
     StreamingQueryException,
 )
 
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.records.builder import BatchBuilder
 from tests.support.bare_python import workers_without
 from tests.support.refusing_broker import refusing_broker
 from tests.support.spark_topics import Topics, run
@@ -229,6 +233,51 @@ def test_data_loss_in_a_stream(topics: Topics, full: str, tmp_path: Path) -> Non
         "topic may have been deleted and created anew; set option failOnDataLoss=false to go on "
         "with what is there"
     ]
+
+
+@pytest.fixture
+def with_open_transaction(topics: Topics) -> Iterator[str]:
+    """A topic: two records, one of a transaction that is open, and one behind it."""
+    topic = topics.create()
+    topics.put_numbers(topic, range(2))
+    client = BlockingClient({"bootstrap.servers": topics.servers})
+    producer = TransactionalProducer(client, f"{topic}-open")
+    producer.init_transactions()
+    producer.begin_transaction()
+    batch = BatchBuilder()
+    batch.append(None, b"open", 1_700_000_000_000)
+    producer.add(TopicPartition(topic, 0), batch.build(), 1)
+    producer.flush()
+    topics.put_numbers(topic, [3])
+    yield topic
+    producer.abort_transaction()
+    client.close()
+
+
+def test_records_behind_an_open_transaction(
+    topics: Topics, with_open_transaction: str, tmp_path: Path
+) -> None:
+    topic = with_open_transaction
+    committed = {"kafka.isolation.level": "read_committed", "subscribe": topic}
+    what = (
+        f"{topic}-0 has an open transaction since 2023-11-14 22:13:20+00:00, which begins at "
+        "offset 2"
+    )
+    advice = (
+        "nothing is lost: run the query again when the transaction has ended (klog transactions "
+        "list shows it). Do not set failOnDataLoss=false, which leaves out records that are "
+        "committed behind it"
+    )
+    with _failing(PythonException) as line:
+        ends = {"endingOffsets": f'{{"{topic}":{{"0":4}}}}', "kafkaConsumer.pollTimeoutMs": 1_500}
+        _read(topics, **committed, **ends)
+    assert line == [
+        f"DataLost: offsets 2 to 4 of {topic}-0 could not be read within 1500 ms, and the broker "
+        f"sent no more records: 0 to 2 are committed (ends exclusive): {what}; {advice}"
+    ]
+    with _failing(StreamingQueryException) as line:
+        _stream(topics, tmp_path, startingOffsets=f'{{"{topic}":{{"0":4}}}}', **committed)
+    assert line == [f"DataLost: {what}, before offset 4, where reading was to begin; {advice}"]
 
 
 # --- authorisation -------------------------------------------------------------------------------

@@ -188,6 +188,17 @@ def test_under_read_committed_the_last_stable_offset_decides() -> None:
     assert client.waits == [100]
 
 
+def test_records_behind_an_open_transaction_are_not_said_to_be_lost() -> None:
+    client = _PaperClient([_nothing(end=50, stable=4)] * 100, isolation_level="read_committed")
+    with pytest.raises(OffsetsLost, match=r"0 to 4 are committed \(ends exclusive\)") as caught:
+        _read(client, 4, 10, timeout_ms=1_000)
+    assert caught.value.stable_end == 4
+    client = _PaperClient([_nothing(end=4, stable=4)] * 100, isolation_level="read_committed")
+    with pytest.raises(OffsetsLost, match=r"0 to 4 are there \(ends exclusive\)") as caught:
+        _read(client, 4, 10, timeout_ms=1_000)
+    assert caught.value.stable_end is None
+
+
 def test_a_throttled_broker_says_nothing_of_gaps() -> None:
     client = _PaperClient([_nothing(end=50)] * 200)
     client.throttle_time_ms = 10

@@ -350,6 +350,28 @@ def test_aborted_and_open_transactions_are_left_out(log: LogFiles) -> None:
     assert _offsets(log.data, **_COMMITTED) == [0, 1]
 
 
+def test_an_end_behind_an_open_transaction_names_it_and_since_when(log: LogFiles) -> None:
+    log.append(2)
+    log.in_transaction(9, 3, at_ms=1_700_000_000_000)
+    log.append(1)
+    log.commit()
+    with pytest.raises(DataLost) as caught:
+        _ranges(log.data, endingOffsets=_json(6), **_COMMITTED)
+    text = str(caught.value)
+    assert "ends at offset 2 (ends exclusive): t-0 has an open transaction since " in text
+    assert "since 2023-11-14 22:13:20+00:00, which begins at offset 2; nothing is lost" in text
+    assert "set option failOnDataLoss=false to go on" not in text
+    assert "\n" not in text
+
+
+def test_an_end_behind_the_high_watermark_names_no_transaction(log: LogFiles) -> None:
+    log.append(4)
+    log.commit(2)
+    with pytest.raises(DataLost, match="set option failOnDataLoss=false to go on") as caught:
+        _ranges(log.data, endingOffsets=_json(4), **_COMMITTED)
+    assert "transaction" not in str(caught.value)
+
+
 def test_random_transactions_are_read_as_a_model_has_them(tmp_path: Path) -> None:
     for seed in range(12):
         random = Random(seed)

@@ -34,6 +34,7 @@ class _Paper(Discovery):
         self.known: Collection[TopicPartition] | None = None
         self.log = {TopicPartition("t", int(n[1:])): bounds for n, bounds in topic.items()}
         self.ids = {"t": UUID(int=1)}
+        self.transactions: dict[TopicPartition, str] = {}
 
     def partitions(self) -> frozenset[TopicPartition]:
         return frozenset(self.log)
@@ -62,6 +63,12 @@ class _Paper(Discovery):
     ) -> Offsets:
         self.questions += 1
         return {p: self.log[p][1] for p in partitions}
+
+    def open_transactions(
+        self, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, str]:
+        behind = {p for p, end in ends.items() if end < start.get(p, 0)}
+        return {p: text for p, text in self.transactions.items() if p in behind}
 
     def at_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
         """The record at each offset is as old as its offset."""
@@ -644,3 +651,26 @@ def test_old_spark_has_no_limits(name: str, value: str) -> None:
 
 def test_bounds_have_their_peer_values() -> None:
     assert (LATEST, EARLIEST) == (-1, -2)
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+def test_a_start_behind_an_open_transaction_waits_for_its_end(
+    caplog: pytest.LogCaptureFixture, available_now: bool
+) -> None:
+    start = {"t": {"0": 9}}
+    reader, paper = _reader({"p0": (0, 5)}, failOnDataLoss="false")
+    paper.transactions = {TopicPartition("t", 0): "t-0 has an open transaction"}
+    if available_now:
+        reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset(start, ReadAllAvailable()) == start, (
+        "never back, and no record twice"
+    )
+    assert caplog.messages == [
+        "some data may have been lost: t-0 has an open transaction, before offset 9, where reading "
+        "was to begin"
+    ]
+    strict, paper = _reader({"p0": (0, 5)})
+    paper.transactions = {TopicPartition("t", 0): "t-0 has an open transaction"}
+    with pytest.raises(DataLost, match="nothing is lost: run the query again when") as caught:
+        strict.latestOffset(start, ReadAllAvailable())
+    assert "set option failOnDataLoss=false to go on" not in str(caught.value)

@@ -111,6 +111,8 @@ class RangeFetcher:
         self._trouble = Trouble(f"reading {partition}", progress_bound)
         self._there: tuple[int, int] | None = None
         """The offsets that the leader has, if it said just now that all are before the position."""
+        self._is_held_back = False
+        """Whether the leader has more of them, behind an open transaction."""
         # A range is planned once its records are there, so a fetch has no more to wait for.
         self._min_bytes = client.settings.number("fetch.min.bytes")
 
@@ -165,8 +167,11 @@ class RangeFetcher:
         before the position."""
         if last is None and self._there is not None:
             earliest, latest = self._there
-            text = f"{self._timeout_text(None)}: {earliest} to {latest} are there (ends exclusive)"
-            self._on_lost(OffsetsLost(text, self.partition, self.position, self._there))
+            text = f"{self._timeout_text(None)}: {earliest} to {latest} {self._are_there()}"
+            stable_end = latest if self._is_held_back else None
+            self._on_lost(
+                OffsetsLost(text, self.partition, self.position, self._there, stable_end=stable_end)
+            )
             return
         raise TimedOut(self._timeout_text(last or timeout)) from (timeout or last)
 
@@ -184,9 +189,14 @@ class RangeFetcher:
         assert self._there is not None
         earliest, latest = self._there
         return ClientError(
-            f"it is to be read from offset {self.position}, and {earliest} to {latest} are there "
-            "(ends exclusive)"
+            f"it is to be read from offset {self.position}, and {earliest} to {latest} "
+            f"{self._are_there()}"
         )
+
+    def _are_there(self) -> str:
+        if self._is_held_back:
+            return "are committed (ends exclusive)"
+        return "are there (ends exclusive)"
 
     def _gone(self) -> OffsetsLost:
         if self._is_made_again():
@@ -281,6 +291,7 @@ class RangeFetcher:
             self._leave_replica()
         elif visible_end <= self.position and not self._is_at_replica:
             self._there = (max(row.log_start_offset, 0), visible_end)
+            self._is_held_back = visible_end < row.high_watermark
             self._client.forget(self.partition.topic)  # another broker may lead by now
 
     def _is_in_remote_tier(self) -> bool:

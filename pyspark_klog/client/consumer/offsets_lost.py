@@ -28,7 +28,8 @@ def may_pass(error: KlogError) -> bool:
 class OffsetsLost(ClientError):
     """Offsets from ``start`` on are not there; ``available`` are, the end exclusive.
 
-    ``made_again`` tells whether there is another topic of that name now.
+    ``made_again`` tells whether there is another topic of that name now. ``stable_end`` is where an
+    open transaction begins, if that alone keeps a reader of committed records from the rest.
     """
 
     def __init__(
@@ -39,12 +40,14 @@ class OffsetsLost(ClientError):
         available: tuple[int, int],
         *,
         made_again: bool = False,
+        stable_end: int | None = None,
     ) -> None:
         super().__init__(text)
         self.partition = partition
         self.start = start
         self.available = available
         self.made_again = made_again
+        self.stable_end = stable_end
 
 
 def out_of_range(

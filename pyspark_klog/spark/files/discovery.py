@@ -16,6 +16,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import OffsetError, OptionError
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.planning.open_transactions import open_transaction
 from pyspark_klog.storage import names
 from pyspark_klog.storage.data_directory import (
     first_epoch_start,
@@ -167,6 +168,28 @@ class SegmentDiscovery:
         if end != enough:
             self._stable[partition] = end
         return end
+
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The end of each partition, open transactions included."""
+        return {p: self._settled(p, partial(self._high_watermark_of, p)) for p in partitions}
+
+    def open_transaction_at(self, partition: TopicPartition, end: int) -> str | None:
+        """A sentence about the open transaction that ends the committed records of a partition at
+        offset ``end``; None if the high watermark ends them."""
+        if not self._options.read_committed or end >= self.high_watermarks([partition])[partition]:
+            return None
+        since_ms = self._settled(partition, partial(self._time_at, partition, end))
+        return open_transaction(partition, end, since_ms)
+
+    def _high_watermark_of(self, p: TopicPartition, _: PartitionFiles, listing: Listing) -> int:
+        return self._committed_end(p, listing)
+
+    def _time_at(
+        self, p: TopicPartition, offset: int, files: PartitionFiles, listing: Listing
+    ) -> int | None:
+        from pyspark_klog.storage.walk import first_time_from
+
+        return first_time_from(files, listing, offset, self._committed_end(p, listing))
 
     def check_local(self, start: Offsets) -> None:
         """:raises OffsetError: if records are to be read that lie in a remote tier"""

@@ -47,14 +47,17 @@ def committed_start(
     committed: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
+    high_watermarks: Mapping[TopicPartition, int],
 ) -> Offsets:
     """Where a query begins in each partition of ``earliest``, by the group's offsets.
+
+    ``latest`` are the ends that a reader sees, ``high_watermarks`` those of all records.
 
     :raises OffsetError: if the group has no offset in one and committedOffsetsMissing is error
     :raises DataLost: if a partition does not have the group's offset, by failOnDataLoss
     """
     group_id = options.commit_group_id
-    start = start_of(committed, earliest, latest)
+    start = start_of(committed, earliest, high_watermarks)
     if start.missing and options.committed_offsets_missing == "error":
         raise OffsetError(
             f"group {group_id} has no committed offset in {_names(start.missing)}; set "

@@ -250,6 +250,24 @@ class Discovery:
             self._client.pause(self._options.offset_retry_interval_ms)
         raise AssertionError("there is at least one attempt")
 
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The end of each partition, open transactions included."""
+        return self._offsets(dict.fromkeys(partitions, LATEST_TIME), read_committed=False)
+
+    def open_transactions(
+        self, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, str]:
+        """A sentence for each partition that ends before its start because a transaction is open
+        there, and that has the start."""
+        behind = [p for p, end in ends.items() if end < start.get(p, 0)]
+        if not behind or not self._options.read_committed:
+            return {}
+        from pyspark_klog.spark.planning.open_transactions import open_transactions
+
+        highs = self.high_watermarks(behind)
+        held_back = {p: ends[p] for p in behind if highs[p] >= start[p]}
+        return open_transactions(self._client, held_back)
+
     def at_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
         """The first offset whose record is not older than the partition's time; partitions without
         such a record are left out."""
@@ -263,10 +281,12 @@ class Discovery:
         found = committed_offsets(self._client, group_id, partitions)
         return {partition: at.offset for partition, at in found.items()}
 
-    def _offsets(self, times: Mapping[TopicPartition, int]) -> Offsets:
+    def _offsets(
+        self, times: Mapping[TopicPartition, int], *, read_committed: bool | None = None
+    ) -> Offsets:
         if not times:
             return {}
-        committed = self._options.read_committed
+        committed = self._options.read_committed if read_committed is None else read_committed
         found = self._attempts(
             lambda: list_offsets(self._client, times, read_committed=committed), (TimedOut,)
         )

@@ -29,6 +29,9 @@ class OffsetLookup(Protocol):
     ) -> Offsets:
         """The end of each partition; ``known`` are offsets that it had before."""
 
+    def high_watermarks(self, partitions: Iterable[TopicPartition], /) -> Offsets:
+        """The end of each partition, open transactions included."""
+
     def at_times(self, timestamps_ms: Mapping[TopicPartition, int], /) -> Offsets:
         """The first offset whose record is not older than the partition's time; partitions without
         such a record are left out."""
@@ -66,7 +69,10 @@ def resolve_start(
         assert options.commit_group_id is not None
         committed = lookup.committed(options.commit_group_id, partitions)
         earliest = lookup.earliest(partitions)
-        return committed_start(options, committed, earliest, lookup.latest(partitions, {}))
+        latest = lookup.latest(partitions, {})
+        # A group may stand behind a transaction that is open: its records are there.
+        present = lookup.high_watermarks(partitions) if options.read_committed else latest
+        return committed_start(options, committed, earliest, latest, present)
     return _resolve(lookup, starting, partitions, "startingOffsets")
 
 

@@ -122,7 +122,16 @@ class RangeReader:
         )
 
     def _on_lost(self, lost: "OffsetsLost") -> None:
+        text, how = str(lost), HOW_TO_GO_ON
+        if lost.made_again:
+            how = f"run a batch again, and {NEW_CHECKPOINT}"
+        elif lost.stable_end is not None:
+            from pyspark_klog.spark.planning.open_transactions import HOW_TO_WAIT, open_transactions
+
+            first_offsets = {lost.partition: lost.stable_end}
+            found = open_transactions(client_for(self.options.client), first_offsets)
+            text = f"{text}: {found[lost.partition]}"
+            how = HOW_TO_WAIT
         if self.options.fail_on_data_loss:
-            how = f"run a batch again, and {NEW_CHECKPOINT}" if lost.made_again else HOW_TO_GO_ON
-            raise DataLost(f"{lost}; {how}") from None
-        _log.warning("some data may have been lost: %s", lost)
+            raise DataLost(f"{text}; {how}") from None
+        _log.warning("some data may have been lost: %s", text)

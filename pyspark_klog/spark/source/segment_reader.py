@@ -14,6 +14,7 @@ from pyspark_klog.spark.errors import HOW_TO_GO_ON, DataLost
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.paths import local_directory
+from pyspark_klog.spark.planning.open_transactions import HOW_TO_WAIT
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.spark.source.reader import BatchReader, RangePartition
 from pyspark_klog.spark.source.rows import RangeReader
@@ -48,12 +49,17 @@ class SegmentReader(BatchReader):
         for p in sorted(end):
             bound = discovery.end_of(p, enough=end[p])
             if bound < end[p]:
-                report_loss(
+                text = (
                     f"offsets {max(bound, start[p])} to {end[p]} of {p} were to be read, and what "
                     f"is known to be committed in {options.path} ends at offset {bound} (ends "
-                    "exclusive)",
-                    fails=options.fail_on_data_loss,
+                    "exclusive)"
                 )
+                transaction = discovery.open_transaction_at(p, bound)
+                if transaction is None:
+                    report_loss(text, fails=options.fail_on_data_loss)
+                else:
+                    text = f"{text}: {transaction}"
+                    report_loss(text, fails=options.fail_on_data_loss, how=HOW_TO_WAIT)
                 end[p] = max(bound, start[p])
         _log.info("path=%s planned_by_bytes=%d", options.path, discovery.read_bytes)
         return start, end
@@ -92,8 +98,8 @@ class SegmentRangeReader(RangeReader):
         report_loss(text, fails=self.options.fail_on_data_loss)
 
 
-def report_loss(text: str, *, fails: bool) -> None:
-    """:raises DataLost: if ``fails``; else it is logged"""
+def report_loss(text: str, *, fails: bool, how: str = HOW_TO_GO_ON) -> None:
+    """:raises DataLost: if ``fails``, with how to go on; else the text is logged"""
     if fails:
-        raise DataLost(f"{text}; {HOW_TO_GO_ON}")
+        raise DataLost(f"{text}; {how}")
     _log.warning("some data may have been lost: %s", text)

@@ -16,6 +16,7 @@ from pyspark_klog.ids import UUID, TopicPartition
 from pyspark_klog.spark.errors import HOW_TO_GO_ON, NEW_CHECKPOINT, DataLost
 from pyspark_klog.spark.offsets import Offsets, as_json, from_json_dict, to_json_dict
 from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.planning.open_transactions import HOW_TO_WAIT
 from pyspark_klog.spark.planning.ranges import OffsetRange, plan
 from pyspark_klog.spark.source.reader import RangePartition, tasks
 from pyspark_klog.spark.source.rows import RangeReader
@@ -199,7 +200,16 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
             self._latest = discovery.latest(self._partitions, start)
         except TopicMissing:
             self._latest = discovery.latest(self._existing(anew=True), start)
-        return self._latest
+        return self._not_before_open_transactions(start, self._latest)
+
+    def _not_before_open_transactions(self, start: Offsets, ends: Offsets) -> Offsets:
+        """``ends``, but for partitions that end before their start because of an open transaction:
+        they are reported, and keep their start."""
+        held_back = self._begin().open_transactions(start, ends)
+        for partition, text in sorted(held_back.items()):
+            where = f"before offset {start[partition]}, where reading was to begin"
+            self._report(f"{text}, {where}", HOW_TO_WAIT)
+        return ends | {p: start[p] for p in held_back}
 
     def _checked(self, start: Offsets, ends: Offsets) -> Offsets:
         """``start``, with the first offsets of partitions that only ``ends`` has: these are new.

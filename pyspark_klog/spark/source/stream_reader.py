@@ -205,7 +205,7 @@ if HAS_LIMITS:
             if behind and self._idle_since_ms is None:
                 self._target = self._target | self._begin().latest(behind, begin)
                 self._latest = self._target
-            return self._target
+            return self._not_before_open_transactions(begin, self._target)
 
         def _resolve_start(self) -> Offsets:
             """The start of a new query. Records that came since this run's end was fixed belong to
