@@ -300,9 +300,15 @@ class BrokerServer:
         metadata.start(self.loop, self._helpers, on_image=on_image, apply=self._apply)
         metadata.elect(
             {
-                log.topic_partition: FoundLog(log.topic_id, log.leader_epoch, log.was_unclean)
+                log.topic_partition: FoundLog(
+                    log.topic_id,
+                    log.leader_epoch,
+                    log.was_unclean,
+                    log.log_directory.directory_id,
+                )
                 for log in self.services.logs.logs()
-            }
+            },
+            self.services.logs.directory_of,
         )
         self._log_helpers.helpers = self._helpers
 

@@ -13,7 +13,7 @@ class ExitCode(IntEnum):
     """This process may have too few file descriptors."""
     REFUSED_DIRECTORY = 3
     """A data directory is held by another broker, or of another version, cluster or broker, or has
-    data of topics that the metadata does not know."""
+    data of topics that the metadata does not know, or lacks data that it knows."""
     REFUSED_ADDRESS = 4
     """A listener's address or port cannot be opened."""
     DISKS_LOST = 5

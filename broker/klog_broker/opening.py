@@ -16,6 +16,7 @@ from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.side_by_side import SideBySide
 from klog_broker.settings_in_force import SettingsInForce
 from klog_broker.topics.adoption import AdoptingStore, Adoption
+from klog_broker.topics.missing_data import MissingData
 from pyspark_klog.ids import BrokerId, TopicId
 
 
@@ -74,19 +75,25 @@ def open_logs(
         return settings.topic_settings(name, metadata.topic_configs(name)).log
 
     adoption = Adoption(files, metadata, config, broker_id, chance, is_wanted=adopts)
+    missing = MissingData(files, metadata, adopts=adopts)
+
+    def admit(found: Sequence[FoundFolders]) -> None:
+        # In a cluster no folder is refused: a directory of another cluster, or of a broker that
+        # runs alone, was refused before, and followers copy what is missing.
+        if not joins_cluster:
+            adoption.check(found)
+            missing.check(logs.directories, found)
+
     logs.load(
         adoption.loading(config_of),
-        _take_all if joins_cluster else adoption.check,
+        admit,
         side_by_side=side_by_side,
         is_wanted=is_wanted,
     )
     try:
+        missing.finish(logs.directories)
         adoption.finish(logs, config_of)
     except BaseException:
         logs.release_locks()
         raise
     return metadata, logs
-
-
-def _take_all(_found: Sequence[FoundFolders]) -> None:
-    """No folder is refused: another cluster's directories, and a lone broker's, were before."""

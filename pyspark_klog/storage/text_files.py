@@ -14,7 +14,7 @@ from pyspark_klog.storage.errors import StorageFormatError
 
 VERSION = 0
 NODE_ID_NAMES = {0: "broker.id", 1: "node.id"}
-"""What meta.properties calls the broker's number, by the version of the file."""
+"""The name of the broker's number in meta.properties, by the version of the file."""
 FIRST_UNRESERVED_DIRECTORY_ID = 100
 T = TypeVar("T")
 

@@ -198,24 +198,26 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room(
     assert [record.value for record in read_all(client, "t")] == [b"before", b"after"]
 
 
-def test_a_full_disk_makes_no_topic_and_says_so(
-    broker: BrokerThread, files: MemoryFiles, client: RawClient
-) -> None:
+def test_a_full_disk_makes_no_topic_and_says_so() -> None:
     """At each write of a creation; with room again, topics are made."""
-    words = set()
-    for free_bytes in range(0, 30_000, 10):
-        topic = CreatableTopic(name=f"t{free_bytes}", num_partitions=2, replication_factor=1)
-        files.free_bytes = free_bytes
-        answer = client.call(CreateTopicsRequest(topics=[topic], timeout_ms=20_000), 7).topics[0]
+    words, settings = set(), {**SETTINGS, "log.dir.min.free.bytes": 0}
+    for free_bytes in range(0, 30_000, 20):
+        files = MemoryFiles()
+        broker = BrokerThread(Path("/data"), settings, files=files)
+        with broker, broker.client() as client:
+            topic = CreatableTopic(name="full", num_partitions=2, replication_factor=1)
+            request = CreateTopicsRequest(topics=[topic], timeout_ms=20_000)
+            files.free_bytes = free_bytes
+            answer = client.call(request, 7).topics[0]
+            files.free_bytes = None
+            create_topic(client, "topic")
+            assert produced(client, "topic", batch(b"a")) == 0
         if answer.error_code == ErrorCode.NONE:
             break
         assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR, answer
         assert "[Errno 28]" in answer.error_message
         words.add(answer.error_message.split(" /data", 1)[0])
     assert words == {"cannot write", "no space left in the data directory"}
-    files.free_bytes = None
-    create_topic(client, "topic")
-    assert produced(client, "topic", batch(b"a")) == 0
 
 
 def test_without_a_descriptor_a_topic_is_made_whole_or_not_at_all(

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from klog_broker.inspection.known_data import check_known_data
 from klog_broker.inspection.lines import Finding
 from klog_broker.inspection.partition_checks import Circumstances, PartitionCheck
 from klog_broker.inspection.report import Report
@@ -107,6 +108,7 @@ class _DataDirectory:
             for topic, partition in sorted(set(rows) - there):
                 text = f"it names {topic}-{partition}, whose folder is not there"
                 self._report.note(self._path / name, text)
+        check_known_data(self._path, there, self._report)
         for entry in partitions:
             self.check_partition(entry)
 

@@ -157,9 +157,9 @@ def sync_folder(files: Files, path: Path) -> None:
     files.sync_dir(path)
 
 
-def listed(paths: Iterable[Path]) -> str:
-    """The first of them by name, and how many others there are."""
-    texts = [str(path) for path in paths]
+def listed(names: Iterable[object]) -> str:
+    """The first of the names, and how many others there are."""
+    texts = [str(name) for name in names]
     return _joined(texts[:_LISTED], len(texts))
 
 

@@ -29,6 +29,7 @@ from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.side_by_side import SideBySide, one_after_another
 from pyspark_klog.ids import (
     BrokerId,
+    DirectoryId,
     TopicId,
     TopicPartition,
 )
@@ -109,6 +110,11 @@ class LogManager:
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
         return self._logs.get(topic_partition)
+
+    def directory_of(self, topic_partition: TopicPartition) -> DirectoryId | None:
+        """The id of the data directory that the partition's log is in; None without a log."""
+        log = self._logs.get(topic_partition)
+        return None if log is None else log.log_directory.directory_id
 
     def logs(self) -> Iterable[PartitionLog]:
         """All logs, including those that are offline."""

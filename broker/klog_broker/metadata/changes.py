@@ -51,16 +51,26 @@ class Draft:
         self._state = state
         self.image = ImageDraft(state.image)
         self.next_producer_id = state.next_producer_id
+        self.assignments = state.assignments
 
     @property
     def is_changed(self) -> bool:
         """Whether the next state differs from the present one."""
-        return self.image.is_changed or self.next_producer_id != self._state.next_producer_id
+        return (
+            self.image.is_changed
+            or self.next_producer_id != self._state.next_producer_id
+            or self.assignments is not self._state.assignments
+        )
 
     def state(self) -> StoredState:
         """The next state. The draft cannot be used any more."""
         image = self.image.image() if self.image.is_changed else self._state.image
-        return replace(self._state, image=image, next_producer_id=self.next_producer_id)
+        return replace(
+            self._state,
+            image=image,
+            next_producer_id=self.next_producer_id,
+            assignments=self.assignments,
+        )
 
 
 PlanSteps = Generator[int, None, Sequence[Order]]
@@ -226,6 +236,8 @@ class DeleteTopic:
         yield _CHANGE + len(topic.partitions) // PARTITIONS_PER_ELEMENT
         self._topic = topic
         draft.image.begin_deletion(topic)
+        # A start that finishes the deletion may find no log of the topic any more.
+        draft.assignments = draft.assignments.without_topic(topic.topic_id)
         return stop_orders(topic)
 
     def failed(self, error: Exception) -> None:

@@ -1,11 +1,12 @@
 """Which partitions begin a new leader epoch when the broker that leads them all starts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from klog_broker.metadata.image import MetadataImage, PartitionState
-from pyspark_klog.ids import NO_TOPIC_ID, LeaderEpoch, TopicId, TopicPartition
+from klog_broker.metadata.directory_assignments import DirectoryAssignments
+from klog_broker.metadata.image import MetadataImage, PartitionState, Topic
+from pyspark_klog.ids import NO_TOPIC_ID, DirectoryId, LeaderEpoch, TopicId, TopicPartition
 
 
 class FoundLog(NamedTuple):
@@ -17,6 +18,8 @@ class FoundLog(NamedTuple):
     """The newest epoch that the log ever had, even if no records of it are left; -1: none."""
     was_unclean: bool
     """Whether the log had to be recovered: records that clients have read may be gone."""
+    directory_id: DirectoryId | None = None
+    """The data directory that the log is in."""
 
 
 def elected(
@@ -30,9 +33,8 @@ def elected(
     """
     states: dict[TopicPartition, PartitionState] = {}
     for topic_partition, log in found.items():
-        topic = image.topic(topic_partition.topic)
         state = image.partition(*topic_partition)
-        if topic is None or state is None or log.topic_id not in (topic.topic_id, NO_TOPIC_ID):
+        if state is None or _topic_of(image, topic_partition, log) is None:
             continue
         if log.was_unclean or log.leader_epoch > state.leader_epoch:
             states[topic_partition] = replace(
@@ -41,3 +43,46 @@ def elected(
                 partition_epoch=state.partition_epoch + 1,
             )
     return states
+
+
+def begun_again(
+    image: MetadataImage, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, PartitionState]:
+    """These partitions' states in a new epoch each: their records are missing, and the missing data
+    is accepted."""
+    states = {each: image.partition(*each) for each in partitions}
+    return {
+        each: replace(
+            state,
+            leader_epoch=LeaderEpoch(state.leader_epoch + 1),
+            partition_epoch=state.partition_epoch + 1,
+        )
+        for each, state in states.items()
+        if state is not None
+    }
+
+
+def found_directories(
+    image: MetadataImage,
+    assignments: DirectoryAssignments,
+    found: Mapping[TopicPartition, FoundLog],
+) -> dict[TopicId, dict[int, DirectoryId]]:
+    """The logs that were found and are not recorded, or recorded in another directory: somebody may
+    have moved their folders."""
+    logs: dict[TopicId, dict[int, DirectoryId]] = {}
+    for topic_partition, log in found.items():
+        topic = _topic_of(image, topic_partition, log)
+        if topic is None or log.directory_id is None:
+            continue
+        number = topic_partition.partition
+        if assignments.of_topic(topic.topic_id).get(number) != log.directory_id:
+            logs.setdefault(topic.topic_id, {})[number] = log.directory_id
+    return logs
+
+
+def _topic_of(image: MetadataImage, topic_partition: TopicPartition, log: FoundLog) -> Topic | None:
+    """The topic that a found log belongs to; None if it is no partition of a known topic."""
+    topic = image.topic(topic_partition.topic)
+    if topic is None or image.partition(*topic_partition) is None:
+        return None
+    return topic if log.topic_id in (topic.topic_id, NO_TOPIC_ID) else None

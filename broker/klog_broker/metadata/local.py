@@ -8,7 +8,7 @@ connection: until it is answered no other request of the connection is served.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,8 @@ from typing import NamedTuple
 from klog_broker.metadata import changes
 from klog_broker.metadata.changes import Change, Draft
 from klog_broker.metadata.creation import CreateTopics
-from klog_broker.metadata.election import FoundLog, elected
+from klog_broker.metadata.directory_assignments import DirectoryAssignments, DirectoryOf
+from klog_broker.metadata.election import FoundLog, begun_again, elected, found_directories
 from klog_broker.metadata.image import (
     BrokerRegistration,
     MetadataImage,
@@ -34,13 +35,14 @@ from klog_broker.metadata.interface import (
     ProducerIdBlock,
 )
 from klog_broker.metadata.local_file import MetadataFile, StoredState, owner_of
+from klog_broker.metadata.log_recording import RecordingOrders, unrecorded_logs
 from klog_broker.metadata.orders import ApplyOrders, Order, OrderResults, PartitionOrder
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.files import Files
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.slices import Slices, Steps
-from pyspark_klog.ids import BrokerId, ProducerId, TopicId, TopicPartition
+from pyspark_klog.ids import BrokerId, DirectoryId, ProducerId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
 
 _log = logging.getLogger("klog.topics")
@@ -59,8 +61,8 @@ class _Planned(NamedTuple):
 class LocalStore:
     """A `MetadataStore` in a file. The lock of the data directory keeps other processes away.
 
-    Calls at the start, in order: ``open``, perhaps ``adopt``, ``start``, ``elect``,
-    ``register_broker``. Then the store takes changes.
+    Calls at the start, in order: ``open``, ``take_directories``, perhaps ``adopt``, ``start``,
+    ``elect``, ``register_broker``. Then the store takes changes.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class LocalStore:
         self._file = file
         self._state = state
         self._is_new = is_new
+        self._is_unwritten = False
         self._chance = chance
         self._queue: deque[Change] = deque()
         self._is_changing = False
@@ -126,7 +129,30 @@ class LocalStore:
         """Whether there is no file yet."""
         return self._is_new
 
+    @property
+    def assignments(self) -> DirectoryAssignments:
+        """See AdoptingStore."""
+        return self._state.assignments
+
     # --- at the start ----------------------------------------------------------------------------
+    def take_directories(
+        self, directories: Mapping[DirectoryId, Path], missing: Collection[TopicPartition]
+    ) -> None:
+        """See AdoptingStore. Writes nothing: the next write of the start has it."""
+        draft = Draft(self._state)
+        draft.image.put_partitions(begun_again(self.image, missing))
+        draft.assignments = self.assignments.with_directories(
+            {key: str(path.absolute()) for key, path in directories.items()}
+        )
+        by_topic: dict[TopicId, list[int]] = {}
+        for name, partition in missing:
+            by_topic.setdefault(self.image.topics[name].topic_id, []).append(partition)
+        for topic_id, partitions in by_topic.items():
+            draft.assignments = draft.assignments.without_logs(topic_id, partitions)
+        if draft.is_changed:
+            self._state = draft.state()
+            self._is_unwritten = not self._is_new
+
     def adopt(self, topics: Sequence[Topic], after: int) -> None:
         """Add or replace the topics, all of them or none, and hand out no producer id up to
         `after`. Blocks; durable when it returns. StoreFailed."""
@@ -144,16 +170,24 @@ class LocalStore:
         self._on_image = on_image
         self._apply = apply
 
-    def elect(self, found: Mapping[TopicPartition, FoundLog]) -> None:
+    def elect(
+        self,
+        found: Mapping[TopicPartition, FoundLog],
+        directory_of: DirectoryOf | None = None,
+    ) -> None:
         """Announce the image, and order the broker to lead every partition.
 
-        `found` are the logs that were loaded. Epochs that have to rise are made durable before, in
-        one write. Deletions that had begun are finished. Blocks; ``apply`` has to answer before it
-        returns. StoreFailed.
+        `found` are the logs that were loaded. Epochs that have to rise, and directories that logs
+        were found in, are made durable before, in one write. Deletions that had begun are finished.
+        `directory_of` tells where logs lie that are created from now on; without it they are not
+        recorded. Blocks; ``apply`` has to answer before it returns. StoreFailed.
         """
         draft = Draft(self._state)
         draft.image.put_partitions(elected(self.image, found))
-        if draft.is_changed:
+        logs = found_directories(self.image, self.assignments, found)
+        if logs:
+            draft.assignments = draft.assignments.with_logs(logs)
+        if draft.is_changed or self._is_unwritten:
             self._write(draft.state())
         topics, deleting = self.image.topics.values(), self.image.deleting.values()
         self._on_image(self.image, [topic.name for topic in (*deleting, *topics)])
@@ -163,9 +197,17 @@ class LocalStore:
         for topic in topics:
             orders += changes.partition_orders(topic, is_new=False)
         if orders or deleting:
-            self._apply(orders, self._elected)
+            self._apply(orders, partial(self._elected, directory_of))
+        if directory_of is not None:
+            self._apply = RecordingOrders(
+                self._apply,
+                directory_of,
+                image=lambda: self.image,
+                assignments=lambda: self.assignments,
+                make_change=self._ask,
+            ).apply
 
-    def _elected(self, results: OrderResults) -> None:
+    def _elected(self, directory_of: DirectoryOf | None, results: OrderResults) -> None:
         draft = Draft(self._state)
         for topic in self.image.deleting.values():
             error = changes.first_failure(topic, results)
@@ -174,9 +216,15 @@ class LocalStore:
                 changes.tell("deleted", topic)
             else:
                 _log.error("topic=%s deletion is not finished: %s", topic.name, error)
+        if directory_of is not None:
+            # No client is connected yet, so no record is acknowledged before this is durable.
+            logs = unrecorded_logs(self.image, self.assignments, directory_of)
+            if logs:
+                draft.assignments = draft.assignments.with_logs(logs)
         if draft.is_changed:
             self._write(draft.state())
-            self._on_image(self.image, ())
+            if draft.image.is_changed:
+                self._on_image(self.image, ())
         for topic in self.image.topics.values() if results else ():
             failed = [each for each in topic.topic_partitions() if each in results]
             if failed:
@@ -357,7 +405,7 @@ class LocalStore:
             raise error
         else:
             self._state = state
-            self._is_new = False
+            self._is_new = self._is_unwritten = False
             if draft.image.is_changed:
                 self._on_image(self.image, draft.image.changed_names)
             self._carry_out(planned)
@@ -438,4 +486,4 @@ class LocalStore:
     def _write(self, state: StoredState) -> None:
         self._file.write(state)
         self._state = state
-        self._is_new = False
+        self._is_new = self._is_unwritten = False

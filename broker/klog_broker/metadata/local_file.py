@@ -8,18 +8,26 @@ line with the CRC-32C of all lines before it. docs/operations.md has an example.
 
 import errno
 import json
+import operator
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
+from klog_broker.metadata.directory_assignments import (
+    DirectoryAssignments,
+    directories_of_header,
+    directory_fields,
+    log_fields,
+    logs_of_topic,
+)
 from klog_broker.metadata.errors import StoreFailed, StoreRefused
 from klog_broker.metadata.image import MetadataImage, PartitionState, QuotaEntity, Topic
 from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.files import Files
-from pyspark_klog.ids import BrokerId, LeaderEpoch, ProducerId, TopicId
+from pyspark_klog.ids import BrokerId, DirectoryId, LeaderEpoch, ProducerId, TopicId
 from pyspark_klog.records.checksums import crc32c
 from pyspark_klog.storage.errors import StorageFormatError
 from pyspark_klog.storage.names import META_PROPERTIES
@@ -47,12 +55,14 @@ class StoredState:
     image: MetadataImage
     broker_id: BrokerId
     next_producer_id: ProducerId
+    assignments: DirectoryAssignments = field(default_factory=DirectoryAssignments)
 
 
 class _Line(NamedTuple):
-    """A topic, or the quotas of an entity, and the line of the file."""
+    """A line of the file and its sources: a topic and the directories of its logs, or the quotas of
+    an entity."""
 
-    source: object
+    sources: tuple[object, ...]
     data: bytes
 
 
@@ -116,23 +126,28 @@ class MetadataFile:
             header["version"] = VERSION_WITH_SETTINGS
             header["brokers"] = len(image.broker_configs)
             header["quotas"] = len(image.client_quotas)
+        if state.assignments.directories:
+            # Releases that do not know directory ids ignore this key, and that of the topics.
+            header["directories"] = directory_fields(state.assignments.directories)
         lines: dict[Hashable, _Line] = {}
         parts = [_json_line(header)]
 
-        def add(key: Hashable, source: T, fields: Callable[[T], dict[str, Any]]) -> None:
+        def add(key: Hashable, fields: Callable[..., dict[str, Any]], *sources: object) -> None:
             line = self._lines.get(key)
-            if line is None or line.source is not source:
-                line = _Line(source, _json_line(fields(source)))
+            if line is None or not all(map(operator.is_, line.sources, sources)):
+                line = _Line(sources, _json_line(fields(*sources)))
             lines[key] = line
             parts.append(line.data)
 
-        for topics, deleting in ((image.topics, False), (image.deleting, True)):
-            for topic in topics.values():
-                add((topic.topic_id, deleting), topic, partial(_topic_fields, deleting=deleting))
+        for topic in image.topics.values():
+            logs = state.assignments.of_topic(topic.topic_id)
+            add((topic.topic_id, False), _topic_fields, topic, logs)
+        for topic in image.deleting.values():
+            add((topic.topic_id, True), _deleted_topic_fields, topic)
         for name, configs in image.broker_configs.items():
             parts.append(_json_line({"broker": name, "configs": dict(configs)}))
         for entity, quotas in image.client_quotas.items():
-            add(entity, quotas, partial(_quota_fields, entity))
+            add(entity, partial(_quota_fields, entity), quotas)
         self._lines = lines
         body = b"".join(parts)
         return body + _json_line({"crc32c": f"{crc32c(body):08x}"})
@@ -153,7 +168,11 @@ def _json_line(fields: Mapping[str, Any]) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
-def _topic_fields(topic: Topic, deleting: bool) -> dict[str, Any]:
+def _deleted_topic_fields(topic: Topic) -> dict[str, Any]:
+    return {**_topic_fields(topic, {}), "deleting": True}
+
+
+def _topic_fields(topic: Topic, logs: Mapping[int, DirectoryId]) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "topic": topic.name,
         "id": encode_topic_id(topic.topic_id),
@@ -166,8 +185,8 @@ def _topic_fields(topic: Topic, deleting: bool) -> dict[str, Any]:
     if any(state.partition_epoch for state in topic.partitions):
         # Releases that do not know partition epochs ignore this key.
         fields["partition_epochs"] = [state.partition_epoch for state in topic.partitions]
-    if deleting:
-        fields["deleting"] = True
+    if logs:
+        fields["directories"] = log_fields(logs)
     return fields
 
 
@@ -211,6 +230,7 @@ def _state_of(rows: list[dict[str, Any]]) -> StoredState:
     deleting: dict[TopicId, Topic] = {}
     brokers: dict[str, Mapping[str, str]] = {}
     quotas: dict[QuotaEntity, Mapping[str, float]] = {}
+    logs: dict[TopicId, Mapping[int, DirectoryId]] = {}
     for row in others:
         if "broker" in row:
             brokers[str(row["broker"])] = _configs_of(row)
@@ -220,6 +240,9 @@ def _state_of(rows: list[dict[str, Any]]) -> StoredState:
         else:
             topic = _topic_of(row)
             (deleting if row.get("deleting") else topics)[topic.topic_id] = topic
+            assigned = logs_of_topic(row, len(topic.partitions))
+            if assigned:
+                logs[topic.topic_id] = assigned
     for what, found, count in (
         ("topics", len(topics) + len(deleting), header["topics"]),
         ("brokers", len(brokers), header.get("brokers", 0)),
@@ -239,7 +262,8 @@ def _state_of(rows: list[dict[str, Any]]) -> StoredState:
         broker_configs=MappingProxyType(brokers),
         client_quotas=MappingProxyType(quotas),
     )
-    return StoredState(image, broker_id, ProducerId(int(header["next_producer_id"])))
+    assignments = DirectoryAssignments(directories_of_header(header), MappingProxyType(logs))
+    return StoredState(image, broker_id, ProducerId(int(header["next_producer_id"])), assignments)
 
 
 def _topic_of(row: dict[str, Any]) -> Topic:

@@ -8,7 +8,7 @@ every start.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +26,7 @@ from klog_broker.log.found import FoundFolders
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.metadata.directory_assignments import DirectoryAssignments, DirectoryOf
 from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import InvalidTopicName, StoreFailed
 from klog_broker.metadata.image import (
@@ -40,7 +41,14 @@ from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.files import Files
 from klog_broker.topics.adopted_producer_ids import highest_producer_id
 from klog_broker.topics.internal import internal_topic
-from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from pyspark_klog.ids import (
+    NO_TOPIC_ID,
+    BrokerId,
+    DirectoryId,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+)
 
 _log = logging.getLogger("klog.topics")
 
@@ -56,9 +64,25 @@ class AdoptingStore(MetadataStore, Protocol):
         """Add or replace the topics, all of them or none, and hand out no producer id up to
         `after`. Blocks; durable when it returns. StoreFailed."""
 
-    def elect(self, found: Mapping[TopicPartition, FoundLog]) -> None:
-        """Give every replica of this broker its role, knowing the logs that were loaded. Blocks;
-        the orders have to be answered before it returns. StoreFailed."""
+    @property
+    def assignments(self) -> DirectoryAssignments:
+        """The data directories, and the directory that each log was created in, as they were
+        recorded by earlier starts; nothing if the store does not keep them."""
+
+    def take_directories(
+        self, directories: Mapping[DirectoryId, Path], missing: Collection[TopicPartition]
+    ) -> None:
+        """From now on these are the data directories. The partitions of which data is `missing`
+        begin a new leader epoch, and count as never created unless `elect` finds their logs."""
+
+    def elect(
+        self,
+        found: Mapping[TopicPartition, FoundLog],
+        directory_of: DirectoryOf | None = None,
+    ) -> None:
+        """Give every replica of this broker its role, knowing the logs that were loaded, and where
+        further ones are created. Blocks; the orders have to be answered before it returns.
+        StoreFailed."""
 
 
 ConfigOf = Callable[[str, TopicId], LogConfig]

@@ -6,10 +6,12 @@ this broker may be, and producer ids come from there.
 
 # ruff: noqa: ARG002 - what only a broker that runs alone does looks at nothing here
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
+from klog_broker.metadata.directory_assignments import DirectoryAssignments, DirectoryOf
 from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import NotInClusters
 from klog_broker.metadata.image import BrokerRegistration, MetadataImage, QuotaEntity, Topic
@@ -29,7 +31,7 @@ from klog_broker.metadata.zookeeper.settings_reading import Settings
 from klog_broker.metadata.zookeeper.view import ClusterView
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
-from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
+from pyspark_klog.ids import BrokerId, DirectoryId, TopicId, TopicPartition
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -174,7 +176,22 @@ class ClusterStore:
         """See MetadataStore. The orders are a controller's, and do not come through here."""
         self._on_image = on_image
 
-    def elect(self, found: Mapping[TopicPartition, FoundLog]) -> None:
+    @property
+    def assignments(self) -> DirectoryAssignments:
+        """See AdoptingStore. A cluster does not keep them, like Kafka 3.9 with ZooKeeper: followers
+        copy missing data from their leaders."""
+        return DirectoryAssignments()
+
+    def take_directories(
+        self, directories: Mapping[DirectoryId, Path], missing: Collection[TopicPartition]
+    ) -> None:
+        """See AdoptingStore. A cluster does not keep them."""
+
+    def elect(
+        self,
+        found: Mapping[TopicPartition, FoundLog],
+        directory_of: DirectoryOf | None = None,
+    ) -> None:
         """See AdoptingStore. Orders give replicas their roles; until then they have none."""
         self.view.take(self.image)
 

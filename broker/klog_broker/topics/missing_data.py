@@ -1,0 +1,153 @@
+"""At the start: data directories and logs that klog-metadata knows, and that are missing.
+
+A disk that is not mounted looks like an empty directory. A broker that took it for a new one would
+begin its partitions again at offset 0, and the records that it acknowledged then would be hidden as
+soon as the disk is mounted.
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from klog_broker.log.adoption import listed
+from klog_broker.log.directory import LogDirectory
+from klog_broker.log.errors import LogDirectoryError
+from klog_broker.log.found import FoundFolders
+from klog_broker.metadata.local_file import FILE_NAME
+from klog_broker.runtime.descriptors import is_exhausted
+from klog_broker.runtime.files import Files
+from klog_broker.topics.adoption import AdoptingStore
+from pyspark_klog.ids import NO_TOPIC_ID, DirectoryId, TopicPartition
+from pyspark_klog.storage.text_files import encode_topic_id
+
+_log = logging.getLogger("klog.topics")
+
+
+class _MissingLog(NamedTuple):
+    topic_partition: TopicPartition
+    directory: str
+    """The path of the data directory that the log was created in."""
+    folder: Path | None
+    """The partition's folder in another data directory; None if there is none."""
+
+
+class MissingData:
+    """The check of one start. The LogManager calls `check`; once the logs are loaded comes
+    `finish`."""
+
+    def __init__(self, files: Files, metadata: AdoptingStore, *, adopts: bool) -> None:
+        self._files = files
+        self._metadata = metadata
+        self._adopts = adopts
+
+    def check(self, directories: Sequence[LogDirectory], found: Sequence[FoundFolders]) -> None:
+        """Raise LogDirectoryError, with the names of what is missing. Changes nothing.
+
+        `found` has the folders of the directories that are online.
+        """
+        if self._metadata.is_new:
+            if not self._adopts:
+                self._check_first(directories)
+            return
+        gone = self._gone(directories)
+        missing = self._missing_logs(directories, found)
+        if gone or missing:
+            raise LogDirectoryError(_text(gone, missing))
+
+    def finish(self, directories: Sequence[LogDirectory]) -> None:
+        """Have the metadata know these directories from now on."""
+        ids = {each.directory_id: each.path for each in directories if each.directory_id}
+        self._metadata.take_directories(ids, ())
+
+    def _check_first(self, directories: Sequence[LogDirectory]) -> None:
+        """Without klog-metadata in the first directory the broker counts as new. A start writes
+        meta.properties in the first directory before it writes to the others."""
+        first, *others = directories
+        for other in others:
+            if self._files.exists(other.path / FILE_NAME):
+                raise LogDirectoryError(
+                    f"{other.path / FILE_NAME} is not read, because klog keeps it in the first "
+                    f"directory of log.dirs, {first.path}: put {other.path} first"
+                )
+            if first.meta is None and other.meta is not None:
+                raise LogDirectoryError(
+                    f"the first data directory {first.path} has neither meta.properties nor "
+                    f"{FILE_NAME}, but {other.path} was used by this broker before: mount the disk "
+                    f"of {first.path}, or put both files back; if they are lost, start once with "
+                    f"--adopt"
+                )
+
+    def _gone(self, directories: Sequence[LogDirectory]) -> list[str]:
+        """A text for each known directory that is not there."""
+        ids = {each.directory_id for each in directories}
+        by_path = {str(each.path.absolute()): each for each in directories}
+        return [
+            _why_gone(key, path, by_path.get(path))
+            for key, path in self._metadata.assignments.directories.items()
+            if key not in ids
+        ]
+
+    def _missing_logs(
+        self, directories: Sequence[LogDirectory], found: Sequence[FoundFolders]
+    ) -> list[_MissingLog]:
+        """The logs whose data directory is not there, or has no folder of them. What lies in a
+        directory that is offline is not missing: its partitions are offline, too."""
+        present = {each.directory_id: each for each in directories if each.directory_id}
+        folders = self._folders(found)
+        assignments = self._metadata.assignments
+        missing: list[_MissingLog] = []
+        for topic in self._metadata.image.topics.values():
+            for number, directory_id in sorted(assignments.of_topic(topic.topic_id).items()):
+                topic_partition = TopicPartition(topic.name, number)
+                directory, folder = present.get(directory_id), folders.get(topic_partition)
+                if directory is None or (folder is None and not directory.is_offline):
+                    path = assignments.directories.get(directory_id, encode_topic_id(directory_id))
+                    missing.append(_MissingLog(topic_partition, path, folder))
+        return missing
+
+    def _folders(self, found: Sequence[FoundFolders]) -> dict[TopicPartition, Path]:
+        """All folders of partitions but empty ones. A log that was created has files in its folder,
+        and among them its topic's id."""
+        return {
+            each.topic_partition: each.path
+            for folders in found
+            for each in folders.partitions
+            if each.topic_id != NO_TOPIC_ID or not self._is_empty(each.path)
+        }
+
+    def _is_empty(self, folder: Path) -> bool:
+        try:
+            return not self._files.list_dir(folder)
+        except OSError as error:
+            if is_exhausted(error):
+                raise
+            return False  # loading takes the data directory offline
+
+
+def _why_gone(directory_id: DirectoryId, path: str, there: LogDirectory | None) -> str:
+    text = encode_topic_id(directory_id)
+    if there is None:
+        return f"the data directory {path} (directory.id {text}) is not in log.dirs"
+    if there.directory_id is None:
+        return (
+            f"the data directory {path} has no meta.properties with directory.id {text} (is its"
+            " disk mounted?)"
+        )
+    other = encode_topic_id(there.directory_id)
+    return f"the data directory {path} has directory.id {other} instead of {text}"
+
+
+def _text(gone: Sequence[str], missing: Sequence[_MissingLog]) -> str:
+    by_directory: dict[str, list[TopicPartition]] = {}
+    for each in missing:
+        if each.folder is None:
+            by_directory.setdefault(each.directory, []).append(each.topic_partition)
+    lacking = [
+        f"there is no folder of {listed(partitions)}, created in {directory}"
+        for directory, partitions in by_directory.items()
+    ]
+    return (
+        f"data is missing, and nothing was changed: {'; '.join([*gone, *lacking])}; mount the disk,"
+        " put the directory back into log.dirs, or restore the folders"
+    )
