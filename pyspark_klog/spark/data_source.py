@@ -71,10 +71,6 @@ class DefaultSource(DataSource):
         from pyspark_klog.spark.source.rows import check_user_schema
 
         check_user_schema(schema, self._schema())
-        if options.pushdown is not None:
-            from pyspark_klog.spark.source.pruning_reader import pruning_reader
-
-            return pruning_reader(options)
         if options.path is not None:
             from pyspark_klog.spark.source.segment_reader import SegmentReader
 

@@ -171,104 +171,56 @@ def test_columns_that_cannot_be(topics: Topics, options: dict[str, str], text: s
     assert "Traceback" not in str(caught.value)
 
 
-# --- pushdown ------------------------------------------------------------------------------------
-@pytest.mark.parity("beyond: 4 pushdown", "own option: pushdown")
-def test_a_backfill_of_an_hour_out_of_a_week_reads_that_hour(
-    archive: Archive, pushing: None
-) -> None:
-    _, whole_bytes = archive.fetched(None, pushdown="times")
-    values_bytes = 2 * HOURS * VALUES_OF_AN_HOUR * len(VALUE)
-    assert whole_bytes > values_bytes
-    rows, hour_bytes = archive.fetched(_hour(100), pushdown="times")
-    first = 100 * VALUES_OF_AN_HOUR
-    assert rows == [(p, first + n) for p in range(2) for n in range(VALUES_OF_AN_HOUR)]
-    # Each partition's hour, and no more than a request goes beyond it.
-    a_batch = VALUES_OF_AN_HOUR * (len(VALUE) + 100)
-    assert hour_bytes <= 2 * (a_batch + max(FETCH_BYTES, a_batch))
-    assert hour_bytes < whole_bytes / 50
-    # Without the assumption that times never go back, it ends where the topic does.
-    rows_again, rest_bytes = archive.fetched(_hour(100), pushdown="true")
-    assert rows_again == rows
-    assert hour_bytes * 10 < rest_bytes < whole_bytes / 2
-    rows_again, without_bytes = archive.fetched(_hour(100))
-    assert rows_again == rows
-    assert without_bytes > values_bytes
+# --- keys and times ------------------------------------------------------------------------------
+@pytest.mark.parity("beyond: 4 keys", "own option: keys")
+def test_the_records_of_a_key_are_read_from_its_partition(archive: Archive) -> None:
+    _, whole_bytes = archive.fetched(None)
+    one, other = [f"key-{n}" for n in range(100) if partition_for_key(b"key-%d" % n, 2) == 1][:2]
+    rows, bytes_of_keys = archive.fetched(None, keys=json.dumps([one, other]))
+    assert rows == archive.fetched(f"string(key) in ('{one}', '{other}')")[0]
+    assert len(rows) == 2 * HOURS
+    assert bytes_of_keys < whole_bytes * 0.6
+    values = archive.batch(subscribe=archive.topic, keys=f'["{one}"]', columns="value,offset")
+    assert values.columns == ["value", "offset"]
+    assert values.count() == HOURS
 
 
-@pytest.mark.parity("beyond: 4 pushdown", "own option: pushdown")
-@pytest.mark.parametrize(
-    ("where", "share"),
-    [
-        ("partition = 1", 0.5),
-        ("partition in (1, 7) and offset between 200 and 250", 0.02),
-        ("offset < 100 and partition <> 0", 0.02),
-        ("topic = 'other'", 0),
-        ("key = X'6B65792D31'", 0.5),
-        ("offset > 4100 and offset is not null and value is not null", 0.04),
-        ("offset >= 4100 or partition = 5", 1),
-        ("timestamp > timestamp '2030-01-01 00:00:00'", 0),
-        ("timestamp = timestamp '2030-01-01 00:00:00' or offset = 7", 1),
-    ],
-)
-def test_filters_cut_what_is_read_and_give_the_same_rows(
-    archive: Archive, pushing: None, where: str, share: float
-) -> None:
-    rows, pruned_bytes = archive.fetched(where, pushdown="times,keys")
-    expected, whole_bytes = archive.fetched(where)
-    assert rows == expected
-    beyond = 4 * VALUES_OF_AN_HOUR * (len(VALUE) + 100) if share else 0
-    assert pruned_bytes <= whole_bytes * share + beyond
-
-
-@pytest.mark.parity("beyond: 4 pushdown", "beyond: 11 segment files")
-def test_segment_files_are_cut_as_well(archive: Archive, pushing: None) -> None:
-    def frame() -> "DataFrame":
-        return archive.batch(
-            subscribe=archive.topic,
-            path=archive.data,
-            pushdown="times,keys",
-            columns="timestamp,partition,offset",
-        )
+@pytest.mark.parity("beyond: 4 keys", "beyond: 11 segment files")
+def test_the_records_of_a_key_are_read_from_segment_files(archive: Archive) -> None:
+    def frame(**options: Any) -> "DataFrame":
+        return archive.batch(subscribe=archive.topic, path=archive.data, **options)
 
     # What is known to be committed gets into the files every few seconds.
     checkpoint = Path(archive.data, "replication-offset-checkpoint")
     eventually(checkpoint.exists, deadline_s=60, what="the first of them")
     total = 2 * HOURS * VALUES_OF_AN_HOUR
     eventually(lambda: frame().count() == total, deadline_s=60, what="the whole topic in files")
-    pruned = frame().where(f"{_hour(3)} and partition = 1").select("partition", "offset")
-    assert pruned.rdd.getNumPartitions() == 1
-    first = 3 * VALUES_OF_AN_HOUR
-    expected = [(1, first + n) for n in range(VALUES_OF_AN_HOUR)]
-    assert sorted(tuple(row) for row in pruned.collect()) == expected
+    assert frame(keys='["key-0"]', columns="partition,offset").count() == HOURS
 
 
-@pytest.mark.parity("beyond: 4 pushdown", differs="pushdown")
-def test_each_query_has_a_load_of_its_own(archive: Archive, pushing: None) -> None:
-    for where, count in (("offset < 3", 6), ("offset < 2", 4), ("partition = 0", 4_200)):
-        rows, _ = archive.fetched(where, pushdown="true")
-        assert len(rows) == count
-    rows, _ = archive.fetched(None, pushdown="true")
-    assert len(rows) == 8_400
-
-
-@pytest.mark.parity("own option: pushdown", differs="pushdown")
-def test_pushdown_while_spark_pushes_nothing_down_is_one_clear_line(archive: Archive) -> None:
-    with pytest.raises(PySparkException) as caught:
-        archive.fetched("offset < 3", pushdown="true")
-    text = str(caught.value)
-    assert f"configuration '{CONF}' is false. Set it to true to enable filter pushdown" in text
-    assert "Traceback" not in text
-
-
-@pytest.mark.parity("own option: pushdown")
-def test_a_stream_is_told_no_filters(topics: Topics, tmp_path: Path) -> None:
-    frame = topics.stream(subscribe="t", pushdown="true")
-    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
-    query = writer.trigger(availableNow=True).start()
-    eventually(lambda: query.exception(), deadline_s=60, what="the query failing")
-    assert "option pushdown is for batches, a stream is told no filters: leave it out" in str(
-        query.exception()
+def test_a_backfill_of_an_hour_out_of_a_week_reads_that_hour(archive: Archive) -> None:
+    _, whole_bytes = archive.fetched(None)
+    times = {
+        "startingTimestamp": WEEK_MS + 100 * HOUR_MS,
+        "endingTimestamp": WEEK_MS + 101 * HOUR_MS,
+    }
+    rows, hour_bytes = archive.fetched(None, **times)
+    first = 100 * VALUES_OF_AN_HOUR
+    assert rows == [(p, first + n) for p in range(2) for n in range(VALUES_OF_AN_HOUR)]
+    assert hour_bytes < whole_bytes / 50
+    # The safe form: to the end of the topic, and Spark filters.
+    rows_again, rest_bytes = archive.fetched(
+        _hour(100), startingTimestamp=times["startingTimestamp"]
     )
+    assert rows_again == rows
+    assert rest_bytes < whole_bytes / 2
+
+
+def test_two_filters_of_one_load_each_get_their_rows(archive: Archive, pushing: None) -> None:
+    frame = archive.batch(subscribe=archive.topic, columns="partition,offset")
+    first, second = frame.where("partition = 0"), frame.where("offset < 3")
+    assert (first.count(), second.count(), frame.count()) == (4_200, 6, 8_400)
+    assert first.union(second).count() == 4_206
 
 
 # --- limits --------------------------------------------------------------------------------------

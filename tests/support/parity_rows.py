@@ -245,7 +245,7 @@ _BEYOND = _rows(
         "3 startingOffsets committed": "new queries begin at the group's offsets",
         "3 committedOffsetsMissing": "error, earliest or latest",
         "3 out of range": "goes by failOnDataLoss",
-        "4 pushdown": "partition, offset, timestamp and key predicates cut the ranges",
+        "4 keys": "a batch reads the partitions and the records of given keys alone",
         "4 columns": "narrows the schema",
         "5 Arrow": "no object per record",
         "6 lag in records": "sources[].latestOffset in the peer's JSON",
@@ -268,7 +268,7 @@ _OWN = _rows(
     {
         "commitGroupId": "item 3",
         "committedOffsetsMissing": "item 3",
-        "pushdown": "item 4",
+        "keys": "item 4",
         "columns": "item 4",
         "maxBytesPerTrigger": "item 6",
         "maxOffsetsPerTriggerByTopic": "item 6",

@@ -108,8 +108,11 @@ def test_assign_and_offsets() -> None:
         ({**_SERVERS, "columns": "key,KEY"}, ["'key,KEY'", "each at most once"]),
         ({**_SERVERS, "columns": "key,vlaue"}, ["'key,vlaue'", "timestampType, headers"]),
         ({**_SERVERS, "columns": "key", "includeHeaders": "true"}, ["headers among the columns"]),
-        ({**_SERVERS, "pushdown": "yes"}, ["pushdown is 'yes'", "true, false, times, keys"]),
-        ({**_SERVERS, "pushdown": "false,keys"}, ["expected one or the other"]),
+        ({**_SERVERS, "pushdown": "times"}, ["pushdown was removed", "startingTimestamp", "keys"]),
+        ({**_SERVERS, "keys": "a"}, ["keys is 'a'", 'list of texts like ["customer-1"]']),
+        ({**_SERVERS, "keys": "[]"}, ["keys is '[]'"]),
+        ({**_SERVERS, "keys": '{"a":1}'}, ["expected a JSON list"]),
+        ({**_SERVERS, "keys": '["a",1]'}, ["expected a JSON list"]),
         ({**_SERVERS, "startingOffset": "latest"}, ["did you mean startingOffsets?"]),
         ({**_SERVERS, "subcribe": "t"}, ["did you mean subscribe?"]),
     ],
@@ -247,20 +250,19 @@ def test_offsets_must_be_for_exactly_what_is_read() -> None:
     )
 
 
-def test_columns_and_pushdown() -> None:
+def test_columns() -> None:
     assert _read(subscribe="t").columns is None
     options = _read(subscribe="t", columns=" VALUE , timestamptype")
     assert options.columns == ("value", "timestampType")
-    for given, assumed in (
-        ("false", None),
-        ("TRUE", set()),
-        ("keys", {"keys"}),
-        ("true, times,Keys", {"times", "keys"}),
-    ):
-        assert _read(subscribe="t", pushdown=given).pushdown == assumed
-    assert _read(subscribe="t").pushdown is None
-    with pytest.raises(OptionError, match=r"^option pushdown is for batches"):
-        _read(subscribe="t", pushdown="true").check_stream()
+
+
+@pytest.mark.parity("own option: keys")
+def test_keys_are_texts_for_a_batch() -> None:
+    assert _read(subscribe="t").keys is None
+    options = _read(subscribe="t", keys='["a", "\u00e4", "a"]')
+    assert options.keys == {b"a", "\u00e4".encode()}
+    with pytest.raises(OptionError, match=r"^option keys is for batches"):
+        options.check_stream()
 
 
 def test_options_travel_to_tasks() -> None:

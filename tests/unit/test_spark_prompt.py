@@ -34,7 +34,6 @@ def _stream_reader() -> Any:
 
 SENT: dict[str, Callable[[], Any]] = {
     "batch": lambda: _reader(subscribe="t"),
-    "pushdown": lambda: _reader(subscribe="t", pushdown="times"),
     "segment files": lambda: _reader(subscribe="t", path="/data"),
     "table": lambda: _reader(table="topics"),
     "stream": _stream_reader,

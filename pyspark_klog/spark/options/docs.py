@@ -58,7 +58,7 @@ Error messages: [troubleshooting](troubleshooting.md).
 _SECTIONS: dict[str, tuple[str, ...]] = {
     "Which brokers": ("kafka.bootstrap.servers", "bootstrap.servers"),
     "What is read": (
-        *("assign", "subscribe", "subscribePattern", "includeHeaders", "columns", "pushdown"),
+        *("assign", "subscribe", "subscribePattern", "includeHeaders", "columns", "keys"),
     ),
     "Where it begins and ends": (
         *("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),

@@ -54,8 +54,8 @@ class Options:
     include_headers: bool = False
     columns: tuple[str, ...] | None = None
     """The only columns to read, in their order; None for all."""
-    pushdown: frozenset[str] | None = None
-    """The `ASSUMPTIONS` by which filters cut a batch; None if filters cut nothing."""
+    keys: frozenset[bytes] | None = None
+    """The only keys whose records a batch reads; None for all."""
     one_sided: tuple[str, ...] = ()
     """The settings that are given and that either no source or no sink takes."""
     poll_timeout_ms: int = 120_000
@@ -126,9 +126,10 @@ class Options:
         self.check_source()
         if self.table is not None:
             raise OptionError("option table is for batches: use spark.read, not readStream")
-        if self.pushdown is not None:
+        if self.keys is not None:
             raise OptionError(
-                "option pushdown is for batches, a stream is told no filters: leave it out"
+                "option keys is for batches: a key moves to another partition when partitions are "
+                "added, and a stream would miss its records; leave out keys and filter the stream"
             )
         if self.ending is not None:
             name = option_of(self.ending, "ending")

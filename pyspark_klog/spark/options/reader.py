@@ -3,6 +3,7 @@
 Every mistake that can be seen without a broker raises an error here, when the source is loaded.
 """
 
+import json
 import logging
 from collections.abc import Mapping
 
@@ -13,12 +14,12 @@ from pyspark_klog.spark.offsets import read_assignment, read_topic_limits
 from pyspark_klog.spark.options.bounds import COMMITTED, check_bounds, read_bound
 from pyspark_klog.spark.options.exactly_once import read_exactly_once
 from pyspark_klog.spark.options.options import DEFAULT_TRIGGER_DELAY_MS, STRATEGIES, Options
-from pyspark_klog.spark.options.pushdown import read_pushdown
 from pyspark_klog.spark.options.rows import (
     BY_KEY,
     COLUMNS,
     REFUSED_BY_SINK,
     REFUSED_BY_SOURCE,
+    REMOVED,
     SPARKS_OWN,
     TABLES,
     Status,
@@ -82,7 +83,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         max_records_per_partition=read_number(options, "maxRecordsPerPartition", 1),
         include_headers=read_flag(options, "includeHeaders", False),
         columns=_columns(options),
-        pushdown=read_pushdown(options),
+        keys=_keys(options),
         poll_timeout_ms=read_number_or(options, "kafkaConsumer.pollTimeoutMs", 120_000, 1),
         offset_attempts=read_number_or(options, "fetchOffset.numRetries", 3, 1),
         offset_retry_interval_ms=read_number_or(options, "fetchOffset.retryIntervalMs", 1_000, 0),
@@ -111,6 +112,9 @@ def _check_names(options: Mapping[str, str]) -> None:
     """Refuse names that look misspelt; log the options that have no effect."""
     if "paths" in options:
         raise OptionError(f"several paths are given, {options['paths']}; expected one directory")
+    for name, instead in REMOVED.items():
+        if name in options:
+            raise OptionError(f"option {name} was removed: {instead}")
     for key in options:
         row = BY_KEY.get(key)
         if row is not None and row.status is Status.NONE:
@@ -160,6 +164,21 @@ def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
             "the columns, or no includeHeaders"
         )
     return columns
+
+
+def _keys(options: Mapping[str, str]) -> frozenset[bytes] | None:
+    text = options.get("keys")
+    if text is None:
+        return None
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, list) or not given or not all(isinstance(key, str) for key in given):
+        raise OptionError(
+            f'option keys is {text!r}; expected a JSON list of texts like ["customer-1"]'
+        )
+    return frozenset(key.encode("utf-8", "surrogatepass") for key in given)
 
 
 def _group(options: Mapping[str, str]) -> str | None:

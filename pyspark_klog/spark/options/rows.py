@@ -77,11 +77,10 @@ OPTIONS: tuple[Option, ...] = (
         "`timestampType`, `headers`",
     ),
     Option(
-        *("pushdown", _B, "false"),
-        "`true`: filters of the query cut the ranges of offsets that are read, after "
-        "`spark.sql.python.filterPushdown.enabled=true`; `times` and `keys` also by what records "
-        "usually keep to: see [backfills](backfills.md)",
-        "`true`, `false`, `times`, `keys`, `times,keys`",
+        *("keys", _B, None),
+        "only records with one of these keys, from the partitions in which the default partitioner "
+        "puts them: see [backfills](backfills.md)",
+        """JSON: `["customer-1","customer-7"]`""",
     ),
     # Where it begins and ends
     Option(
@@ -300,6 +299,12 @@ OPTIONS: tuple[Option, ...] = (
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 """The words of the option ``columns``."""
+
+REMOVED: dict[str, str] = {
+    "pushdown": "Spark reused the filters of one query for others; give assign, "
+    "startingTimestamp, startingOffsets, endingOffsets or keys, and let Spark filter the rows",
+}
+"""Options of earlier releases that are refused, and what to do instead."""
 
 BY_KEY: dict[str, Option] = {row.name.lower(): row for row in OPTIONS}
 

@@ -41,18 +41,22 @@ class OffsetLookup(Protocol):
 
 
 def resolve_start(
-    lookup: OffsetLookup, options: Options, partitions: frozenset[TopicPartition]
+    lookup: OffsetLookup,
+    options: Options,
+    partitions: frozenset[TopicPartition],
+    read: frozenset[TopicPartition] | None = None,
 ) -> Offsets:
-    """Where reading begins in each of the partitions.
+    """Where reading begins in each of the partitions, or in those of them that are ``read``.
 
-    :raises OffsetError: for an option that names other partitions, and, with the strategy error,
-        where no record is as young as a starting timestamp
+    :raises OffsetError: for an option that names other ``partitions``, and, with the strategy
+        error, where no record is as young as a starting timestamp
     """
+    read = partitions if read is None else read
     starting = options.starting
     assert starting is not None
     if isinstance(starting, AtTimestamp | AtTimestamps):
         name = option_of(starting, "starting")
-        times = _times(starting, partitions, name)
+        times = _times(starting, partitions, read, name)
         found = lookup.at_times(times)
         unmatched = sorted(times.keys() - found.keys())
         if unmatched and not options.latest_without_match:
@@ -67,47 +71,58 @@ def resolve_start(
         from pyspark_klog.spark.planning.committed import committed_start
 
         assert options.commit_group_id is not None
-        committed = lookup.committed(options.commit_group_id, partitions)
-        earliest = lookup.earliest(partitions)
-        latest = lookup.latest(partitions, {})
+        committed = lookup.committed(options.commit_group_id, read)
+        earliest = lookup.earliest(read)
+        latest = lookup.latest(read, {})
         # A group may stand behind a transaction that is open: its records are there.
-        present = lookup.high_watermarks(partitions) if options.read_committed else latest
+        present = lookup.high_watermarks(read) if options.read_committed else latest
         return committed_start(options, committed, earliest, latest, present)
-    return _resolve(lookup, starting, partitions, "startingOffsets")
+    return _resolve(lookup, starting, partitions, read, "startingOffsets")
 
 
 def resolve_end(
-    lookup: OffsetLookup, options: Options, partitions: frozenset[TopicPartition]
+    lookup: OffsetLookup,
+    options: Options,
+    partitions: frozenset[TopicPartition],
+    read: frozenset[TopicPartition] | None = None,
 ) -> Offsets:
-    """Where a batch ends in each of the partitions (exclusive).
+    """Where a batch ends (exclusive) in each of the partitions, or in those that are ``read``.
 
-    :raises OffsetError: for an option that names other partitions
+    :raises OffsetError: for an option that names other ``partitions``
     """
+    read = partitions if read is None else read
     ending = options.ending
     assert ending is not None
     if isinstance(ending, AtTimestamp | AtTimestamps):
-        times = _times(ending, partitions, option_of(ending, "ending"))
+        times = _times(ending, partitions, read, option_of(ending, "ending"))
         found = lookup.at_times(times)
         return found | lookup.latest(times.keys() - found.keys(), {})
-    return _resolve(lookup, ending, partitions, "endingOffsets")
+    return _resolve(lookup, ending, partitions, read, "endingOffsets")
 
 
 def _times(
-    bound: AtTimestamp | AtTimestamps, partitions: frozenset[TopicPartition], name: str
+    bound: AtTimestamp | AtTimestamps,
+    partitions: frozenset[TopicPartition],
+    read: frozenset[TopicPartition],
+    name: str,
 ) -> dict[TopicPartition, int]:
     if isinstance(bound, AtTimestamp):
-        return dict.fromkeys(partitions, bound.timestamp_ms)
+        return dict.fromkeys(read, bound.timestamp_ms)
     check_partitions(bound.timestamps_ms, partitions, name)
-    return dict(bound.timestamps_ms)
+    return {p: bound.timestamps_ms[p] for p in read}
 
 
 def _resolve(
-    lookup: OffsetLookup, bound: Bound, partitions: frozenset[TopicPartition], name: str
+    lookup: OffsetLookup,
+    bound: Bound,
+    partitions: frozenset[TopicPartition],
+    read: frozenset[TopicPartition],
+    name: str,
 ) -> Offsets:
     if bound == EARLIEST:
-        return lookup.earliest(partitions)
+        return lookup.earliest(read)
     if bound == LATEST:
-        return lookup.latest(partitions, {})
+        return lookup.latest(read, {})
     if isinstance(bound, ByTopic):
         unknown = sorted(bound.topics.keys() - {p.topic for p in partitions})
         if unknown:
@@ -118,7 +133,8 @@ def _resolve(
         bound = bound.for_partitions(partitions)
     assert isinstance(bound, dict)
     check_partitions(bound, partitions, name)
-    resolved = dict(bound)
-    resolved |= lookup.earliest(p for p, offset in bound.items() if offset == EARLIEST)
-    resolved |= lookup.latest([p for p, offset in bound.items() if offset == LATEST], {})
+    resolved = {p: bound[p] for p in read}
+    words = dict(resolved)
+    resolved |= lookup.earliest(p for p, offset in words.items() if offset == EARLIEST)
+    resolved |= lookup.latest([p for p, offset in words.items() if offset == LATEST], {})
     return resolved

@@ -1,14 +1,15 @@
 """The batch source: its offsets are resolved when the query is planned."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_klog.ids import NO_TOPIC_ID, UUID, TopicPartition
+from pyspark_klog.ids import NO_TOPIC_ID, UUID
 from pyspark_klog.spark.errors import OffsetError
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.planning.key_partitions import partitions_of_keys
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.spark.planning.reuse import PlannedOffsets
 from pyspark_klog.spark.planning.splitting import split
@@ -102,22 +103,9 @@ class BatchReader(Prompt, DataSourceReader):
             discovery = Discovery(client, options)
             partitions = discovery.partitions()
             self._topic_ids = discovery.topic_ids({p.topic for p in partitions})
-            start = resolve_start(discovery, options, partitions)
-            end = resolve_end(discovery, options, partitions)
-            return self._cut(start, end, discovery.partition_counts(), discovery.at_times)
-
-    def _cut(
-        self,
-        start: Offsets,
-        end: Offsets,
-        partition_counts: Mapping[str, int],  # noqa: ARG002
-        at_times: Callable[[Mapping[TopicPartition, int]], Offsets],  # noqa: ARG002
-    ) -> tuple[Offsets, Offsets]:
-        """The offsets that are read: all, unless filters are known (`pruning_reader.py`).
-
-        ``partition_counts`` has the topics whose number of partitions is known.
-        """
-        return start, end
+            read = partitions_of_keys(partitions, options.keys, discovery.partition_counts())
+            start = resolve_start(discovery, options, partitions, read)
+            return start, resolve_end(discovery, options, partitions, read)
 
     @one_line_in_rows
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":

@@ -77,6 +77,11 @@ class RangeReader:
 
     def read(self, offsets: OffsetRange) -> "Iterator[RecordBatch]":
         """The records of one range as Arrow batches with exactly the schema of `source_schema`."""
+        keys = self.options.keys
+        batches = self._batches(offsets)
+        return batches if keys is None else _with_keys(batches, keys, self._schema().fieldNames())
+
+    def _batches(self, offsets: OffsetRange) -> "Iterator[RecordBatch]":
         options = self.options
         decoder = self.decoder(offsets)
         from pyspark_klog.client.consumer.fetcher import RangeFetcher
@@ -110,16 +115,22 @@ class RangeReader:
         check_numba(options.allow_slow)
         from pyspark_klog.records.arrow import ArrowDecoder
 
-        schema = source_schema(include_headers=options.include_headers, columns=options.columns)
+        columns = self._schema().fieldNames()
+        if options.keys is not None and "key" not in columns:
+            columns.append("key")
         return ArrowDecoder(
             topic=offsets.topic,
             partition=offsets.partition,
-            columns=schema.fieldNames(),
+            columns=columns,
             start_offset=offsets.start,
             end_offset=offsets.end,
             check_crc=options.client.flag("check.crcs"),
             target_bytes=ARROW_BATCH_BYTES,
         )
+
+    def _schema(self) -> StructType:
+        options = self.options
+        return source_schema(include_headers=options.include_headers, columns=options.columns)
 
     def _on_lost(self, lost: "OffsetsLost") -> None:
         text, how = str(lost), HOW_TO_GO_ON
@@ -135,3 +146,17 @@ class RangeReader:
         if self.options.fail_on_data_loss:
             raise DataLost(f"{text}; {how}") from None
         _log.warning("some data may have been lost: %s", text)
+
+
+def _with_keys(
+    batches: "Iterator[RecordBatch]", keys: frozenset[bytes], columns: list[str]
+) -> "Iterator[RecordBatch]":
+    """The rows whose key is one of ``keys``, with these columns."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted = pa.array(sorted(keys), pa.binary())
+    for batch in batches:
+        found = batch.filter(pc.is_in(batch.column("key"), value_set=wanted))
+        if found.num_rows:
+            yield found.select(columns)

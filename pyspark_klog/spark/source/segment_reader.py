@@ -43,8 +43,6 @@ class SegmentReader(BatchReader):
         partitions = discovery.partitions()
         start = resolve_start(discovery, options, partitions)
         end = resolve_end(discovery, options, partitions)
-        # Partition counts are not known: the directory may be one of several brokers' directories.
-        start, end = self._cut(start, end, {}, discovery.at_times)
         discovery.check_local({p: offset for p, offset in start.items() if offset < end[p]})
         for p in sorted(end):
             bound = discovery.end_of(p, enough=end[p])
@@ -71,11 +69,8 @@ class SegmentReader(BatchReader):
 class SegmentRangeReader(RangeReader):
     """Reads ranges of offsets in tasks."""
 
-    def read(self, offsets: OffsetRange) -> "Iterator[RecordBatch]":
-        """The records of one range as Arrow batches with exactly the schema of `source_schema`.
-
-        The number of bytes that were read is logged at the end.
-        """
+    def _batches(self, offsets: OffsetRange) -> "Iterator[RecordBatch]":
+        """The records of one range; the number of bytes that were read is logged at the end."""
         from pyspark_klog.spark.files.range import SegmentRange
 
         options = self.options

@@ -64,12 +64,7 @@ def one_line_in_rows(method: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R
     return wrapper
 
 
-def hide_tracebacks() -> None:
-    """From now on errors of this process are shown by Spark without their tracebacks."""
-    os.environ[HIDE_TRACEBACK] = "1"
-
-
 def _raise_alone(error: KlogError) -> NoReturn:
-    hide_tracebacks()
+    os.environ[HIDE_TRACEBACK] = "1"
     error.__cause__ = None
     raise error
