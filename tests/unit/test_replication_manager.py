@@ -246,6 +246,25 @@ def test_settings_that_change_while_a_log_is_made_count() -> None:
     assert SMALL.max_message_bytes != 77
 
 
+def test_only_settings_that_differ_wake_those_who_wait_for_a_partition() -> None:
+    """A topic may have 10,000 partitions, and is announced once more when the image shows it."""
+    world = ReplicaWorld(helpers=InlineHelpers())
+    world.lead()
+    woken = []
+    for settings in (
+        {},
+        {"max_message_bytes": 77},
+        {"max_message_bytes": 77},
+        {"max_message_bytes": 77, "min_in_sync": 2},
+        {"max_message_bytes": 77, "min_in_sync": 2},
+    ):
+        world.woken.clear()
+        world.set(**settings)
+        woken.append(PARTITION in world.woken)
+        assert world.leader().log.config == world.settings.log
+    assert woken == [False, True, False, True, False]
+
+
 def test_loaded_logs_wait_for_their_role() -> None:
     world = ReplicaWorld(helpers=InlineHelpers())
     world.lead(2).append(batch(3), acks_all=True, now_ms=1)

@@ -225,9 +225,9 @@ class Leader:
         self.replicas.set_min_in_sync(min_in_sync)
         self._has_followers = bool(self.replicas.followers)
 
-    def set_min_in_sync(self, min_in_sync: int) -> None:
-        """Take a new min.insync.replicas."""
-        self.replicas.set_min_in_sync(min_in_sync)
+    def set_min_in_sync(self, min_in_sync: int) -> bool:
+        """Take a new min.insync.replicas. Returns whether it differs from the one before."""
+        return self.replicas.set_min_in_sync(min_in_sync)
 
     def fetched(self, follower: BrokerId, fetch: FollowerFetch) -> None:
         """A follower has all records before `fetch.offset`: the watermark may go on, and the

@@ -109,9 +109,11 @@ class LeaderReplicas:
             if each != self.broker_id
         }
 
-    def set_min_in_sync(self, min_in_sync: int) -> None:
-        """Take a new min.insync.replicas."""
+    def set_min_in_sync(self, min_in_sync: int) -> bool:
+        """Take a new min.insync.replicas. Returns whether it differs from the one before."""
+        is_other = self._min_in_sync != min_in_sync
         self._min_in_sync = min_in_sync
+        return is_other
 
     def check_fetch(self, follower: BrokerId, broker_epoch: int) -> None:
         """Raise NotAReplica, or EarlierLife, unless that broker, in that life, may fetch as a

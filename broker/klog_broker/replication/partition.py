@@ -159,11 +159,10 @@ class Partition:
         elif isinstance(role, Follower):
             self._on_unfollowed(self.topic_partition)
 
-    def take_settings(self, min_in_sync: int) -> None:
-        """The settings of the topic have changed, and the log has been told."""
+    def take_settings(self, min_in_sync: int, *, has_other_config: bool) -> None:
+        """Take the topic's min.insync.replicas. `has_other_config`: the log's settings changed."""
         leader = self.role
-        if isinstance(leader, Leader):
-            leader.set_min_in_sync(min_in_sync)
+        if isinstance(leader, Leader) and (leader.set_min_in_sync(min_in_sync) or has_other_config):
             leader.advance_watermark()
             self._wake(self.topic_partition)
 
