@@ -108,7 +108,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         *("endingTimestamp", _B, None),
-        "end before the first record that is not older; at the end where there is none",
+        "end before the first record that is not older, whatever stands behind it; at the end if "
+        "there is none: see [backfills](backfills.md)",
         "ms since 1970",
     ),
     Option(

@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 
 from pyspark_klog.ids import NO_TOPIC_ID, UUID
 from pyspark_klog.spark.errors import HOW_TO_GO_ON, NEW_CHECKPOINT, DataLost, SchemaError
+from pyspark_klog.spark.options.bounds import AtTimestamp, AtTimestamps, option_of
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.spark.workers.clients import check_numba, client_for, freeze_once
@@ -79,6 +80,12 @@ class RangeReader:
         """The records of one range as Arrow batches with exactly the schema of `source_schema`."""
         keys = self.options.keys
         batches = self._batches(offsets)
+        ending = self.options.ending
+        has_times = "timestamp" in self._schema().fieldNames()
+        if isinstance(ending, AtTimestamp | AtTimestamps) and has_times:
+            from pyspark_klog.spark.source.time_order import warn_of_decrease
+
+            batches = warn_of_decrease(batches, offsets, option_of(ending, "ending"))
         return batches if keys is None else _with_keys(batches, keys, self._schema().fieldNames())
 
     def _batches(self, offsets: OffsetRange) -> "Iterator[RecordBatch]":
