@@ -147,7 +147,8 @@ class FetchReader:
         if leader is None or leader.ended is not None:
             leader = self._find_leader(each)
         request = each.request
-        if request.current_leader_epoch != leader.leader_epoch:
+        # Kafka takes every negative epoch of a Fetch for none.
+        if 0 <= request.current_leader_epoch != leader.leader_epoch:
             check_leader_epoch(leader, request.current_leader_epoch)
         end_offset = each.see(leader, self._reads)
         log = leader.log
