@@ -52,6 +52,27 @@ def test_a_turn_receives_everything_then_appends_then_sends(
     ]  # fmt: skip
 
 
+def test_what_a_callback_adds_to_its_own_queue_waits_for_the_next_turn(loop: Loop) -> None:
+    happened: list[str] = []
+
+    def posted() -> None:
+        happened.append("posted")
+        loop.post(lambda: happened.append("posted by posted"))
+        loop.call_soon(lambda: happened.append("soon by posted"))
+
+    def soon() -> None:
+        happened.append("soon")
+        loop.post(lambda: happened.append("posted by soon"))
+        loop.call_soon(lambda: happened.append("soon by soon"))
+
+    loop.call_soon(soon)
+    loop.post(posted)
+    loop.run_turn()
+    assert happened == ["posted", "soon", "soon by posted"]
+    loop.run_turn()
+    assert happened[3:] == ["posted by posted", "posted by soon", "soon by soon"]
+
+
 def test_what_a_send_leads_to_is_appended_and_sent_in_the_same_turn(loop: Loop) -> None:
     happened: list[str] = []
 

@@ -66,7 +66,8 @@ class Loop:
     # -- callbacks ----------------------------------------------------------------------------
 
     def call_soon(self, action: Callback) -> None:
-        """Runs ``action`` at the beginning of the next turn, which then does not sleep."""
+        """Runs ``action`` at the beginning of the next turn, which then does not sleep. Called by a
+        posted callback, ``action`` still runs in this turn."""
         self._soon.append(action)
 
     def call_at_append(self, action: Callback) -> None:
@@ -125,7 +126,9 @@ class Loop:
         for timer in self._wheel.advance(self.time_ms):
             timer.action()
         if self._posted or self._soon:
-            # What these callbacks add waits for the next turn.
+            # A callback that one of these adds to its own queue waits for the next turn. What a
+            # posted callback adds with call_soon still runs in this turn: `_soon` is counted only
+            # when the posted callbacks have run.
             for queue in (self._posted, self._soon):
                 for _ in range(len(queue)):
                     queue.popleft()()
