@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from klog_broker.log.checkpoints import Checkpoint, Checkpoints
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
@@ -16,6 +17,7 @@ from pyspark_klog.storage import names
 from tests.support.log_harness import (
     PARTITION,
     TOPIC_ID,
+    InlineHelpers,
     append,
     batch,
     open_log,
@@ -220,3 +222,20 @@ def test_a_log_that_begins_anew_before_its_start_never_starts_behind_that(writte
     found = open_log(copies[0] if copies else files.killed(), CONFIG)
     expected = [(6, 12), (3, 12), (3, 3)] if copies else [(3, 3)]
     assert (found.log_start_offset, found.log_end_offset) in expected
+
+
+def test_a_checkpoint_is_written_again_after_a_write_that_failed_has_removed_it() -> None:
+    files = MemoryFiles()
+    log = open_manager(files, config=CONFIG).create(PARTITION, TOPIC_ID, CONFIG)
+    name, directory = names.RECOVERY_POINT_CHECKPOINT, log.log_directory
+    checkpoints = Checkpoints(InlineHelpers())
+    first, second = Checkpoint(name), Checkpoint(name)
+    first.offsets[PARTITION] = 6
+    second.offsets.update({PARTITION: 5, OTHER: 9, THIRD: 1})  # Needs more room than the first.
+    checkpoints.write(directory, first)
+    files.free_bytes = 0
+    checkpoints.write_anew(directory, lambda: None, second)
+    assert directory.read_checkpoint(name) == {}
+    files.free_bytes = None
+    checkpoints.write(directory, first)
+    assert directory.read_checkpoint(name) == {PARTITION: 6}

@@ -1,5 +1,6 @@
 """DeleteRecords: the log start that a client asks for, its errors, and what is left on the disk."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -229,3 +230,18 @@ def test_fetches_that_a_connection_sends_again_see_the_new_start(
     delete(broker, ("plain", 0, 2))
     found = ask(request).responses[0].partitions[0]
     assert (found.error_code, found.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+
+
+@pytest.mark.parametrize(
+    ("compact", "removes", "code"),
+    [(True, True, "NONE"), (False, True, "NONE"), (True, False, "POLICY_VIOLATION")],
+)
+def test_only_a_topic_that_is_never_deleted_from_keeps_its_records(
+    broker: MemoryBroker, compact: bool, removes: bool, code: str
+) -> None:
+    """cleanup.policy=compact,delete allows DeleteRecords, compact alone does not, as in Kafka."""
+    fill(broker, "plain", 2)
+    log = broker.log("plain")
+    log.update_config(replace(log.config, compact=compact, delete=removes))
+    ((_, _, low_watermark, name),) = delete(broker, ("plain", 0, 4))
+    assert (name, low_watermark) == (code, 4 if code == "NONE" else -1)

@@ -5,8 +5,10 @@ import pytest
 from klog_broker.metadata.orders import PartitionOrder
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
+from pyspark_klog.records.legacy import encode_message
 from tests.support.produce_frames import answers, batch, frame
-from tests.support.produce_paths import MemoryBroker, new_broker
+from tests.support.produce_paths import NOW_MS, MemoryBroker, new_broker
+from tests.support.raw_requests import produce_request
 from tests.support.role_orders import give, order_for
 
 ME, OTHER = BrokerId(0), BrokerId(1)
@@ -61,3 +63,22 @@ def test_acks_all_is_not_answered_while_others_have_to_have_it(with_kernel: bool
     assert broker.planned == (1 if with_kernel else 0)
     give(broker, order_for(broker, "plain", replicas=(ME, OTHER), in_sync=(ME,)))
     assert [each.error_code for each in answers(stream)] == [0]
+
+
+@pytest.mark.parametrize("version", [2, 3, 9])
+@pytest.mark.parametrize("records", [None, b""])
+def test_missing_records_are_an_error(version: int, records: bytes | None) -> None:
+    broker = new_broker(with_kernel=False)
+    answer = broker.call(produce_request("plain", records), version)
+    (row,) = answer.responses[0].partition_responses
+    assert row.error_code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("version", [2, 3, 9])
+def test_batches_of_old_formats_are_an_error_since_version_3(version: int) -> None:
+    broker = new_broker(with_kernel=False)
+    answer = broker.call(
+        produce_request("plain", encode_message(1, 0, NOW_MS, b"k", b"v")), version
+    )
+    (row,) = answer.responses[0].partition_responses
+    assert row.error_code == (ErrorCode.INVALID_RECORD if version >= 3 else 0)

@@ -457,3 +457,13 @@ def test_silence_in_a_transaction_is_not_the_end_of_a_producer(log: PartitionLog
     assert log.expire_producers(NOW_MS + 10**9, 1) == 1
     end(log, ONE, commit=True)
     assert log.expire_producers(NOW_MS + 10**9, 1) == 1
+
+
+def test_a_failed_directory_tells_no_aborted_transactions(log: PartitionLog) -> None:
+    """The log may have lost some, and readers would see their records."""
+    write(log, ONE, 0)
+    end(log, ONE, commit=False)
+    assert log.aborted_transactions(0, log.log_end_offset)
+    log.read_failed(OSError(5, "the disk is gone"))
+    with pytest.raises(LogStorageError, match="offline"):
+        log.aborted_transactions(log.log_end_offset, log.log_end_offset)

@@ -108,9 +108,7 @@ def _checked_records(records: memoryview | bytes | None, api_version: int) -> me
     """A partition's records, or BrokerError: from version 3 on the format must be v2; zstd needs
     version 7 (KIP-110)."""
     if records is None or len(records) == 0:
-        if api_version >= 3:
-            raise BrokerError(ErrorCode.INVALID_RECORD, "the records of a partition are missing")
-        return b""
+        raise BrokerError(ErrorCode.INVALID_RECORD, "the records of a partition are missing")
     if len(records) <= _ATTRIBUTES_AT:
         return records  # too short for a batch: the log will refuse it
     magic = records[_MAGIC_AT]

@@ -111,25 +111,28 @@ class _Guarded:
         self.is_verified = False
         """The transaction is open in the partition already."""
         self._producer = (request.producer_id, request.producer_epoch)
-        self._log: PartitionLog | None = None
-        self._guard: VerificationGuard | None = None
+        self._guarded: tuple[PartitionLog, VerificationGuard] | None = None
         if broker.transactions.find(request.transactional_id) is not ErrorCode.NOT_COORDINATOR:
             return
-        self._log = led_partition(broker, *kept_in).log
-        self._guard = self._log.begin_verification(
+        log = led_partition(broker, *kept_in).log
+        guard = log.begin_verification(
             request.producer_id,
             request.producer_epoch,
             0,
             supports_epoch_bump=context.api_version >= ADDS_PARTITION_SINCE,
             now_ms=broker.clock.now_ms(),
         )
-        self.is_verified = self._guard is None
+        if guard is None:
+            self.is_verified = True
+        else:
+            self._guarded = log, guard
 
     def still_holds(self) -> bool:
         """Whether the coordinator's word is still good."""
-        if self._log is None or self._guard is None:
+        if self._guarded is None:
             return True
-        return self._log.is_verified(*self._producer, self._guard)
+        log, guard = self._guarded
+        return log.is_verified(*self._producer, guard)
 
 
 def _kept_in(request: TxnOffsetCommitRequest, context: RequestContext) -> TopicPartition:

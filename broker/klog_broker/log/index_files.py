@@ -88,10 +88,6 @@ class _MappedRows:
         self.misfit_bytes = 0
         self._map()
 
-    def sync(self) -> None:
-        """Sync the file. Blocks; may run in a helper thread while the loop closes the mapping."""
-        self._file.sync()
-
     def close(self) -> None:
         # The file closes with its last reference: a helper may be syncing it at this moment.
         self._unmap()
@@ -184,9 +180,6 @@ class OffsetIndexFile:
 
     def trim(self) -> None:
         self._rows.trim()
-
-    def sync(self) -> None:
-        self._rows.sync()
 
     def close(self) -> None:
         self._rows.close()
@@ -288,9 +281,6 @@ class TimeIndexFile:
 
     def trim(self) -> None:
         self._rows.trim()
-
-    def sync(self) -> None:
-        self._rows.sync()
 
     def close(self) -> None:
         self._rows.close()
