@@ -91,6 +91,8 @@ class BrokerServer:
     ``compile_kernel`` the kernel is loaded earlier, see produce/idle.py. ``load_cleaner`` is called
     before the first log is compacted, see compaction/loading.py. ``adopt`` takes in
     partition folders that the metadata does not know; without it such folders are refused.
+    ``accept_missing`` gives up data that the metadata knows and that is missing; without it the
+    start is refused.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class BrokerServer:
         handlers: Iterable[ApiHandler] = SERVED,
         load_kernel: LoadKernel | None = None,
         adopt: bool = False,
+        accept_missing: bool = False,
         compile_kernel: CompileKernel | None = None,
         load_cleaner: Callable[[Callable[[], bool]], bool] = lambda _: True,
     ) -> None:
@@ -135,6 +138,7 @@ class BrokerServer:
         self._handlers = tuple(handlers)
         self._load_kernel = load_kernel
         self._adopt = adopt
+        self._accept_missing = accept_missing
         self._compile_kernel = compile_kernel
         self._load_cleaner = load_cleaner
         self._cleaner: Cleaner | None = None
@@ -372,6 +376,7 @@ class BrokerServer:
             helpers=self._log_helpers,
             side_by_side=self._workers.side_by_side,
             adopts=self._adopt,
+            accepts_missing=self._accept_missing,
             joins_cluster=self.config.joins_cluster,
             is_wanted=lambda: self._is_wanted,
             on_directory_offline=self._on_directory_offline,

@@ -1,5 +1,6 @@
 """What a broker finds when it starts: its metadata, its settings and its logs."""
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from klog_broker.settings_in_force import SettingsInForce
 from klog_broker.topics.adoption import AdoptingStore, Adoption
 from klog_broker.topics.missing_data import MissingData
 from pyspark_klog.ids import BrokerId, TopicId
+
+_log = logging.getLogger("klog.topics")
 
 
 def open_local_store(
@@ -43,14 +46,17 @@ def open_logs(
     helpers: Helpers,
     side_by_side: SideBySide,
     adopts: bool,
+    accepts_missing: bool,
     joins_cluster: bool,
     is_wanted: Callable[[], bool],
     on_directory_offline: Callable[[Path, BaseException], None],
 ) -> tuple[AdoptingStore, LogManager]:
     """The store, and all logs, loaded, recovered and locked. Blocks.
 
-    With ``adopts`` folders of partitions that the metadata does not know are taken in. A broker
-    that ``joins_cluster`` loads all there are: which of them are its replicas the controller says.
+    With ``adopts`` folders of partitions that the metadata does not know are taken in. With
+    ``accepts_missing`` partitions that the metadata knows and whose data is missing begin again,
+    empty. A broker that ``joins_cluster`` loads all there are: which of them are its replicas the
+    controller says.
     StoreRefused, LogDirectoryError, OSError; LoadingGivenUp once the broker ``is_wanted`` no
     longer.
     """
@@ -58,6 +64,10 @@ def open_logs(
     metadata = open_store(files, directories, broker_id, chance)
     settings.begin(metadata.image)
     config = settings.config
+    if joins_cluster and accepts_missing:
+        _log.warning(
+            "--accept-missing has no effect in a cluster: followers copy missing data from leaders"
+        )
     logs = LogManager(
         directories,
         files=files,
@@ -75,7 +85,7 @@ def open_logs(
         return settings.topic_settings(name, metadata.topic_configs(name)).log
 
     adoption = Adoption(files, metadata, config, broker_id, chance, is_wanted=adopts)
-    missing = MissingData(files, metadata, adopts=adopts)
+    missing = MissingData(files, metadata, is_accepted=accepts_missing, adopts=adopts)
 
     def admit(found: Sequence[FoundFolders]) -> None:
         # In a cluster no folder is refused: a directory of another cluster, or of a broker that

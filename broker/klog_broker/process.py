@@ -68,7 +68,13 @@ def _kept(load: Load[T]) -> Load[T]:
     return loading
 
 
-def run(config: BrokerConfig, *, until_stdin_ends: bool = False, adopt: bool = False) -> int:
+def run(
+    config: BrokerConfig,
+    *,
+    until_stdin_ends: bool = False,
+    adopt: bool = False,
+    accept_missing: bool = False,
+) -> int:
     """Runs a broker in this process until SIGTERM or SIGINT; returns the exit code.
 
     Prints `klog ready on HOST:PORT` to stdout once it serves, or a sentence to stderr if it cannot
@@ -84,6 +90,7 @@ def run(config: BrokerConfig, *, until_stdin_ends: bool = False, adopt: bool = F
         compile_kernel=compile_kernel,
         load_cleaner=_kept(load_cleaner_kernels),
         adopt=adopt,
+        accept_missing=accept_missing,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: broker.stop(signal.Signals(number).name))

@@ -1,6 +1,7 @@
 """The broker as a process: its one line, its exit codes, what it refuses, what it keeps."""
 
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -60,6 +61,24 @@ def test_what_it_kept_is_there_after_a_restart(tmp_path: Path) -> None:
             values = [record.value for record in read_all(client, "t", partition)]
             assert values == [b"%d" % number for number in range(partition, 30, 3)]
         assert produced(client, "t", batch(b"more")) == 10
+
+
+def test_missing_data_is_refused_until_it_is_accepted(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with BrokerProcess(data) as broker, RawClient(broker.address) as client:
+        create_topic(client, "t", partitions=2)
+        for partition in range(2):
+            produced(client, "t", batch(b"a"), partition=partition)
+    shutil.rmtree(data / "t-1")
+    code, sentence = refused(data, "--port", "0")
+    assert code == ExitCode.REFUSED_DIRECTORY
+    assert f"there is no folder of t-1, created in {data}; mount the disk" in sentence
+    for options in (["--accept-missing"], []):
+        with BrokerProcess(data, options=options) as broker, RawClient(broker.address) as client:
+            assert len(read_all(client, "t", 0)) == 1
+            assert read_all(client, "t", 1) == []
+        line = f"topic=t partition=1 log_dir={data} missing: it begins empty in a new leader epoch"
+        assert broker.log().count(line) == 1
 
 
 def test_a_directory_that_another_broker_holds(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def make(
     files: Files,
     *,
     adopt: bool = False,
+    accept_missing: bool = False,
     data: Sequence[Path] = (DATA,),
     chance: Chance | None = None,
     open_store: OpenStore = open_local_store,
@@ -57,6 +58,7 @@ def make(
         poller=network.poller,
         make_helpers=_helpers,
         adopt=adopt,
+        accept_missing=accept_missing,
     )
 
 

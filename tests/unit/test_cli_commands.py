@@ -58,9 +58,8 @@ class TestBroker:
         """The configurations that the application was run with."""
         configs: list[BrokerConfig] = []
 
-        def run(config: BrokerConfig, *, until_stdin_ends: bool, adopt: bool) -> int:
-            assert not until_stdin_ends
-            assert not adopt
+        def run(config: BrokerConfig, **options: bool) -> int:
+            assert options == {"until_stdin_ends": False, "adopt": False, "accept_missing": False}
             configs.append(config)
             return 5
 

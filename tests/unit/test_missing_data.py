@@ -19,7 +19,7 @@ from klog_broker.metadata.local import LocalStore
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.records.checksums import crc32c
 from pyspark_klog.storage.text_files import decode_meta_properties, encode_topic_id
-from tests.support.log_harness import read_all
+from tests.support.log_harness import append, read_all
 from tests.support.memory_files import Crashed, MemoryFiles
 from tests.support.memory_start import (
     ALONE,
@@ -27,6 +27,7 @@ from tests.support.memory_start import (
     copy_folder,
     know_topics,
     log_of,
+    make,
     make_topic,
     start,
     tree,
@@ -35,7 +36,11 @@ from tests.support.memory_start import (
 A, B, C = Path("/a"), Path("/b"), Path("/c")
 TWO = (A, B)
 ID = UUID(int=0x1234567890ABCDEF1234567890ABCDEF)
-RESTORE = "; mount the disk, put the directory back into log.dirs, or restore the folders"
+RESTORE = (
+    "; mount the disk, put the directory back into log.dirs, or restore the folders; if they are"
+    " lost or were removed on purpose, start once with --accept-missing: partitions without a"
+    " folder are then empty"
+)
 
 
 def written(*topics: str, data: tuple[Path, ...] = TWO, partitions: int = 4) -> MemoryFiles:
@@ -72,6 +77,7 @@ def unmount(files: MemoryFiles, directory: Path) -> None:
     """Leave an empty directory, as a mount point without its disk is."""
     files.remove_tree(directory)
     files.make_dirs(directory)
+    files.sync_dir(directory.parent)
 
 
 def counts(broker: BrokerServer, name: str, partitions: int = 4) -> list[int]:
@@ -401,3 +407,124 @@ def test_a_log_that_cannot_be_recorded_is_not_led_before_it_is() -> None:
     assert writes >= 3
     assert not broker.services.replicas.led
     assert not store.image.topics, "it was taken back"
+
+
+# --- --accept-missing ----------------------------------------------------------------------------
+def epochs(broker: BrokerServer, name: str) -> list[int]:
+    states = broker.services.metadata.image.topics[name].partitions
+    return [state.leader_epoch for state in states]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+
+
+def test_missing_data_is_accepted_for_one_start(caplog: pytest.LogCaptureFixture) -> None:
+    files = written("t")
+    lost = [int(name[2:]) for name in folders(files, B, "t")]
+    gone = id_of(files, B)
+    unmount(files, B)
+    broker = start(files, data=TWO, accept_missing=True)
+    assert counts(broker, "t") == [0 if number in lost else 1 for number in range(4)]
+    assert epochs(broker, "t") == [1 if number in lost else 0 for number in range(4)]
+    for number in range(4):
+        log = log_of(broker, "t", number)
+        append(log, now_ms=1)
+        assert log.leader_epoch == epochs(broker, "t")[number]
+    assert warnings(caplog) == [
+        f"the data directory /b has no meta.properties with directory.id {gone} (is its disk"
+        " mounted?): it is no longer expected (--accept-missing)",
+        *(
+            f"topic=t partition={number} log_dir=/b missing: it begins empty in a new leader epoch"
+            " (--accept-missing)"
+            for number in lost
+        ),
+    ]
+    broker.close()
+    files = files.killed()
+    again = start(files, data=TWO)
+    assert sum(counts(again, "t")) == 6
+    again.close()
+    files = files.killed()
+    unmount(files, B)
+    assert "/b has no meta.properties" in refusal(files)
+
+
+def test_a_missing_folder_is_accepted(caplog: pytest.LogCaptureFixture) -> None:
+    files = written("t", data=(A,))
+    files.remove_tree(A / "t-2")
+    broker = start(files, data=(A,), accept_missing=True)
+    assert counts(broker, "t") == [1, 1, 0, 1]
+    assert epochs(broker, "t") == [0, 0, 1, 0]
+    assert len(warnings(caplog)) == 1
+
+
+def test_a_directory_is_removed_on_purpose(caplog: pytest.LogCaptureFixture) -> None:
+    """Its partitions' folders were moved to another one before."""
+    files = written("t")
+    moved = folders(files, B, "t")
+    for name in moved:
+        copy_folder(files, B / name, files, A / name)
+    broker = start(files, data=(A,), accept_missing=True)
+    assert counts(broker, "t") == [1] * 4
+    assert len(warnings(caplog)) == 1 + len(moved)
+    text = f"topic=t partition={moved[0][2:]} log_dir=/b missing: its log in /a goes on in a new"
+    assert warnings(caplog)[1].startswith(text)
+    broker.close()
+    start(files.killed(), data=(A,))
+
+
+def test_a_disk_that_comes_back_later_hides_nothing() -> None:
+    """The broker has written to the directory below the mount point meanwhile."""
+    files = written("t")
+    disk = tree(files, B)
+    unmount(files, B)
+    broker = start(files, data=TWO, accept_missing=True)
+    broker.close()
+    files = files.killed()
+    below = id_of(files, B)
+    unmount(files, B)
+    for path, data in disk.items():
+        if data is None:
+            files.make_dirs(path)
+        else:
+            files.write_atomically(path, data)
+    assert f"the data directory /b has directory.id {id_of(files, B)} instead of {below}; " in (
+        refusal(files)
+    )
+
+
+def test_nothing_changes_if_nothing_is_missing(caplog: pytest.LogCaptureFixture) -> None:
+    files = written("t")
+    before = files.read_bytes(A / "klog-metadata")
+    broker = start(files, data=TWO, accept_missing=True)
+    assert counts(broker, "t") == [1] * 4
+    assert files.read_bytes(A / "klog-metadata") == before
+    assert warnings(caplog) == []
+
+
+def test_a_start_that_accepts_can_be_killed_at_any_step() -> None:
+    """The next one is refused again, or it has the new epochs."""
+    base = written("t")
+    lost = [int(name[2:]) for name in folders(base, B, "t")]
+    unmount(base, B)
+    step, refused_count, is_done = 0, 0, False
+    while not is_done:
+        step += 1
+        files = base.killed()
+        files.crash_at_step = files.steps + step
+        broker = make(files, data=TWO, accept_missing=True)
+        try:
+            broker.start()
+            is_done = True
+        except Crashed:
+            pass
+        after = files.crash(Random(step))
+        try:
+            again = start(after.killed(), data=TWO)
+        except CannotStart:
+            refused_count += 1
+            again = start(after.crash(Random(step)), data=TWO, accept_missing=True)
+        assert all(epochs(again, "t")[number] >= 1 for number in lost)
+        assert counts(again, "t") == [0 if number in lost else 1 for number in range(4)]
+    assert 10 < refused_count < step

@@ -50,6 +50,12 @@ the file, then --set; docs/configuration.md lists them.
     " after klog-metadata was lost or Kafka's folders were brought here.",
 )
 @click.option(
+    "--accept-missing",
+    is_flag=True,
+    help="Give up data that klog-metadata knows and that is missing: for one start, after a disk"
+    " was lost or a data directory was removed. Its partitions begin again, empty.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(LEVELS, case_sensitive=False),
     default=DEFAULT_LEVEL,
@@ -66,6 +72,7 @@ def command(
     overrides: tuple[str, ...],
     print_config: bool,
     adopt: bool,
+    accept_missing: bool,
     log_level: str,
     until_stdin_ends: bool,
 ) -> None:
@@ -75,12 +82,18 @@ def command(
         if print_config:
             print_table(("setting", "value", "source"), _rows(config))
             return
-        sys.exit(_run(config, log_level, until_stdin_ends, adopt))
+        sys.exit(_run(config, log_level, until_stdin_ends, adopt, accept_missing))
     except KlogError as error:
         exit_with(error)
 
 
-def _run(config: BrokerConfig, log_level: str, until_stdin_ends: bool, adopt: bool) -> int:
+def _run(
+    config: BrokerConfig,
+    log_level: str,
+    until_stdin_ends: bool,
+    adopt: bool,
+    accept_missing: bool,
+) -> int:
     if sys.platform == "win32":
         raise KlogError(
             "the broker runs on Linux and macOS; Windows has the connector alone: run the broker"
@@ -96,7 +109,12 @@ def _run(config: BrokerConfig, log_level: str, until_stdin_ends: bool, adopt: bo
 
     gc.freeze()
     gc.enable()
-    return run(config, until_stdin_ends=until_stdin_ends, adopt=adopt)
+    return run(
+        config,
+        until_stdin_ends=until_stdin_ends,
+        adopt=adopt,
+        accept_missing=accept_missing,
+    )
 
 
 def _rows(config: BrokerConfig) -> list[Row]:

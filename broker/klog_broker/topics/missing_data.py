@@ -34,12 +34,16 @@ class _MissingLog(NamedTuple):
 
 class MissingData:
     """The check of one start. The LogManager calls `check`; once the logs are loaded comes
-    `finish`."""
+    `finish`. With ``is_accepted`` missing data is given up instead of refused."""
 
-    def __init__(self, files: Files, metadata: AdoptingStore, *, adopts: bool) -> None:
+    def __init__(
+        self, files: Files, metadata: AdoptingStore, *, is_accepted: bool, adopts: bool
+    ) -> None:
         self._files = files
         self._metadata = metadata
+        self._is_accepted = is_accepted
         self._adopts = adopts
+        self._missing: list[_MissingLog] = []
 
     def check(self, directories: Sequence[LogDirectory], found: Sequence[FoundFolders]) -> None:
         """Raise LogDirectoryError, with the names of what is missing. Changes nothing.
@@ -51,14 +55,26 @@ class MissingData:
                 self._check_first(directories)
             return
         gone = self._gone(directories)
-        missing = self._missing_logs(directories, found)
-        if gone or missing:
-            raise LogDirectoryError(_text(gone, missing))
+        self._missing = self._missing_logs(directories, found)
+        if (gone or self._missing) and not self._is_accepted:
+            raise LogDirectoryError(_text(gone, self._missing))
+        for text in gone:
+            _log.warning("%s: it is no longer expected (--accept-missing)", text)
 
     def finish(self, directories: Sequence[LogDirectory]) -> None:
-        """Have the metadata know these directories from now on."""
+        """Have the metadata know these directories from now on, and have the partitions whose data
+        is missing begin a new leader epoch."""
         ids = {each.directory_id: each.path for each in directories if each.directory_id}
-        self._metadata.take_directories(ids, ())
+        self._metadata.take_directories(ids, [each.topic_partition for each in self._missing])
+        for (topic, partition), directory, folder in self._missing:
+            _log.warning(
+                "topic=%s partition=%d log_dir=%s missing: %s in a new leader epoch"
+                " (--accept-missing)",
+                topic,
+                partition,
+                directory,
+                "it begins empty" if folder is None else f"its log in {folder.parent} goes on",
+            )
 
     def _check_first(self, directories: Sequence[LogDirectory]) -> None:
         """Without klog-metadata in the first directory the broker counts as new. A start writes
@@ -149,5 +165,7 @@ def _text(gone: Sequence[str], missing: Sequence[_MissingLog]) -> str:
     ]
     return (
         f"data is missing, and nothing was changed: {'; '.join([*gone, *lacking])}; mount the disk,"
-        " put the directory back into log.dirs, or restore the folders"
+        " put the directory back into log.dirs, or restore the folders; if they are lost or were"
+        " removed on purpose, start once with --accept-missing: partitions without a folder are"
+        " then empty"
     )
