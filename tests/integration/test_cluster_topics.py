@@ -232,7 +232,11 @@ def test_version_0_has_offsets_in_zookeeper(cluster: Cluster) -> None:
     """What one broker has written another one reads, whoever coordinates the group."""
     admin = librdkafkas(cluster)
     done(admin.create_topics([NewTopic("old", 2, 1)]))
-    eventually(lambda: len(told(cluster, 3, "old")) == 2, deadline_s=60, what="the topic")
+    eventually(
+        lambda: all(len(told(cluster, number, "old")) == 2 for number in NUMBERS),
+        deadline_s=60,
+        what="the topic at each broker",
+    )
 
     def call(number: int, request: Any) -> Any:
         host, _, port = cluster.broker(number).bootstrap_servers.partition(":")
