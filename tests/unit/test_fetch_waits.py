@@ -13,7 +13,7 @@ from tests.support.produce_paths import MemoryBroker, answer_of, new_broker
 from tests.support.raw_requests import batch, fetch_request, produce_request, records_of
 
 FETCH, PRODUCE = 12, 9
-CONSUMER, DEBUGGING_CONSUMER = -1, -2
+CONSUMER, DEBUGGING_CONSUMER, COPY = -1, -2, -3
 LONG_MS = 600_000
 
 
@@ -39,10 +39,11 @@ def test_a_consumer_stays_below_the_high_watermark_while_a_sync_is_held(
     broker.helpers.hold = True
     writer = broker.send(produce_request("flushed", batch(b"x"), acks=acks), PRODUCE)
     assert not writer.sent, "flush.messages=1: the reply waits for the sync"
-    early = fetched(broker.send(fetch_request("flushed", replica_id=CONSUMER), FETCH))
-    assert (early.high_watermark, records_of(early)) == (0, [])
-    debugger = fetched(broker.send(fetch_request("flushed", replica_id=DEBUGGING_CONSUMER), FETCH))
-    assert [each.value for each in records_of(debugger)] == [b"x"]
+    for consumer in (CONSUMER, DEBUGGING_CONSUMER):
+        early = fetched(broker.send(fetch_request("flushed", replica_id=consumer), FETCH))
+        assert (early.high_watermark, records_of(early)) == (0, [])
+    copy = fetched(broker.send(fetch_request("flushed", replica_id=COPY), FETCH))
+    assert [each.value for each in records_of(copy)] == [b"x"]
     waiting = broker.send(fetch_request("flushed", max_wait_ms=LONG_MS), FETCH)
     assert not waiting.sent
     broker.helpers.let_go()

@@ -26,9 +26,9 @@ from pyspark_klog.protocol.apis.fetch import (
 from pyspark_klog.records.layout import LOG_OVERHEAD, LOG_OVERHEAD_BYTES, MAGIC_V0, MAGIC_V1
 
 READ_COMMITTED = 1
-# Who may read past the high watermark: followers, Kafka's debugging consumer, not an ordinary one.
-_CONSUMER = -1
-_DEBUGGING_CONSUMER = -2
+# Followers read past the high watermark, and so does the replica id that Kafka's brokers use for a
+# copy on another disk. All other negative ids are consumers, also that of old debugging tools (-2).
+_COPY_ON_ANOTHER_DISK = -3
 
 _FIRST_VERSION_WITH_V1 = 2
 _FIRST_VERSION_WITH_V2 = 4
@@ -85,10 +85,10 @@ class FetchReader:
         replica_id = sent_by.replica_id
         self._follower = follower_of(sent_by, broker, listener)
         self._reads = Reads.VISIBLE
-        if replica_id == _CONSUMER and request.isolation_level == READ_COMMITTED:
-            self._reads = Reads.COMMITTED
-        elif replica_id == _DEBUGGING_CONSUMER or replica_id >= 0:
+        if replica_id >= 0 or replica_id == _COPY_ON_ANOTHER_DISK:
             self._reads = Reads.ALL
+        elif request.isolation_level == READ_COMMITTED:
+            self._reads = Reads.COMMITTED
         self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
         self._headers_left = 0
 

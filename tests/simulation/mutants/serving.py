@@ -44,7 +44,7 @@ def _ack_before_append(original: Any) -> Any:
 
 def _shows_too_much(original: Any) -> Any:
     def begin(reader: Any, *arguments: Any) -> None:
-        """Every reader is taken for Kafka's debugging consumer, which reads to the log's end."""
+        """Every reader reads to the log's end, as followers do."""
         original(reader, *arguments)
         reader._reads = Reads.ALL
 
