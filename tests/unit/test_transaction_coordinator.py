@@ -305,7 +305,9 @@ def test_a_time_out_must_be_positive_and_within_the_brokers_bound() -> None:
         assert sim.init(timeout_ms=timeout_ms) == TransactionReply(
             ErrorCode.INVALID_TRANSACTION_TIMEOUT
         )
-    assert sim.init(key="") == TransactionReply(ErrorCode.INVALID_REQUEST)
+    for timeout_ms in (60_000, 0):
+        empty = sim.init(key="", timeout_ms=timeout_ms)
+        assert empty == TransactionReply(ErrorCode.INVALID_REQUEST), "the id is checked first"
     assert sim.log.batches == []
 
 
