@@ -157,7 +157,7 @@ class TransactionCoordinator:
         answer: TransactionAnswer,
     ) -> None:
         """A producer begins to use the id, or (``expected``) wants its own epoch raised."""
-        # As in Kafka the empty id, which `_ask` refuses, goes before a wrong timeout.
+        # Kafka checks the id before the timeout, and so `_ask` refuses an empty id here.
         if transactional_id and not 0 < timeout_ms <= self._settings.max_timeout_ms:
             answer(TransactionReply(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
             return

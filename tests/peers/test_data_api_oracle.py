@@ -1,0 +1,31 @@
+"""Generated requests of the APIs that clients use, to Kafka 3.9.1, Kafka 4.3.1 and klog.
+
+Each request is sound but for the fields that were changed; `tests/support/oracle_cases.py` makes it
+from the declared fields of the protocol, by a seed. In every field klog's responses must be those
+of one of the Kafkas, unless a row of docs/differences.md says otherwise.
+
+A request that fails is printed whole. To send it again alone:
+``.venv-peers/bin/python -m tests.support.oracle_run --seed S --request N``.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.oracle_run import oracle
+
+pytestmark = pytest.mark.peers
+
+SEED = int(os.environ.get("KLOG_ORACLE_SEED", "30"))
+REQUESTS = 2_000
+_SHOWN = 20
+
+
+def test_every_response_is_one_of_kafkas(tmp_path: Path) -> None:
+    print(f"seed {SEED}, {REQUESTS} requests")
+    with oracle(SEED, tmp_path) as running:
+        played = running.play(range(REQUESTS))
+    failed = [each for each in played if each.unexplained()]
+    texts = "\n\n".join(each.describe() for each in failed[:_SHOWN])
+    assert not failed, f"seed {SEED}: {len(failed)} requests differ\n{texts}"

@@ -1,0 +1,90 @@
+"""A difference that is declared, and the conditions under which it is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark_klog.records.compression import Codec
+from tests.support.oracle_records import MadeRecords
+from tests.support.oracle_steps import Case
+
+Allows = Callable[[Case, Any, Any], bool]
+"""Takes a case and the values of Kafka and klog; says whether they may differ so."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One difference. ``field`` is a path in the response; empty: any field of it."""
+
+    api: str
+    field: str
+    request: str
+    oldest: str
+    newest: str
+    klog: str
+    reason: str
+    allows: Allows
+
+
+def is_changed(*words: str) -> Allows:
+    """A field of the request was changed as one of these says."""
+    return lambda case, kafka, klog: any(
+        word in change for word in words for change in case.changes
+    )
+
+
+def has_codes(kafka: set[int], klog: set[int]) -> Allows:
+    return lambda case, theirs, ours: theirs in kafka and ours in klog
+
+
+def both_refuse(case: Case, kafka: Any, klog: Any) -> bool:
+    """Both brokers refuse, for different reasons."""
+    return isinstance(kafka, int) and isinstance(klog, int) and kafka != 0 and klog != 0
+
+
+def all_of(*these: Allows) -> Allows:
+    return lambda case, kafka, klog: all(each(case, kafka, klog) for each in these)
+
+
+def of_request(fits: Callable[[Any], bool]) -> Allows:
+    return lambda case, kafka, klog: fits(case.request)
+
+
+def is_before(version: int) -> Allows:
+    return lambda case, kafka, klog: case.version < version
+
+
+def is_since(version: int) -> Allows:
+    return lambda case, kafka, klog: case.version >= version
+
+
+def partitions_of(request: Any) -> list[Any]:
+    return [each for topic in request.topics for each in topic.partitions]
+
+
+def records_may_be(request: Any, codec: Codec) -> bool:
+    """Whether a Produce request has a record set that may be compressed so."""
+    kinds = (codec.name.lower(), "likely", "damaged")
+    return any(
+        isinstance(each.records, MadeRecords) and each.records.kind in kinds
+        for topic in request.topic_data
+        for each in topic.partition_data
+    )
+
+
+def has_topic_without_partitions(request: Any) -> bool:
+    lists = ("partitions", "partition_indexes", "partition_data")
+    groups = [request, *getattr(request, "groups", ()), *getattr(request, "transactions", ())]
+    topics = [
+        topic
+        for each in groups
+        for name in ("topics", "topic_data", "v3_and_below_topics")
+        for topic in getattr(each, name, None) or ()
+    ]
+    return any(getattr(topic, name, None) == [] for topic in topics for name in lists)
+
+
+def is_named_twice(case: Case, kafka: Any, klog: Any) -> bool:
+    return is_changed("duplicate", "[] is")(case, kafka, klog)
