@@ -1,7 +1,6 @@
 """The change that creates topics: first their logs are made, then their partitions are led."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -16,14 +15,13 @@ from klog_broker.metadata.changes import (
 )
 from klog_broker.metadata.errors import TopicExists
 from klog_broker.metadata.image import (
-    NO_BROKER,
     ImageDraft,
     Topic,
     check_no_collision,
     check_topic_name,
 )
 from klog_broker.metadata.interface import NewTopic
-from klog_broker.metadata.orders import Order, OrderResults, PartitionOrder
+from klog_broker.metadata.orders import Order, OrderResults
 from klog_broker.runtime.slices import Steps
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicId
@@ -67,7 +65,7 @@ class CreateTopics:
             else:
                 draft.image.put(topic)
                 self._outcomes.append(topic)
-                orders += (_unled(order) for order in partition_orders(topic, is_new=True))
+                orders += (order.without_leader() for order in partition_orders(topic, is_new=True))
         return orders
 
     def _plan_topic(self, new: NewTopic, image: ImageDraft) -> Topic:
@@ -126,8 +124,3 @@ class CreateTopics:
         if error is not None:
             self._outcomes[number] = error
         over()
-
-
-def _unled(order: PartitionOrder) -> PartitionOrder:
-    """The order to make a log, before anybody leads the partition."""
-    return replace(order, leader=NO_BROKER)

@@ -5,7 +5,6 @@ and a start that finds no log of the partition knows that data is missing.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from klog_broker.metadata.changes import PARTITIONS_PER_ELEMENT, Change, Draft, PlanSteps
 from klog_broker.metadata.directory_assignments import (
@@ -125,7 +124,7 @@ class RecordingOrders:
 def _unled(order: Order) -> Order:
     """The order to create a log that nobody leads yet."""
     if isinstance(order, PartitionOrder) and order.leader != NO_BROKER:
-        return replace(order, leader=NO_BROKER)
+        return order.without_leader()
     return order
 
 

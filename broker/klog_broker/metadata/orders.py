@@ -7,6 +7,7 @@ controller gives them, too. Images are what clients are told of the cluster; the
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from klog_broker.metadata.image import NO_BROKER
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 
@@ -28,6 +29,20 @@ class PartitionOrder:
     replicas: tuple[BrokerId, ...]
     in_sync: tuple[BrokerId, ...]
     is_new: bool = False
+
+    def without_leader(self) -> "PartitionOrder":
+        """The order to create the partition's log, before anybody leads the partition. Requests
+        have thousands of orders, and `replace` takes twice as long."""
+        return PartitionOrder(
+            self.topic_partition,
+            self.topic_id,
+            NO_BROKER,
+            self.leader_epoch,
+            self.partition_epoch,
+            self.replicas,
+            self.in_sync,
+            self.is_new,
+        )
 
 
 @dataclass(frozen=True, slots=True)
