@@ -605,3 +605,55 @@ def test_a_log_that_is_being_cut_is_left_alone(world: World) -> None:
     while world.bench.timers.soon:
         world.bench.step()
     assert list(world.helpers.waiting) == waiting
+
+
+def test_nothing_is_cleaned_while_the_disk_is_too_full(world: World) -> None:
+    """Old and new segments need room side by side."""
+    world.write(100)
+    space = world.log.log_directory.space
+    space.take(0, 1_000)
+    world.bench.begin()
+    world.bench.run()
+    assert world.log.cleaned_offset is None
+    space.take(1 << 30, 1_000)
+    world.bench.look_again()
+    assert world.log.cleaned_offset
+
+
+def test_a_log_that_fails_before_its_round_begins_is_not_read() -> None:
+    world = World()
+    world.write(100)
+    for number in range(1, 50):  # As many logs as a turn looks at: the round begins in the next.
+        world.manager.create(PARTITION._replace(partition=number), TOPIC_ID, CONFIG)
+    world.bench.begin()
+    world.log.read_failed(OSError(5, "the disk is gone"))
+    world.bench.run()
+    assert not world.log._state.is_being_cleaned
+    assert world.log.topic_partition not in world.bench.cleaner.set_aside
+
+
+def test_a_round_over_a_log_that_is_deleted_ends_without_a_warning(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.write(100)
+    log = world.log
+    world.bench.begin()
+    world.bench.step()
+    world.manager.delete(PARTITION)
+    world.bench.run()
+    assert not log._state.is_being_cleaned
+    assert world.bench.cleaner.set_aside == {}
+    assert "not_cleaned" not in caplog.text
+
+
+def test_a_paused_round_over_a_log_that_fails_reads_no_more() -> None:
+    world = World(settings=CleanerSettings(max_bytes_per_second=1.0))
+    world.write(100)
+    world.bench.begin()
+    world.bench.run()
+    assert world.log._state.is_being_cleaned
+    world.log.read_failed(OSError(5, "the disk is gone"))
+    ((_, resume),) = world.bench.timers.later
+    resume()
+    world.helpers.run_one()
+    assert not world.log._state.is_being_cleaned

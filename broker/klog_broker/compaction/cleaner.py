@@ -322,7 +322,9 @@ class Cleaner:
             log.cleaning.end()
             self._running.pop(log.topic_partition, None)
             self._apply_retention(log)
-            if error is not None and log.topic_partition not in self.set_aside:
+            # A log that was deleted or has failed was closed under the round.
+            is_news = not log.is_offline and log.topic_partition not in self.set_aside
+            if error is not None and is_news:
                 _log.warning("log=%s not_cleaned=%s", log.path, error)
             self._look_later()
 
