@@ -99,3 +99,16 @@ def _is_over(kept: CommittedOffset, now_ms: int) -> bool:
     if kept.expire_ms >= 0:
         return now_ms >= kept.expire_ms
     return now_ms - kept.commit_ms >= 10
+
+
+def test_an_offset_expires_when_its_time_is_over_and_not_before() -> None:
+    partition = TopicPartition("a", 0)
+    expiry = Expiry(since_ms=1_000, kept_topics=frozenset)
+    for commit_ms, expire_ms, over_at_ms in ((500, -1, 1_100), (2_000, -1, 2_100), (0, 7, 7)):
+        committed = CommittedOffset(
+            Offset(5), LeaderEpoch(-1), "", commit_ms, expire_ms, Offset(0), UUID(int=0)
+        )
+        book = OffsetBook()
+        book.put(*partition, committed)
+        assert book.expired([partition], expiry, over_at_ms - 1, 100) == []
+        assert book.expired([partition], expiry, over_at_ms, 100) == [partition]

@@ -43,6 +43,8 @@ def test_what_is_clean_counts_for_the_ratio() -> None:
     assert (extent.first_dirty_offset, extent.dirty_ratio) == (20, 1 / 3)
     assert not extent.is_due(CONFIG)
     assert extent.is_due(replace(CONFIG, min_cleanable_dirty_ratio=0.3))
+    # As in Kafka the ratio has to be exceeded.
+    assert not extent.is_due(replace(CONFIG, min_cleanable_dirty_ratio=1 / 3))
 
 
 def test_nothing_is_due_without_anything_dirty() -> None:
@@ -69,13 +71,15 @@ def test_undecided_transactions_and_their_segment_stay() -> None:
 def test_nothing_below_the_first_undecided_offset_is_dirty() -> None:
     extent = extent_of(LOG._replace(last_stable_offset=5, cleaned_offset=20), CONFIG, NOW_MS)
     assert (extent.first_uncleanable_offset, extent.cleanable_bytes) == (0, 0)
+    assert extent.first_dirty_offset == 0
 
 
 def test_young_segments_stay() -> None:
     log = _log((0, 0), (10, NOW_MS - 5), (20, 0), (30, 0))
     config = replace(CONFIG, min_compaction_lag_ms=10)
     assert extent_of(log, config, NOW_MS).first_uncleanable_offset == 10
-    assert extent_of(log, config, NOW_MS + 6).first_uncleanable_offset == 30
+    assert extent_of(log, config, NOW_MS + 4).first_uncleanable_offset == 10
+    assert extent_of(log, config, NOW_MS + 5).first_uncleanable_offset == 30
 
 
 def test_old_dirt_is_cleaned_however_little() -> None:

@@ -180,6 +180,25 @@ def test_after_an_error_it_waits_and_asks_again(error: ErrorCode) -> None:
     assert asked(state, 110) == (4, 1, 1)
 
 
+def test_a_leader_without_its_order_is_asked_again_soon_and_then_ever_later() -> None:
+    state = FollowerState(log_of((1,)), EPOCH, backoff_ms=100)
+    waits, now_ms = [], 0
+
+    def refuse() -> None:
+        nonlocal now_ms
+        state.take(asked(state, now_ms), part(ErrorCode.NOT_LEADER_OR_FOLLOWER), now_ms)
+        assert isinstance(state.phase, Delayed)
+        waits.append(state.phase.until_ms - now_ms)
+        now_ms = state.phase.until_ms
+
+    for _ in range(4):
+        refuse()
+    assert waits == [40, 80, 100, 100]
+    state.take(asked(state, now_ms), part(), now_ms)
+    refuse()
+    assert waits[-1] == 40, "the leader has answered since"
+
+
 def test_a_leader_of_a_later_epoch_is_not_asked_again() -> None:
     state = follower(log_of((1,)))
     assert state.take(asked(state), part(ErrorCode.FENCED_LEADER_EPOCH), 0) is None

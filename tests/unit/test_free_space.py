@@ -15,6 +15,7 @@ from tests.support.log_harness import batch
 from tests.support.memory_files import MemoryFiles
 
 FLOOR = 1_000_000
+GIB = 1 << 30
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,16 @@ def test_without_a_floor_nothing_is_refused() -> None:
     assert space.refuses_clients
     assert space.take(0, 0)
     assert not (space.refuses_clients or space.refuses_state)
+
+
+@pytest.mark.parametrize(("usable_bytes", "is_close"), [(FLOOR + 1, True), (FLOOR + GIB, False)])
+def test_the_disk_is_close_to_the_floor_within_a_gibibyte(
+    usable_bytes: int, is_close: bool
+) -> None:
+    space = FreeSpace(Path("/data"))
+    assert not space.is_close
+    space.take(usable_bytes, FLOOR)
+    assert space.is_close is is_close
 
 
 def leader_of(broker: BrokerServer, topic: str) -> Leader:

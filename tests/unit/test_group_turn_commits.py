@@ -1,12 +1,15 @@
 """Commits of several connections in one turn: one batch a shard, each with its own answer."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from klog_broker.coordinator.group.commits import Commit, commit_value
 from klog_broker.coordinator.shard import Shard
 from klog_broker.log.errors import LogStorageError
 from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -218,3 +221,34 @@ def test_one_wait_is_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     broker.helpers.let_go()
     broker.turns()
     assert (kept(broker), kept(broker, "other")) == (5, 6)
+
+
+@pytest.mark.parametrize(
+    ("length", "code"), [(4096, NONE), (4097, ErrorCode.OFFSET_METADATA_TOO_LARGE)]
+)
+def test_metadata_may_be_as_long_as_the_limit(length: int, code: ErrorCode) -> None:
+    broker = start()
+    assert commits(broker, commit(5, metadata="m" * length)) == [code]
+
+
+def test_the_first_generation_of_a_group_that_is_not_there_commits_nothing() -> None:
+    broker = start()
+    (code,) = commits(broker, commit(5, generation_id_or_member_epoch=0, member_id="m"))
+    assert code == ErrorCode.ILLEGAL_GENERATION
+    assert kept(broker) == -1
+
+
+@pytest.mark.parametrize(("expire_ms", "keeps_id"), [(-1, True), (0, False), (7, False)])
+def test_a_commit_with_an_expiry_names_no_topic_id(expire_ms: int, keeps_id: bool) -> None:
+    """The version of the record that has an expiry cannot hold a topic id."""
+    topic_id = TopicId(UUID(int=5))
+    asked = Commit(
+        partition=TopicPartition("plain", 0),
+        offset=5,
+        leader_epoch=-1,
+        metadata="",
+        topic_id=topic_id,
+        expire_ms=expire_ms,
+    )
+    value = commit_value(asked, 1_000)
+    assert value.topic_id == (topic_id if keeps_id else NO_TOPIC_ID)

@@ -303,3 +303,41 @@ def test_who_is_named_twice_counts_once() -> None:
     assert leader.told(CommittedIsr(LeaderEpoch(4), 10, (ME, OTHER, ME, OTHER)))
     assert leader.in_sync == Committed((ME, OTHER))
     assert leader.is_enough_in_sync
+
+
+def test_an_order_of_the_same_partition_epoch_can_name_other_replicas() -> None:
+    """A reassignment changes the replicas in another znode, which has an epoch of its own."""
+    leader = replicas()
+    leader.take_over(order(4, 9, replicas=(ME, OTHER), in_sync=ALL))
+    assert leader.replicas == (ME, OTHER)
+    assert list(leader.followers) == [OTHER]
+
+
+def test_an_answer_with_the_same_partition_epoch_commits_what_was_there() -> None:
+    """A controller that finds nothing to change answers so."""
+    leader, change = expanding()
+    answer = CommittedIsr(leader.leader_epoch, leader.partition_epoch, (ME,))
+    assert leader.answered(change, answer) is Afterwards.COMMITTED
+    assert leader.in_sync == Committed((ME,))
+    assert leader.asked is None
+
+
+def test_idle_followers_are_asked_for_in_turns() -> None:
+    """The controller may refuse one of them for good, and must not keep the other one out."""
+    leader = replicas((ME,))
+    fetch(leader, OTHER, 10)
+    fetch(leader, THIRD, 10)
+    asked = []
+    for _ in range(3):
+        change = leader.grow_by_idle(10, 10)
+        assert change is not None
+        asked.append(change.members[-1].broker_id)
+        leader.answered(change, ErrorCode.INELIGIBLE_REPLICA)
+    assert asked == [OTHER, THIRD, OTHER]
+
+
+def test_a_partition_is_under_replicated_while_a_replica_is_out_of_sync() -> None:
+    leader = replicas()
+    assert not leader.is_under_replicated
+    leader.told(CommittedIsr(LeaderEpoch(4), 10, (ME, OTHER)))
+    assert leader.is_under_replicated

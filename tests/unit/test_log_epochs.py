@@ -334,3 +334,25 @@ def test_epochs_are_known_of_deleted_records_that_a_kill_brings_back() -> None:
     ]
     again.flush()
     assert again.end_offset_for_epoch(1) == open_log(files.killed()).end_offset_for_epoch(1)
+
+
+def test_two_epochs_of_the_file_may_begin_at_one_offset() -> None:
+    files = MemoryFiles()
+    files.make_dirs(DATA)
+    path = DATA / "leader-epoch-checkpoint"
+    files.open(path, create=True).pwrite(b"0\n3\n1 0\n4 7\n5 7\n", 0)
+    epochs = LeaderEpochs(files, DATA)
+    assert epochs.load()
+    assert epochs.entries == ((1, 0), (4, 7), (5, 7))
+
+
+@pytest.mark.parametrize(("start", "epoch"), [(4, 1), (5, 2), (6, 2)])
+def test_a_log_that_starts_where_an_epoch_begins_keeps_that_epoch(start: int, epoch: int) -> None:
+    files = MemoryFiles()
+    files.make_dirs(DATA)
+    epochs = LeaderEpochs(files, DATA)
+    epochs.note(1, 0)
+    epochs.note(2, 5)
+    assert epochs.truncate_from_start(start)
+    assert epochs.entries[0] == (epoch, start)
+    assert epochs.epoch_of(5) == (2 if start <= 5 else -1)

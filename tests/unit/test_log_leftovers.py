@@ -1,12 +1,16 @@
 """What a start makes of the files that a cleaning has left, klog's or Kafka's."""
 
 from collections.abc import Mapping
+from contextlib import suppress
+from random import Random
+
+import pytest
 
 from klog_broker.log.leftovers import clear_leftovers
 from klog_broker.log.log_config import LogConfig
 from pyspark_klog.storage.names import Suffix, segment_file_name
 from tests.support.log_harness import DATA, append, batch, open_log, open_manager, read_all
-from tests.support.memory_files import MemoryFiles
+from tests.support.memory_files import Crashed, MemoryFiles
 
 FOLDER = DATA / "topic-0"
 CONFIG = LogConfig(segment_bytes=1_000, segment_index_bytes=4_096, compact=True)
@@ -97,3 +101,33 @@ def test_a_log_is_loaded_with_what_was_put_in_place() -> None:
         0,
         *[each.base_offset for each in log.segments[2:]],
     ]
+
+
+def test_a_segment_that_is_renamed_in_part_does_not_count() -> None:
+    """Kafka renames the log first, and is killed before it renames the indexes."""
+    index = "00000000000000000000.index.cleaned"
+    files = _disk({_name(0): b"old", _name(0, ".swap"): _batches(5), index: b""})
+    clear_leftovers(files, FOLDER)
+    assert files.list_dir(FOLDER) == [_name(0)]
+    assert files.read_bytes(FOLDER / _name(0)) == b"old"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_power_cut_leaves_no_old_segment_beside_the_one_that_replaces_it(seed: int) -> None:
+    """Whatever order the disk makes the names durable in."""
+    for step in range(1, 12):
+        files = _disk({_name(0): b"old", _name(10): b"old", _name(0, ".swap"): _batches(0, 29)})
+        for name in files.list_dir(FOLDER):
+            files.open(FOLDER / name).sync()
+        for path in (FOLDER, DATA, DATA.parent):
+            files.sync_dir(path)
+        files.crash_at_step = files.steps + step
+        with suppress(Crashed):
+            clear_leftovers(files, FOLDER)
+        files = files.crash(Random(seed), keeps_order=False)
+        is_new = (
+            len(files.read_bytes(FOLDER / _name(0))) > len(b"old")
+            if files.exists(FOLDER / _name(0))
+            else False
+        )
+        assert not (is_new and files.exists(FOLDER / _name(10)))

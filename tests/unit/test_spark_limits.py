@@ -3,9 +3,13 @@
 import pytest
 
 from pyspark_klog.ids import TopicPartition
+from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.options.values import read_duration_ms
+from pyspark_klog.spark.planning.byte_limits import SAMPLES_AT_ONCE, ByteRates
+from pyspark_klog.spark.planning.committed import start_of
 from pyspark_klog.spark.planning.limits import Patience, prorate
+from pyspark_klog.spark.planning.samples import measure
 
 _P = TopicPartition("t", 0)
 
@@ -66,3 +70,40 @@ def test_what_is_no_duration(text: str) -> None:
 
 def test_a_duration_that_is_not_given() -> None:
     assert read_duration_ms({}, "maxTriggerDelay", 900_000) == 900_000
+
+
+def test_backlogs_of_half_the_limit_need_no_samples_once_all_are_known() -> None:
+    rates = ByteRates()
+    rates.learn(_P, 10, 1)
+    assert rates.to_sample(100, {_P: 0}, {_P: 5}) == []
+    assert rates.to_sample(100, {_P: 0}, {_P: 6}) == [_P]
+
+
+def test_known_partitions_take_turns_to_be_sampled() -> None:
+    rates = ByteRates()
+    several = [TopicPartition("t", number) for number in range(SAMPLES_AT_ONCE * 3)]
+    for each in several:
+        rates.learn(each, 10, 1)
+    start, end = dict.fromkeys(several, 0), dict.fromkeys(several, 100)
+    sampled = [each for _ in range(3) for each in rates.to_sample(100, start, end)]
+    assert sorted(sampled) == several
+
+
+@pytest.mark.parametrize(
+    ("offset", "begins_at", "is_lost"), [(2, 3, 1), (3, 3, 0), (9, 9, 0), (10, 3, 1)]
+)
+def test_a_group_may_be_at_either_end_of_a_partition(
+    offset: int, begins_at: int, is_lost: int
+) -> None:
+    start = start_of({_P: offset}, {_P: 3}, {_P: 9})
+    assert (start.offsets, len(start.lost)) == ({_P: begins_at}, is_lost)
+
+
+def test_a_sample_counts_the_offsets_of_its_whole_first_batch() -> None:
+    """The broker sends a batch whole, also for an offset in its middle: so are its bytes."""
+    builder = BatchBuilder(10)
+    for number in range(5):
+        builder.append(None, b"v", number)
+    sample = measure(memoryview(builder.build()), 13)
+    assert sample is not None
+    assert sample.offsets == 5

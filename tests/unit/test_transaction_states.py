@@ -379,3 +379,9 @@ def test_the_tables_name_every_state() -> None:
 
 def test_the_committed_page_is_current() -> None:
     assert print_pages(PAGES, "klog_broker.transaction_docs", ["--check"]) == 0
+
+
+def test_no_epoch_is_not_the_epoch_before_the_first_one() -> None:
+    """A producer that names no epoch is not the one that was there before an epoch was raised."""
+    begun = known(TransactionState.EMPTY)._replace(last_producer_epoch=-1)
+    assert initialize(begun, who(-1), TIMEOUT_MS, NOW_MS).error is FENCED
