@@ -110,7 +110,7 @@ class DefaultSource(DataSource):
         if LATER_MICRO_BATCH not in self.options:
             self._options.client.warn_of_ignored(once_in_process=False)
             tell_of_ignored_timestamps(self._options, schema.fieldNames())
-        return SinkBatchWriter(self._options)
+        return SinkBatchWriter(self._options, schema.fieldNames())
 
     @one_line
     def streamWriter(  # noqa: N802

@@ -1,6 +1,7 @@
 """What Spark lets no Python source do: that it says so, or what takes its place."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict
 
+import pyspark_klog
 from pyspark_klog.spark.data_source import DefaultSource
+from tests.support.any_sink import AnySink
 from tests.support.parity import Engine, Parity
+from tests.support.spark_topics import run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -133,3 +137,59 @@ def test_a_least_and_a_largest_batch_at_once(parity: Parity, topic: str, tmp_pat
 
     found = parity.same(scenario).sort("batch").collect()
     assert [row.rows for row in found] == [6, 6, 3]
+
+
+_TWICE = "Duplicated field names in Arrow Struct are not allowed, got [value, x, x]"
+
+
+@pytest.mark.oldest
+@pytest.mark.parity("python source: two columns of one name", differs="two-columns")
+def test_of_two_columns_the_first_is_written_where_spark_gives_both(
+    parity: Parity, topic: str, tmp_path: Path
+) -> None:
+    """Spark 4.3 gives no Python sink such rows, whatever the sink does with the columns; 4.0 does.
+    Spark's own connector and `batch_writer` take the first column with each release."""
+
+    def written(engine: Engine) -> "DataFrame":
+        target = engine.topics.create(1)
+        engine.append(engine.spark.sql(_TWICE), topic=target)
+        return engine.batch(subscribe=target).selectExpr("string(value) AS value")
+
+    def written_each(engine: Engine) -> "DataFrame":
+        target = engine.topics.create(1)
+        writer = pyspark_klog.batch_writer(**engine.options(topic=target))
+        writer(engine.spark.sql(_TWICE), 0)
+        return engine.batch(subscribe=target).selectExpr("string(value) AS value")
+
+    parity.spark.dataSource.register(AnySink)
+    if _refuses(lambda: _twice_as_batch(parity)):
+        assert _REFUSED in parity.failure("klog", written)
+        assert _refuses(lambda: _twice_as_stream(parity, topic, tmp_path))
+    else:
+        assert [row.value for row in parity.klog_only(written).collect()] == ["v"]
+    assert [row.value for row in parity.klog_only(written_each).collect()] == ["v"]
+    peers = parity.peer_only(written)
+    assert peers is None or [row.value for row in peers.collect()] == ["v"]
+
+
+_TWICE = "SELECT 'v' AS value, 'w' AS value, 1 AS x, 2 AS x"
+_REFUSED = "[DUPLICATED_FIELD_NAME_IN_ARROW_STRUCT]"
+
+
+def _refuses(action: Callable[[], object]) -> bool:
+    try:
+        action()
+    except PySparkException as error:
+        assert _REFUSED in str(error), error
+        return True
+    return False
+
+
+def _twice_as_batch(parity: Parity) -> None:
+    parity.spark.sql(_TWICE).write.format("any_sink").mode("append").save()
+
+
+def _twice_as_stream(parity: Parity, topic: str, folder: Path) -> None:
+    stream = _stream(parity.engine("klog"), topic).selectExpr("value", "1 AS x", "2 AS x")
+    writer = stream.writeStream.format("any_sink").option("checkpointLocation", str(folder))
+    run(writer.trigger(availableNow=True).start())

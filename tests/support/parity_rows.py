@@ -227,6 +227,7 @@ _PYTHON = _rows(
         "column pruning": "all columns are read; option columns narrows them",
         "preferred locations": "none",
         "composite read limits": "min and max together are klog's own affair",
+        "two columns of one name": "refused by Spark 4.3; batch_writer takes the first",
         "tables of SQL": "options behind WITH where the table is used",
         "names in plans and progress": "topics in offsets; options in a stream's extended plan",
     },

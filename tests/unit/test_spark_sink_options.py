@@ -231,6 +231,15 @@ def test_without_the_option_a_column_timestamp_may_have_any_type() -> None:
         check_sink_schema(_schema(value=StringType(), timestamp=kind), options)
 
 
+@pytest.mark.parity("python source: two columns of one name")
+def test_of_two_columns_of_one_name_the_first_has_the_type_that_counts() -> None:
+    options = read_options({**_SERVERS, "topic": "t"})
+    one, other = StructField("value", StringType()), StructField("value", LongType())
+    check_sink_schema(StructType([one, other]), options)
+    with pytest.raises(SchemaError, match="column value is bigint; expected string or binary"):
+        check_sink_schema(StructType([other, one]), options)
+
+
 @pytest.mark.parity("sink: headers column", "sink: wrong type: headers")
 def test_headers_are_told_by_position_and_name_in_any_case() -> None:
     options = read_options({**_SERVERS, "topic": "t"})
@@ -256,6 +265,7 @@ class _Frame:
     """A DataFrame that notes how it is written; without a JVM, as under Spark Connect."""
 
     sparkSession = None  # noqa: N815
+    columns = ("value", "key")
 
     def __init__(self) -> None:
         self.calls: list[object] = []
@@ -317,6 +327,17 @@ def test_a_batch_writer_checks_its_options_when_it_is_made(
 def test_a_batch_writer_shows_no_secrets() -> None:
     made = pyspark_klog.batch_writer(**{"bootstrap.servers": "host:1", "topic": "secret"})
     assert repr(made) == "batch_writer(bootstrap.servers, topic)"
+
+
+@pytest.mark.parity("python source: two columns of one name")
+def test_a_batch_writer_renames_later_columns_of_one_name() -> None:
+    frame = _Frame()
+    frame.columns = ("value", "x", "value", "x", "X")
+    pyspark_klog.batch_writer(**_SERVERS, topic="t")(frame, 0)
+    assert frame.calls[:2] == [
+        "toDF",
+        ("value", "x", "klog.ignored.2", "klog.ignored.3", "X"),
+    ]
 
 
 def test_a_batch_writer_has_the_driver_tell_of_its_options_once() -> None:

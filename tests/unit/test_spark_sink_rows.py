@@ -25,6 +25,7 @@ from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.sink import rows as sink_rows
 from pyspark_klog.spark.sink.dead_letters import DeadLettersFailed, TaskIds, with_headers
 from pyspark_klog.spark.sink.rows import SinkRows
+from pyspark_klog.spark.sink.writer import write_task
 from pyspark_klog.spark.workers.clients import client_for, drop_producer, producer_for
 
 _IDS = TaskIds("query", 5, 3, 1, 99)
@@ -291,6 +292,18 @@ def test_without_the_option_a_column_timestamp_is_ignored(producer: _Producer) -
     sink.write([_batch(value=_values(0, 1), timestamp=[1_500_000_000_123_456, -2_000_000])])
     assert all(record.timestamp_ms >= before_ms for record in producer.of("t"))
     assert sink.oldest_ms == ()
+
+
+@pytest.mark.parity("python source: two columns of one name")
+def test_of_two_columns_of_one_name_the_first_is_written(producer: _Producer) -> None:
+    columns = {"value": [b"v"], "x": [1], "key": [b"k"]}
+    twice = pa.RecordBatch.from_arrays(
+        [*(pa.array(each) for each in columns.values()), pa.array([b"w"]), pa.array([2])],
+        names=["value_0", "x_0", "key", "value_1", "x_1"],  # as from Spark 4.0
+    )
+    options = read_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
+    assert write_task(options, [twice], [*columns, "value", "x"]).row_count == 1
+    assert [(record.key, record.value) for record in producer.of("t")] == [(b"k", b"v")]
 
 
 def test_the_oldest_timestamp_of_each_topic_is_told(producer: _Producer) -> None:

@@ -47,6 +47,7 @@ class BatchWriter:
 
             micro_batch = micro_batch_of(self._exactly_once, frame, batch_id)
             options = options | micro_batch.as_options()
+        frame = _with_distinct_names(frame)
         if self._has_written:
             options = options | {LATER_MICRO_BATCH: "true"}
         frame.write.format("klog").options(**options).mode("append").save()
@@ -55,6 +56,16 @@ class BatchWriter:
     def __repr__(self) -> str:
         # Some options are secret.
         return f"batch_writer({', '.join(sorted(self._options))})"
+
+
+def _with_distinct_names(frame: "DataFrame") -> "DataFrame":
+    """The frame whose later columns of one name have other names, which the sink ignores: Spark
+    gives a Python sink no rows with two columns of one name."""
+    names = frame.columns
+    if len(set(names)) == len(names):
+        return frame
+    seen = [name if name not in names[:n] else f"klog.ignored.{n}" for n, name in enumerate(names)]
+    return frame.toDF(*seen)
 
 
 def _text(value: Any) -> str:

@@ -1,6 +1,7 @@
 """The sink's columns on their way from Arrow to the encoder: how each is read, and what a row that
 cannot be written did wrong. Pure."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark_klog.spark.sink.dead_letters import Reason
@@ -9,6 +10,21 @@ if TYPE_CHECKING:
     from pyarrow import Array, RecordBatch, Scalar
 
     from pyspark_klog.records.arrow import EncodedRows, RowProblem
+
+
+def first_of_each_name(rows: "RecordBatch", names: Sequence[str]) -> "RecordBatch":
+    """The rows without the later ones of columns that have one name; ``names`` are those of the
+    DataFrame. Spark's own connector takes the first, too.
+
+    Only Spark 4.0 gives a Python sink such rows, and numbers the columns (`x_0`, `x_1`).
+    """
+    if len(set(names)) == len(names):
+        return rows
+    import pyarrow as pa
+
+    firsts = {name: names.index(name) for name in names}
+    arrays = [rows.column(number) for number in firsts.values()]
+    return pa.RecordBatch.from_arrays(arrays, names=list(firsts))
 
 
 def column(rows: "RecordBatch", name: str) -> "Array | None":

@@ -28,7 +28,9 @@ def check_sink_schema(schema: StructType, options: Options) -> None:
     :raises SchemaError: for a column that is missing or of a wrong type
     :raises OptionError: if no topic is named
     """
-    types = {f.name: f.dataType for f in schema.fields}
+    types: dict[str, DataType] = {}
+    for field in schema.fields:
+        types.setdefault(field.name, field.dataType)  # of two with one name the first counts
     if "value" not in types:
         example = f", as in withColumnRenamed({next(iter(types))!r}, 'value')" if types else ""
         raise SchemaError(

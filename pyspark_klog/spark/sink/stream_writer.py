@@ -85,7 +85,7 @@ if HAS_ARROW_STREAM_WRITER:
         @one_line_in_task
         def write(self, iterator: "Iterator[RecordBatch]") -> TaskWritten:
             """Write one task's rows."""
-            return write_task(self._options, iterator)
+            return write_task(self._options, iterator, self._schema.fieldNames())
 
 
 def stream_writer(options: Options, schema: StructType) -> DataSourceStreamWriter:

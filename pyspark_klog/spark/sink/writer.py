@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark_klog.client import chance
 from pyspark_klog.spark.options.exactly_once import MicroBatch
 from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.sink.columns import first_of_each_name
 from pyspark_klog.spark.sink.dead_letters import TaskIds, check_count
 from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import ended_by_themselves
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
@@ -47,8 +48,12 @@ class TaskWritten(WriterCommitMessage):
     """What the driver needs to end the batch; None: the sink writes at least once."""
 
 
-def write_task(options: Options, batches: "Iterable[RecordBatch]") -> TaskWritten:
-    """Write the rows of the task that runs here."""
+def write_task(
+    options: Options, batches: "Iterable[RecordBatch]", names: Sequence[str] = ()
+) -> TaskWritten:
+    """Write the rows of the task that runs here. ``names`` are the DataFrame's columns, where two
+    of them may have the same name."""
+    batches = (first_of_each_name(batch, names) for batch in batches)
     context = TaskContext.get()
     ids = TaskIds() if context is None else _task_ids(context)
     if options.exactly_once is not None:
@@ -79,13 +84,15 @@ def _task_ids(context: TaskContext) -> TaskIds:
 class SinkBatchWriter(Prompt, DataSourceArrowWriter):
     """Appends rows to topics."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, names: Sequence[str]) -> None:
+        """``names`` are those of the DataFrame's columns."""
         self._options = _with_id(options)
+        self._names = tuple(names)
 
     @one_line_in_task
     def write(self, iterator: "Iterator[RecordBatch]") -> TaskWritten:
         """Write one task's rows."""
-        return write_task(self._options, iterator)
+        return write_task(self._options, iterator, self._names)
 
     @one_line
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
