@@ -26,6 +26,7 @@ def test_topics(topics: Topics) -> None:
     assert len(found[0].topicId) == 36
 
 
+@pytest.mark.oldest
 def test_partitions_with_their_ends(topics: Topics) -> None:
     topic = topics.create(2)
     topics.put_numbers(topic, range(5), partition=1)

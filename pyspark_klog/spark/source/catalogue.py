@@ -120,7 +120,7 @@ class TableReader(Prompt, DataSourceReader):
         table = str(partition.value)
         client = client_for(self._options.client)
         rows = _TABLES[table](client, self._options)
-        schema = to_arrow_schema(table_schema(table), timezone="UTC")
+        schema = to_arrow_schema(table_schema(table))
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
         arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
