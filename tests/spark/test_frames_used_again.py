@@ -1,5 +1,6 @@
 """A frame that is executed again returns the rows of this moment, or asks for a new load()."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 OUT_OF_DATE = "Spark reads this frame by the plan of an earlier query, which is out of date: "
+
+
+@pytest.fixture
+def pushing() -> "Iterator[None]":
+    """Spark pushes filters down to Python sources."""
+    spark_session().conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield
+    spark_session().conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 def _refusal(action: "Callable[[], Any]") -> str:
@@ -65,6 +74,7 @@ def test_a_new_partition_asks_for_a_new_load(topics: Topics) -> None:
     assert f"{topic}-1 is new; call load()" in _refusal(frame.count)
 
 
+@pytest.mark.oldest
 def test_a_fixed_range_is_read_again(topics: Topics) -> None:
     topic = topics.create(1)
     topics.put_numbers(topic, range(3))
@@ -100,6 +110,38 @@ def test_a_start_that_retention_has_passed_asks_for_a_new_load_or_moves(topics: 
     text = _refusal(strict.count)
     assert f"{topic}-0 began at offset 0 then and begins at 2 now; call load() again" in text
     assert lenient.count() == 3
+
+
+def test_offsets_from_the_table_of_partitions_fix_the_rows(topics: Topics) -> None:
+    topic = topics.create(2)
+    topics.put_numbers(topic, range(3))
+    found = topics.batch(table="partitions").where(f"topic = '{topic}'").collect()
+    starts = {str(row.partition): row.earliestOffset for row in found}
+    ends = {str(row.partition): row.latestOffset for row in found}
+    frame = topics.batch(
+        subscribe=topic,
+        startingOffsets=json.dumps({topic: starts}),
+        endingOffsets=json.dumps({topic: ends}),
+    )
+    assert frame.count() == 3
+    topics.put_numbers(topic, range(3), 1)
+    assert frame.count() == 3
+
+
+def test_a_frame_is_planned_in_each_query_where_spark_pushes_filters_down(
+    topics: Topics, pushing: None
+) -> None:
+    topic = topics.create(1)
+    topics.put_numbers(topic, range(3))
+    frame = topics.batch(subscribe=topic).where("offset >= 0")
+    frame.createOrReplaceTempView("planned_again")
+    assert frame.count() == 3
+    topics.put_numbers(topic, range(2))
+    assert frame.count() == 5
+    topics.grow(topic, 2)
+    topics.put_numbers(topic, range(1), 1)
+    assert spark_session().sql("select * from planned_again").count() == 6
+    assert frame.alias("a").join(frame.alias("b"), ["partition", "offset"]).count() == 6
 
 
 # --- the static side of a stream ------------------------------------------------------------------
@@ -167,6 +209,7 @@ def test_a_static_side_whose_topic_has_grown_ends_the_query(joined: _Joined) -> 
     assert text in " ".join(str(error).split())
 
 
+@pytest.mark.oldest
 def test_load_in_foreach_batch_sees_new_records(joined: _Joined) -> None:
     joined.start(joined.events_frame(), lambda batch: batch.join(joined.load_names(), "k", "left"))
     assert joined.look_up("a") == "A"
@@ -175,14 +218,10 @@ def test_load_in_foreach_batch_sees_new_records(joined: _Joined) -> None:
 
 
 def test_a_static_side_is_planned_in_each_micro_batch_where_spark_pushes_filters_down(
-    joined: _Joined,
+    joined: _Joined, pushing: None
 ) -> None:
-    spark_session().conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        frame = joined.events_frame().join(joined.load_names(), "k", "left")
-        joined.start(frame, lambda batch: batch)
-        assert joined.look_up("a") == "A"
-        joined.put_name("b")
-        assert joined.look_up("b") == "B"
-    finally:
-        spark_session().conf.unset("spark.sql.python.filterPushdown.enabled")
+    frame = joined.events_frame().join(joined.load_names(), "k", "left")
+    joined.start(frame, lambda batch: batch)
+    assert joined.look_up("a") == "A"
+    joined.put_name("b")
+    assert joined.look_up("b") == "B"

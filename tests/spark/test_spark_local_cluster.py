@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 
 from tests.support import spark_session as sessions
 from tests.support.eventually import eventually
@@ -83,6 +84,18 @@ def test_a_task_that_spark_repeats_reads_its_range_once_and_writes_at_least_once
     written = [bytes(row.value) for row in topics.batch(subscribe=target).collect()]
     assert set(written) - {b"10/0", b"11/0", b"12/0"} == set(expected)
     assert all(written.count(value) == 1 for value in expected)
+
+
+def test_every_executor_refuses_the_plan_of_an_earlier_query(topics: Topics) -> None:
+    """Also an executor that did not run the earlier query."""
+    topic = topics.create(1)
+    topics.put_numbers(topic, range(3))
+    frame = topics.batch(subscribe=topic)
+    assert frame.count() == 3
+    topics.put_numbers(topic, range(1))
+    for _ in range(2 * EXECUTORS):
+        with pytest.raises(PySparkException, match=r"call load\(\) again"):
+            frame.count()
 
 
 @pytest.mark.parity("cluster: executors in other processes")

@@ -15,7 +15,7 @@ from pyspark_klog.spark.planning.reuse import (
     find_query,
     is_reused,
 )
-from pyspark_klog.spark.source.reused_plan import can_change
+from pyspark_klog.spark.source.reused_plan import may_be_outdated
 from pyspark_klog.spark.workers.plan_memory import remember
 
 _PLAN = Plan(b"12345678", 1_795_745_529_790, False)
@@ -136,4 +136,10 @@ def test_many_changes_are_counted() -> None:
 )
 def test_a_range_of_offsets_never_changes(options: dict[str, str], changes: bool) -> None:
     given = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t"} | options
-    assert can_change(read_options(given).for_batch()) is changes
+    assert may_be_outdated(read_options(given).for_batch()) is changes
+
+
+def test_a_spark_that_plans_in_each_query_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t"}
+    monkeypatch.delattr("pyspark.sql.datasource.DataSourceReader.pushFilters")
+    assert not may_be_outdated(read_options(given).for_batch())

@@ -1,6 +1,6 @@
 """Plans that Spark reuses for a later query: how a task notices, and what has changed. Pure.
 
-Spark 4.0 to 4.3 ask a Python source for its partitions once for each ``load()``, and give the same
+Spark 4.1 to 4.3 ask a Python source for its partitions once for each ``load()``, and give the same
 partitions to the tasks of every later query that uses the frame
 (docs/decisions/0058-a-frame-that-is-executed-again.md). The source cannot plan again then. A task
 can notice it, ask for the offsets of this moment, and refuse to return old rows.

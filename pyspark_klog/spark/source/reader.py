@@ -16,8 +16,8 @@ from pyspark_klog.spark.planning.splitting import split
 from pyspark_klog.spark.source.reused_plan import (
     EmptyPartition,
     PlanMark,
-    can_change,
     check_plan,
+    may_be_outdated,
     new_plan,
 )
 from pyspark_klog.spark.source.rows import RangeReader
@@ -81,7 +81,7 @@ class BatchReader(Prompt, DataSourceReader):
             )
         ranges = [OffsetRange(*p, start[p], end[p]) for p in sorted(start) if end[p] > start[p]]
         planned = tasks(ranges, self._options, self._topic_ids)
-        if not can_change(self._options):
+        if not may_be_outdated(self._options):
             return planned
         plan = new_plan()
         for partition in planned:

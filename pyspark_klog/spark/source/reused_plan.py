@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_klog.client import chance, clock
 from pyspark_klog.spark.errors import PlanOutdated
@@ -51,8 +51,12 @@ def new_plan() -> Plan:
     return Plan(plan_id, clock.epoch_ms(), _FILTERS_MODULE in sys.modules)
 
 
-def can_change(options: Options) -> bool:
-    """Whether a new plan for the same options could read other rows."""
+def may_be_outdated(options: Options) -> bool:
+    """Whether Spark may reuse a plan for a query in which a new plan would read other rows."""
+    # Spark has kept plans since it has pushed filters down, from 4.1 on. Spark 4.0 has no such
+    # method, and plans in each query.
+    if not hasattr(DataSourceReader, "pushFilters"):
+        return False
     return not (is_constant(options.starting) and is_constant(options.ending))
 
 
