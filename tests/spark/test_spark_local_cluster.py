@@ -87,7 +87,7 @@ def test_a_task_that_spark_repeats_reads_its_range_once_and_writes_at_least_once
 
 
 def test_every_executor_refuses_the_plan_of_an_earlier_query(topics: Topics) -> None:
-    """Also an executor that did not run the earlier query."""
+    """An executor that did not run the earlier query refuses it, too."""
     topic = topics.create(1)
     topics.put_numbers(topic, range(3))
     frame = topics.batch(subscribe=topic)

@@ -37,7 +37,7 @@ def test_an_assigned_partition_without_any_of_the_keys_is_not_read() -> None:
 
 
 class _Lookup:
-    """Knows the offsets of partition 0 alone, as a test of what is asked for."""
+    """Knows the offsets of partition 0 alone: a question for another partition fails."""
 
     def earliest(self, partitions: Iterable[TopicPartition], /) -> Offsets:
         return {p: {TopicPartition("t", 0): 3}[p] for p in partitions}

@@ -30,7 +30,7 @@ _FILTERS_MODULE = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class PlanMark(NamedTuple):
-    """What a task needs to notice that its plan is reused."""
+    """The plan of a task, by which the task notices that Spark reuses the plan."""
 
     plan: Plan
     offsets: PlannedOffsets | None

@@ -1,7 +1,7 @@
 """The query for which the Python workers of one executor first saw a plan: a small file.
 
-The file is in the executor's own local folder, which Spark deletes with the executor. It has a
-fixed number of slots, so it never grows: a plan may be forgotten when a later one takes its slot.
+The file is in the executor's own local folder, which Spark deletes with the executor. The file has
+a fixed number of slots and never grows: a plan is forgotten when a later plan takes its slot.
 """
 
 import contextlib
