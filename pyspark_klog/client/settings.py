@@ -8,6 +8,7 @@ from pyspark_klog.client.errors import SettingError
 from pyspark_klog.client.partitioning import check_partitioner
 from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.setting_rows import SETTINGS, Effect, Setting, Value
+from pyspark_klog.java_text import parse_integer, trim
 
 if TYPE_CHECKING:
     from pyspark_klog.client.security.config import SecurityConfig
@@ -166,16 +167,16 @@ def read_value(row: Setting, value: Value, prefix: str = "") -> Value:
     :raises SettingError: naming the setting, what was given and what is expected
     """
     if row.kind is Secret:
-        return value if isinstance(value, Secret) else Secret(str(value).strip())
-    text = str(value).strip()
+        return value if isinstance(value, Secret) else Secret(trim(str(value)))
+    text = trim(str(value))
     if row.kind is bool:
         if text.lower() in ("true", "false"):
             return text.lower() == "true"
         raise SettingError(f"{prefix}{row.name} is {value!r}; expected true or false")
     if row.kind is int:
         try:
-            number = int(text)
-        except ValueError:
+            number = parse_integer(text)
+        except (ValueError, OverflowError):
             number = row.high + 1
         if not row.low <= number <= row.high:
             raise SettingError(

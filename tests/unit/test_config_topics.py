@@ -116,6 +116,11 @@ def test_the_old_timestamp_limit_counts_where_the_new_ones_are_not_set() -> None
             " 3.0-IV1",
         ),
         (
+            {"message_format_version": "5.0"},
+            "message.format.version=5.0 is refused: it must be a release of Kafka, as 2.8 or"
+            " 3.0-IV1",
+        ),
+        (
             {"leader_replication_throttled_replicas": "1-2"},
             "leader.replication.throttled.replicas=1-2 is refused: it must be * or"
             " partition:broker, comma-separated",
@@ -124,6 +129,17 @@ def test_the_old_timestamp_limit_counts_where_the_new_ones_are_not_set() -> None
 )
 def test_refusals(settings: dict[str, str], expected: str) -> None:
     assert problem(**settings) == expected
+
+
+@pytest.mark.parametrize("text", ["0.9.0.1", "0.8.2.X", "2.8.1", "3.0-IV1", "3.9", "4.0-IV0"])
+def test_releases_of_kafka_are_accepted_as_kafka_writes_them(text: str) -> None:
+    config = topic_config(BrokerConfig.load(), {"message.format.version": text})
+    assert config["message.format.version"] == text
+
+
+@pytest.mark.parametrize("text", ["0:1,", ",", "*", "0:1, 2:3", ""])
+def test_empty_items_of_throttled_replicas_are_accepted_as_in_kafka(text: str) -> None:
+    topic_config(BrokerConfig.load(), {"leader.replication.throttled.replicas": text})
 
 
 def test_settings_without_effect_are_accepted_with_a_warning_each() -> None:

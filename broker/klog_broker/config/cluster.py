@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from ipaddress import IPv6Address
 from typing import Any
 
+from klog_broker.config.kafka_releases import release_of
 from klog_broker.config.listeners import Listener
 from klog_broker.config.types import ConfigError
 
@@ -13,9 +14,8 @@ GENERATED = -1
 
 _SERVER = re.compile(r"(?P<host>\[[^\]]+\]|[^\s,/:\[\]@?#\\]+)(?::(?P<port>[0-9]{1,5}))?")
 _IN_NO_PATH = re.compile("[\\s\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
-# Kafka's inter.broker.protocol.version -> the newest of the steps (IV) that led to the release.
-_PROTOCOL_STEPS = {"3.5": 2, "3.6": 2, "3.7": 4, "3.8": 0, "3.9": 0}
-_PROTOCOL = re.compile(r"(?P<release>[0-9]+\.[0-9]+)(?:-IV(?P<step>[0-9]{1,3})|\.[0-9]+)?")
+_PROTOCOL_RELEASES = ("3.5", "3.6", "3.7", "3.8", "3.9")
+"""The values of inter.broker.protocol.version that klog has."""
 
 
 def joins_cluster(values: Mapping[str, Any]) -> bool:
@@ -114,10 +114,8 @@ def _check_fetch_times(values: Mapping[str, Any]) -> None:
 
 
 def _check_protocol_version(text: str) -> None:
-    match = _PROTOCOL.fullmatch(text.strip())
-    newest = _PROTOCOL_STEPS.get(match["release"]) if match is not None else None
-    if match is None or newest is None or int(match["step"] or 0) > newest:
+    if release_of(text) not in _PROTOCOL_RELEASES:
         raise ConfigError(
             f"inter.broker.protocol.version={text} is refused: klog speaks to other brokers as"
-            f" Kafka {', '.join(_PROTOCOL_STEPS)} does, so it must be one of these"
+            f" Kafka {', '.join(_PROTOCOL_RELEASES)} does, so it must be one of these"
         )

@@ -1,5 +1,6 @@
 """The settings of a broker in a cluster, as rows (see rows.py)."""
 
+from klog_broker.config.kafka_releases import RELEASE
 from klog_broker.config.listeners import PROTOCOLS
 from klog_broker.config.types import AtLeast, OneOf, Setting, SettingType
 
@@ -70,6 +71,7 @@ CLUSTER = (
         _STRING,
         "3.9-IV0",
         "The release of Kafka whose requests the brokers send each other: from 3.5 to 3.9.",
+        RELEASE,
     ),
     Setting(
         "controller.socket.timeout.ms",

@@ -3,8 +3,7 @@
 A topic's default is the broker's setting `broker_name`; where a row has none, its own `default`.
 """
 
-import re
-
+from klog_broker.config.kafka_releases import RELEASE
 from klog_broker.config.rows import (
     CLEANUP_POLICIES,
     CODECS,
@@ -37,28 +36,22 @@ _FORMAT = "New data is always stored in format 2, as in Kafka since 3.0."
 
 
 def _throttled_replicas(value: Value) -> str | None:
-    """``*``, or ``partition:broker`` items."""
+    """``*``, or ``partition:broker`` items; empty ones are left out, as in Kafka."""
     items = value if isinstance(value, tuple) else ()
     if items == ("*",):
         return None
-    for item in items:
+    for item in filter(None, items):
         partition, colon, broker = item.partition(":")
-        if not (colon and partition.isdigit() and broker.isdigit()):
+        if not (colon and _is_number(partition) and _is_number(broker)):
             return "must be * or partition:broker, comma-separated"
     return None
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
 _REPLICAS = Checked("* or partition:broker, comma-separated", _throttled_replicas)
-
-
-def _release(value: Value) -> str | None:
-    """``2.8`` or ``3.0-IV1``: a release of Kafka, and the revision within it."""
-    if isinstance(value, str) and re.fullmatch(r"\d+\.\d+(\.\d+)?(-IV\d+)?", value, re.ASCII):
-        return None
-    return f"must be {_RELEASE}"
-
-
-_RELEASE = Checked("a release of Kafka, as 2.8 or 3.0-IV1", _release)
 
 
 def _row(
@@ -224,7 +217,7 @@ _ROWS = (
         "3.0-IV1",
         "log.message.format.version",
         "The format of stored messages, by Kafka release.",
-        _RELEASE,
+        RELEASE,
         _FORMAT,
     ),
     _row(

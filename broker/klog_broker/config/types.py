@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 
 from pyspark_klog.errors import KlogError
+from pyspark_klog.java_text import parse_double, parse_integer, trim
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -62,6 +63,7 @@ class SettingType(IntEnum):
     PASSWORD = 9
 
 
+_BLANKS_OF_LISTS = " \t\n\v\f\r"
 _INTEGER_BITS = {SettingType.SHORT: 16, SettingType.INT: 32, SettingType.LONG: 64}
 
 
@@ -173,7 +175,7 @@ class Setting:
 
 def parse_value(name: str, kind: SettingType, text: str) -> Value:
     """Parse a text as a value of `kind`, as Kafka does: without blanks around it."""
-    text = text.strip()
+    text = trim(text)
     match kind:
         case SettingType.BOOLEAN:
             if text.lower() not in ("true", "false"):
@@ -184,20 +186,26 @@ def parse_value(name: str, kind: SettingType, text: str) -> Value:
         case SettingType.DOUBLE:
             return _parse_double(name, text)
         case SettingType.LIST:
-            return tuple(item.strip() for item in text.split(",")) if text else ()
+            return _parse_list(text)
         case SettingType.PASSWORD:
             return Secret(text)
         case _:
             return text
 
 
+def _parse_list(text: str) -> tuple[str, ...]:
+    """The items between commas; without an item in blank text, and with empty ones elsewhere."""
+    return tuple(item.strip(_BLANKS_OF_LISTS) for item in text.split(",")) if text else ()
+
+
 def _parse_integer(name: str, kind: SettingType, text: str) -> int:
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit()):
-        raise ConfigError(f"{name}={text} is refused: it must be a whole number")
     limit = 1 << (_INTEGER_BITS[kind] - 1)
-    # The length is checked first: int() of a very long text is slow, and limited by Python.
-    value = int(text) if len(digits) <= 40 else limit
+    try:
+        value = parse_integer(text)
+    except ValueError:
+        raise ConfigError(f"{name}={text} is refused: it must be a whole number") from None
+    except OverflowError:
+        value = limit
     if not -limit <= value < limit:
         raise ConfigError(
             f"{name}={text[:40]} is refused: it must lie between {-limit} and {limit - 1}"
@@ -207,10 +215,10 @@ def _parse_integer(name: str, kind: SettingType, text: str) -> int:
 
 def _parse_double(name: str, text: str) -> float:
     try:
-        # Python alone takes digits of other scripts, and "_" between digits.
-        value = float(text) if text.isascii() and "_" not in text else math.nan
+        value = parse_double(text)
     except ValueError:
-        raise ConfigError(f"{name}={text} is refused: it must be a number") from None
+        value = math.nan
+    # Kafka takes NaN, with which its cleaner never finds anything to do.
     if math.isnan(value):
         raise ConfigError(f"{name}={text} is refused: it must be a number")
     return value

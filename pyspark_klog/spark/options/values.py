@@ -6,6 +6,7 @@ Names are given as users write them; the options' keys are lower-cased, as Spark
 import re
 from collections.abc import Mapping, Sequence
 
+from pyspark_klog.java_text import parse_integer
 from pyspark_klog.spark.errors import OptionError
 
 LONG_MAX = 2**63 - 1
@@ -49,8 +50,8 @@ def read_number(
     if text is None:
         return None
     try:
-        number = int(text.strip())
-    except ValueError:
+        number = parse_integer(text.strip())
+    except (ValueError, OverflowError):
         number = low - 1
     if not low <= number <= high:
         upper = "on" if high == LONG_MAX else f"to {high}"
