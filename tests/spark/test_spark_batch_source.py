@@ -201,3 +201,21 @@ def test_a_limit_of_arrow_batches_of_0_or_below_is_no_limit(
         assert topics.numbers(copy) == sorted([*range(10)] * 2)
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+
+@pytest.mark.parametrize("zone", ["UTC+01:00", "GMT+8", "America/Los_Angeles"])
+def test_times_before_1970_are_read_and_filtered_in_each_time_zone_of_spark(
+    spark: "SparkSession", topics: Topics, zone: str
+) -> None:
+    topic = topics.create()
+    topics.put(topic, [(None, b"without a time")], at_ms=-1)
+    topics.put(topic, [(None, b"later")], at_ms=1_700_000_000_000)
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        frame = topics.batch(subscribe=topic)
+        before = frame.where("timestamp < timestamp_micros(0)").collect()
+        assert [bytes(row.value) for row in before] == [b"without a time"]
+        after = frame.where("timestamp >= timestamp_micros(0)").collect()
+        assert [bytes(row.value) for row in after] == [b"later"]
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
