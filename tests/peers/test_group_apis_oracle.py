@@ -19,7 +19,6 @@ from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
 from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pyspark_klog.protocol.apis.leave_group import LeaveGroupRequest, MemberIdentity
-from pyspark_klog.protocol.apis.list_groups import ListGroupsRequest
 from pyspark_klog.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -257,43 +256,6 @@ def a_static_leader_is_replaced(play: Play) -> None:
     play.sync(old, group_instance_id="i", **FOLLOWS)
 
 
-def groups_are_described(play: Play) -> None:
-    play.commit("orders", version=9)
-    for version in (0, 3, 5, 6):
-        play.describe(play.group, "missing", "", version=version, operations=version >= 3)
-
-
-def groups_are_listed(play: Play) -> None:
-    play.commit("orders", version=9)
-
-    def ask(version: int, states: list[str], types: list[str]) -> None:
-        request = ListGroupsRequest(states_filter=states, types_filter=types)
-        answer = play.client("one").call(request, version)
-        answer.groups = [each for each in answer.groups if each.group_id == play.group]
-        play.note(request, answer)
-
-    for version in (0, 2, 3, 4, 5):
-        ask(version, [], [])
-    for states in (["Empty"], ["eMPTY"], [" empty "], ["Stable"], ["nonsense"], ["", "Empty"]):
-        ask(4, states, [])
-        ask(5, states, ["classic"])
-    for types in (["Classic"], ["CLASSIC"], [" classic"], ["consumer"], ["share"], ["x"], [""]):
-        ask(5, [], types)
-    play.member()
-    ask(5, ["stable"], ["consumer", "classic"])
-
-
-def coordinators_are_found(play: Play) -> None:
-    for version in (4, 5, 6):
-        request = FindCoordinatorRequest(coordinator_keys=[play.group, "other"], key_type=0)
-        play.ask(request, version)
-        for kind in (2, 3, -1):
-            if (version, kind) == (6, 2):
-                kind = 4  # Kafka has share groups.
-            play.ask(FindCoordinatorRequest(coordinator_keys=["x"], key_type=kind), version)
-    play.ask(FindCoordinatorRequest(coordinator_keys=[]), 4)
-
-
 def offsets_are_committed(play: Play) -> None:
     ids = play.topic_ids
     for version in (2, 7, 8, 9):
@@ -398,9 +360,6 @@ PLAYS: list[Callable[[Play], None]] = [
     a_member_joins_and_leaves,
     a_member_follows_another_protocol,
     a_static_leader_is_replaced,
-    groups_are_described,
-    groups_are_listed,
-    coordinators_are_found,
     offsets_are_committed,
     members_of_groups_that_are_not_there_commit,
     offsets_are_fetched,

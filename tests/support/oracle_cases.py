@@ -10,6 +10,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from pyspark_klog.protocol.apis.delete_groups import DeleteGroupsRequest
 from pyspark_klog.protocol.fields import NO_UUID
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Field, Message, Struct, default_of
@@ -130,6 +131,9 @@ class Plan:
         request = deepcopy(BASES[key](maker))
         done = [_apply(request, change, maker) for change in chosen]
         _fit(request, version)
+        if getattr(request, "group_id", None) == "":
+            # Other cases use the empty id, too: they must not see what this one commits.
+            maker.probe(DeleteGroupsRequest(groups_names=[""]), 1)
         return Case(
             number,
             request,

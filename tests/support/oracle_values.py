@@ -59,7 +59,7 @@ def _changing_id(_: Maker) -> list[Any]:
 
 
 def _group(m: Maker) -> list[Any]:
-    return ["", m.own("-none"), m.own(), "é" * 249, " "]
+    return ["", m.own("-none"), m.own(), m.own().ljust(249, "é"), m.own(" ")]
 
 
 def _read_group(m: Maker) -> list[Any]:
@@ -67,7 +67,7 @@ def _read_group(m: Maker) -> list[Any]:
 
 
 def _transaction(m: Maker) -> list[Any]:
-    return ["", m.own("-none"), m.transactional_id, "é" * 249]
+    return ["", m.own("-none"), m.transactional_id, m.own().ljust(249, "é")]
 
 
 def _metadata(_: Maker) -> list[Any]:
