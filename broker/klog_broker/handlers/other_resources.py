@@ -33,7 +33,7 @@ def describe_other(
     if resource_type != BROKER_LOGGER:
         return []
     stored_name(broker, name)
-    level = logging.getLogger("klog").getEffectiveLevel()
+    level = logging.getLogger().level
     return [
         DescribeConfigsResourceResult(
             name=_ROOT,
