@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark_klog.protocol.message import Struct
 from pyspark_klog.records.compression import Codec
 from tests.support.oracle_records import MadeRecords
 from tests.support.oracle_steps import Case
@@ -86,5 +87,33 @@ def has_topic_without_partitions(request: Any) -> bool:
     return any(getattr(topic, name, None) == [] for topic in topics for name in lists)
 
 
+_KEYS = (
+    "name",
+    "topic",
+    "topic_id",
+    "partition",
+    "partition_index",
+    "index",
+    "group_id",
+    "transactional_id",
+    "resource_type",
+    "resource_name",
+)
+"""The fields that tell the rows of a list apart."""
+
+
 def is_named_twice(case: Case, kafka: Any, klog: Any) -> bool:
-    return is_changed("duplicate", "[] is")(case, kafka, klog)
+    """Whether a list of the request has two elements about the same thing."""
+    return _has_twins(case.request)
+
+
+def _has_twins(value: Any) -> bool:
+    if isinstance(value, Struct):
+        return any(_has_twins(getattr(value, name)) for name in type(value).__fields__)
+    if not isinstance(value, list):
+        return False
+    names = [
+        repr([getattr(each, key, None) for key in _KEYS] if isinstance(each, Struct) else each)
+        for each in value
+    ]
+    return len(set(names)) < len(names) or any(_has_twins(each) for each in value)

@@ -213,7 +213,12 @@ _GROUPS = [
             "a standalone klog has no ZooKeeper; old clients keep working",
             is_before(1),
         )
-        for api in ("OffsetCommit", "OffsetCommit > OffsetFetch", "OffsetFetch")
+        for api in (
+            "OffsetCommit",
+            "OffsetCommit > OffsetFetch",
+            "OffsetCommit > DeleteGroups",
+            "OffsetFetch",
+        )
     ),
 ]
 
