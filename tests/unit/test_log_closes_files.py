@@ -1,5 +1,6 @@
 """A log gives its descriptors, mappings and disk space back without a garbage collection."""
 
+import errno
 import gc
 import os
 import threading
@@ -223,6 +224,19 @@ def test_nothing_of_a_directory_stays_open_whose_sync_has_failed(
     world.log.start_flush()
     assert world.manager.directories[0].is_offline
     assert world.disk.held() == NOTHING
+
+
+def test_a_flush_for_which_no_descriptor_was_left_keeps_no_removed_file(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(open_files, "_sync", fail)
+        world.log.start_flush()
+    world.manager.delete(PARTITION)
+    assert world.removed() == NOTHING_REMOVED
 
 
 def test_nothing_stays_open_after_a_clean_close(world: World) -> None:

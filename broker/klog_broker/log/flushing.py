@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
-from klog_broker.log.errors import LogStorageError
+from klog_broker.log.errors import LogStorageError, forget_frames
 from klog_broker.log.leader_epochs import UnsavedEpochs
 from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.files import File, Files
@@ -216,10 +216,12 @@ class Flusher:
             self.start(with_indexes=with_indexes)
 
     def _postpone_if_exhausted(self, run: _Run, error: BaseException | None) -> bool:
-        if not is_exhausted(error):
+        if error is None or not is_exhausted(error):
             return False
         self.is_postponed = True
         self._on_postponed(run.plan)
+        # The run keeps the error, and the frames of its traceback hold the run's files.
+        forget_frames(error)
         return True
 
     def release(self, flushed_offset: int) -> None:
