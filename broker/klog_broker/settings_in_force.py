@@ -20,7 +20,7 @@ from klog_broker.config.ignored import reason_without_effect
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.metadata.image import INTERNAL_TOPICS, MetadataImage
 from klog_broker.network.server import Server
-from klog_broker.replication.replica_manager import TopicSettings
+from klog_broker.replication.settings_updates import TopicSettings
 from klog_broker.room_settings import cleaner_settings, log_settings, network_limits
 from klog_broker.runtime.slices import Steps
 from klog_broker.topics.broker_settings import given_to

@@ -13,7 +13,8 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.orders import Order
 from klog_broker.replication.fetch_requests import FetcherSettings, WhoAsks
 from klog_broker.replication.fetchers import Fetchers
-from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
+from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.replication.settings_updates import TopicSettings
 from klog_broker.replication.truncation import tells_of_divergence
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop

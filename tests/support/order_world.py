@@ -9,7 +9,8 @@ from klog_broker.handlers import leader_and_isr, stop_replica, update_metadata
 from klog_broker.handlers.context import ClusterServices
 from klog_broker.handlers.order_queue import OrderQueue
 from klog_broker.metadata.zookeeper.store import ClusterStore
-from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
+from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.replication.settings_updates import TopicSettings
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.slices import Slices

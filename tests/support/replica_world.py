@@ -7,7 +7,8 @@ from pathlib import Path
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.orders import Order, PartitionOrder, StopOrder
 from klog_broker.replication.leader import Leader
-from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
+from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.replication.settings_updates import TopicSettings
 from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition

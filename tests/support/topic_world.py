@@ -15,7 +15,8 @@ from klog_broker.log.errors import LogStorageError
 from klog_broker.log.log_config import LogConfig
 from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.metadata.local import LocalStore
-from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
+from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.replication.settings_updates import TopicSettings
 from klog_broker.runtime.files import RealFiles
 from klog_broker.topics.announcing import image_changed
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition

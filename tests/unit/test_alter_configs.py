@@ -1,13 +1,16 @@
 """AlterConfigs: a topic's settings replaced as a whole; what is not named is reset."""
 
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from klog_broker.handlers import alter_configs
 from klog_broker.handlers.alterable_topics import MAX_CHANGES_PER_RESOURCE
-from pyspark_klog.errors import ErrorCode
+from klog_broker.topics.changing import change_topic_configs
+from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.alter_configs import (
     AlterableConfig,
@@ -60,6 +63,20 @@ def test_what_is_not_named_is_reset(world: World, version: int) -> None:
     assert alter(world, resource("there", [])) == ["NONE"]
     assert configs(world) == {}
     assert log.config.retention_ms == 7 * 86_400_000
+
+
+def test_the_answer_waits_until_all_logs_follow() -> None:
+    """The logs of a topic with many partitions take its settings in several turns of the loop."""
+    taken: list[Callable[[], None]] = []
+    done: list[BrokerError | None] = []
+    broker: Any = SimpleNamespace(
+        metadata=SimpleNamespace(update_topic_configs=lambda _name, _change, done: done(None)),
+        replicas=SimpleNamespace(when_settings_are_taken=taken.append),
+    )
+    change_topic_configs(broker, "there", dict, done.append)
+    assert done == []
+    taken[0]()
+    assert done == [None]
 
 
 def test_validated_only(world: World) -> None:

@@ -14,7 +14,8 @@ from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.changes import partition_orders, stop_orders
 from klog_broker.metadata.image import PartitionState, Topic
 from klog_broker.metadata.orders import Order, OrderResults
-from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
+from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.replication.settings_updates import TopicSettings
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import Files, RealFiles
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition

@@ -3,6 +3,8 @@
 from pathlib import Path
 from uuid import UUID
 
+import pytest
+
 from klog_broker.log.errors import (
     InconsistentTopicId,
     LogStorageError,
@@ -10,6 +12,7 @@ from klog_broker.log.errors import (
     OutOfDescriptors,
 )
 from klog_broker.metadata.image import NO_BROKER
+from klog_broker.replication import settings_updates
 from klog_broker.replication.applying import ORDERS_AT_ONCE
 from klog_broker.replication.errors import Ended, StaleOrder
 from pyspark_klog.ids import TopicId, TopicPartition
@@ -244,6 +247,32 @@ def test_settings_that_change_while_a_log_is_made_count() -> None:
     assert found == [{}]
     assert world.leader().log.config.max_message_bytes == 77
     assert SMALL.max_message_bytes != 77
+
+
+def test_many_partitions_take_their_settings_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings_updates, "PARTITIONS_A_TURN", 2)
+    world = ReplicaWorld(helpers=InlineHelpers())
+    many = [TopicPartition(PARTITION.topic, number) for number in range(5)]
+    assert world.apply(*(order(partition=each) for each in many)) == {}
+    taken: list[str] = []
+
+    def sizes(partitions: list[TopicPartition]) -> list[int]:
+        return [world.leader(each).log.config.max_message_bytes for each in partitions]
+
+    before, version = SMALL.max_message_bytes, world.replicas.version
+    world.set(max_message_bytes=77)
+    world.replicas.when_settings_are_taken(lambda: taken.append("first"))
+    assert sizes(many) == [77, 77, before, before, before]
+    world.set(max_message_bytes=88)
+    world.replicas.when_settings_are_taken(lambda: taken.append("second"))
+    assert (sizes(many), taken) == ([77, 77, before, before, before], [])
+    assert world.apply(stop(partition=many[4], deletes=False)) == {}
+    world.work()
+    assert sizes(many[:4]) == [88] * 4
+    assert taken == ["first", "second"]
+    assert world.replicas.version > version + 3
+    world.replicas.when_settings_are_taken(lambda: taken.append("at once"))
+    assert taken[2:] == ["at once"]
 
 
 def test_only_settings_that_differ_wake_those_who_wait_for_a_partition() -> None:

@@ -9,9 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from klog_broker.config import TopicConfig
 from klog_broker.log.errors import (
     InconsistentTopicId,
     LogError,
@@ -27,26 +26,12 @@ from klog_broker.replication.applying import Application, OrderDone
 from klog_broker.replication.errors import ReplicationError, StaleOrder
 from klog_broker.replication.leader import Leader, Surroundings
 from klog_broker.replication.partition import Epochs, Offline, Partition
+from klog_broker.replication.settings_updates import SettingsUpdates, TopicSettings
 from pyspark_klog.errors import InvariantViolation, KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, UUID, BrokerId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
 
 ALONE = Surroundings()
-
-
-class TopicSettings(NamedTuple):
-    """The part of a topic's settings that its replicas need."""
-
-    log: LogConfig
-    min_in_sync_replicas: int
-
-    @classmethod
-    def from_topic_config(
-        cls, config: TopicConfig, *, holds_state: bool = False
-    ) -> "TopicSettings":
-        """Take that part from all settings of a topic."""
-        log = LogConfig.from_topic_config(config, holds_state=holds_state)
-        return cls(log, config["min.insync.replicas"])
 
 
 class LogChanges(Protocol):
@@ -128,6 +113,12 @@ class ReplicaManager:
         self._wake = wake
         self._call_soon = call_soon
         self._hosted: dict[str, dict[int, Partition]] = {}
+        self._updates = SettingsUpdates(
+            settings_of,
+            lambda each: self.partition(*each.topic_partition) is each,
+            self._settings_taken,
+            call_soon,
+        )
         self._queue: deque[Application] = deque()
         self._applied: Application | None = None
         self._is_beginning = False
@@ -340,22 +331,17 @@ class ReplicaManager:
         self.version += 1
 
     def topics_changed(self, names: Iterable[str]) -> None:
-        """The settings of these topics may have changed; ``settings_of`` gives the new ones."""
-        for name in names:
-            hosted = self._hosted.get(name, {}).values()
-            if hosted:
-                settings = self._settings_of(name)
-                for partition in hosted:
-                    log = partition.log
-                    if log is None:
-                        continue
-                    # Comparing all settings takes 1 us, and a topic may have 10,000 partitions.
-                    is_other = log.config is not settings.log and log.config != settings.log
-                    if is_other:
-                        log.update_config(settings.log)
-                    partition.take_settings(
-                        settings.min_in_sync_replicas, has_other_config=is_other
-                    )
+        """The settings of these topics may have changed; ``settings_of`` gives the new ones. The
+        first partitions take them at once; if there are many, the rest do so in later turns."""
+        self._updates.update(
+            [each for name in names for each in self._hosted.get(name, {}).values()]
+        )
+
+    def when_settings_are_taken(self, then: Callable[[], None]) -> None:
+        """Call back once all partitions have the settings that `topics_changed` announced."""
+        self._updates.when_done(then)
+
+    def _settings_taken(self) -> None:
         self.version += 1
 
 

@@ -109,7 +109,11 @@ def change_topic_configs(
 
     `change` makes the new settings from the present ones, or raises BrokerError.
     """
-    broker.metadata.update_topic_configs(name, change, lambda outcome: done(_error(outcome)))
+
+    def changed(outcome: object) -> None:
+        broker.replicas.when_settings_are_taken(lambda: done(_error(outcome)))
+
+    broker.metadata.update_topic_configs(name, change, changed)
 
 
 def change_broker_configs(
