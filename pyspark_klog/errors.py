@@ -233,6 +233,12 @@ class ErrorCode(IntEnum):
         "the broker has as many share sessions as it allows",
         _RETRY,
     )
+    GROUP_DELETION_FAILED = (134, "the group could not be deleted")
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = (
+        135,
+        "the description of the topology could not be updated",
+    )
+    CONTROLLER_ID_NOT_REGISTERED = (136, "no controller of this id is registered")
 
 
 class BrokerError(KlogError):

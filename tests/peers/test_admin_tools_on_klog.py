@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, run_tool
+from tests.support.peers import KAFKA_4_4, NEWEST_KAFKA, OLDEST_KAFKA, run_tool
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import batch, create_topic, produced
 
 pytestmark = pytest.mark.peers
 
-VERSIONS = [OLDEST_KAFKA, NEWEST_KAFKA]
+VERSIONS = [OLDEST_KAFKA, NEWEST_KAFKA, KAFKA_4_4]
 DELETE = "org.apache.kafka.tools.DeleteRecordsCommand"
 DIRECTORIES = "org.apache.kafka.tools.LogDirsCommand"
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
@@ -22,7 +22,9 @@ MOVES = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 CONFIGS = "kafka.admin.ConfigCommand"
-ACLS = {OLDEST_KAFKA: "kafka.admin.AclCommand", NEWEST_KAFKA: "org.apache.kafka.tools.AclCommand"}
+ACLS = dict.fromkeys(VERSIONS, "org.apache.kafka.tools.AclCommand") | {
+    OLDEST_KAFKA: "kafka.admin.AclCommand"
+}
 
 
 @pytest.fixture(scope="module")

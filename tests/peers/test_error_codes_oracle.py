@@ -3,14 +3,14 @@
 import pytest
 
 from pyspark_klog.errors import ErrorCode
-from tests.support.peers import NEWEST_KAFKA
+from tests.support.peers import KAFKA_4_4
 from tests.support.protocol_oracle import run_java
 
 pytestmark = pytest.mark.peers
 
 
 def test_codes_names_and_flags_are_kafkas() -> None:
-    theirs = [line.split() for line in run_java(NEWEST_KAFKA, "ErrorCodes.java")]
+    theirs = [line.split() for line in run_java(KAFKA_4_4, "ErrorCodes.java")]
     ours = [
         [
             str(int(code)),

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_cases import new_topic
-from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, run_tool
+from tests.support.peers import KAFKA_4_4, NEWEST_KAFKA, OLDEST_KAFKA, run_tool
 from tests.support.protocol_oracle import run_java
 
 pytestmark = pytest.mark.peers
@@ -19,8 +19,9 @@ TOOLS = "org.apache.kafka.tools"
 CONSOLE_PRODUCER = {
     OLDEST_KAFKA: "kafka.tools.ConsoleProducer",
     NEWEST_KAFKA: "ConsoleProducer",
+    KAFKA_4_4: "ConsoleProducer",
 }
-VERSIONS = [OLDEST_KAFKA, NEWEST_KAFKA]
+VERSIONS = [OLDEST_KAFKA, NEWEST_KAFKA, KAFKA_4_4]
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 2,

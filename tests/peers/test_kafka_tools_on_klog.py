@@ -19,9 +19,9 @@ from pyspark_klog.records.record import Header, Record
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_cases import client_of, new_topic
 from tests.support.dump_log_segments import dump
-from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, run_tool
+from tests.support.peers import KAFKA_4_4, NEWEST_KAFKA, OLDEST_KAFKA, run_tool
 
-VERSIONS = [OLDEST_KAFKA, NEWEST_KAFKA]
+VERSIONS = [OLDEST_KAFKA, NEWEST_KAFKA, KAFKA_4_4]
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 2}
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
@@ -31,8 +31,8 @@ CONSUME = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 # 4.3 deprecates the names of 3.9's options, and 3.9 does not know 4.3's.
-PRODUCER_OPTION = {OLDEST_KAFKA: "--producer-props", NEWEST_KAFKA: "--command-property"}
-PRINTING_OPTION = {OLDEST_KAFKA: "--property", NEWEST_KAFKA: "--formatter-property"}
+PRODUCER_OPTION = dict.fromkeys(VERSIONS, "--command-property") | {OLDEST_KAFKA: "--producer-props"}
+PRINTING_OPTION = dict.fromkeys(VERSIONS, "--formatter-property") | {OLDEST_KAFKA: "--property"}
 
 RECORDS = 20_000
 AT_MS = 1_700_000_000_000

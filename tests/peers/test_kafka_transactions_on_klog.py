@@ -13,7 +13,7 @@ from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
 from tests.support.broker_process import BrokerProcess
 from tests.support.dump_log_segments import dump
 from tests.support.eventually import eventually
-from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, run_tool
+from tests.support.peers import KAFKA_4_4, NEWEST_KAFKA, OLDEST_KAFKA, run_tool
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import create_topic
 from tests.support.transaction_client import TransactionClient
@@ -24,11 +24,13 @@ pytestmark = pytest.mark.peers
 PRODUCE = "org.apache.kafka.tools.ProducerPerformance"
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 # How the tool spells the states PrepareCommit and CompleteCommit.
+VERSIONS = [OLDEST_KAFKA, NEWEST_KAFKA, KAFKA_4_4]
 DUMPED = {
     OLDEST_KAFKA: ("state=PrepareCommit", "state=CompleteCommit"),
     NEWEST_KAFKA: ('"transactionStatus":2', '"transactionStatus":4'),
+    KAFKA_4_4: ('"transactionStatus":"PrepareCommit"', '"transactionStatus":"CompleteCommit"'),
 }
-PRODUCER_OPTION = {OLDEST_KAFKA: "--producer-props", NEWEST_KAFKA: "--command-property"}
+PRODUCER_OPTION = dict.fromkeys(VERSIONS, "--command-property") | {OLDEST_KAFKA: "--producer-props"}
 RECORDS = 20_000
 
 
@@ -49,11 +51,11 @@ def _run(version: str, main_class: str, *arguments: str) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("version", [OLDEST_KAFKA, NEWEST_KAFKA])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_kafkas_producer_commits_again_and_again(
     broker: BrokerProcess, data: Path, version: str
 ) -> None:
-    """3.9.1 adds partitions itself; 4.3.1 finds transaction.version 2, and has its epoch raised."""
+    """3.9.1 adds partitions itself; the others find transaction.version 2, which raises epochs."""
     with RawClient(broker.address) as client:
         create_topic(client, "t")
         output = _run(
@@ -71,7 +73,7 @@ def test_kafkas_producer_commits_again_and_again(
         request = DescribeTransactionsRequest(transactional_ids=["mine"])
         (state,) = client.call(request, 0).transaction_states
         assert state.transaction_state == "CompleteCommit"
-        assert (state.producer_epoch > 1) == (version == NEWEST_KAFKA)
+        assert (state.producer_epoch > 1) == (version != OLDEST_KAFKA)
     broker.terminate()
     segment = data / "__transaction_state-0" / f"{0:020}.log"
     dumped = dump(version, [segment], "--transaction-log-decoder")
@@ -95,7 +97,7 @@ class Tool:
         return _run(self._version, TRANSACTIONS, *self._servers, *words).splitlines()
 
 
-@pytest.fixture(params=[OLDEST_KAFKA, NEWEST_KAFKA])
+@pytest.fixture(params=VERSIONS)
 def version(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     return found
@@ -130,7 +132,7 @@ def test_kafkas_tool_lists_and_describes_transactions(broker: BrokerProcess, ver
         }
         # Those that have run for a day.
         assert tool.rows("list", "--duration-filter", "86400000") == []
-        if version == NEWEST_KAFKA:
+        if version != OLDEST_KAFKA:
             pattern = ("--transactional-id-pattern", "open-[2-9]")
             assert [row[0] for row in tool.rows("list", *pattern)] == ["open-2"]
         (described,) = tool.rows("describe", "--transactional-id", "open-1")

@@ -4,11 +4,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, run_tool
+from tests.support.peers import KAFKA_4_4, NEWEST_KAFKA, OLDEST_KAFKA, run_tool
 
 MAIN_CLASSES = {
     OLDEST_KAFKA: "kafka.tools.DumpLogSegments",
     NEWEST_KAFKA: "org.apache.kafka.tools.DumpLogSegments",
+    KAFKA_4_4: "org.apache.kafka.tools.DumpLogSegments",
 }
 # What the tool prints when something is wrong, in either release.
 COMPLAINT = re.compile(r"mismatch|found |error|corrupt|exception|invalid|out of order", re.I)

@@ -22,8 +22,12 @@ from pyspark_klog.testing.ports import free_ports
 from tests.support.eventually import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
-NEWEST_KAFKA = "4.3.1"
 OLDEST_KAFKA = "3.9.1"
+NEWEST_KAFKA = "4.3.1"
+"""The newest release whose behaviour klog is compared with everywhere."""
+KAFKA_4_4 = "4.4.0"
+"""A newer release: klog is compared with its definitions of messages, its error codes and its new
+versions of APIs, and serves its tools and clients."""
 PARITY_VARIABLE = "KLOG_PARITY_KAFKA"
 
 _START_DEADLINE_S = 90.0
