@@ -20,7 +20,7 @@ _HEAD = """\
 # APIs of the broker
 
 ApiVersions tells clients these versions; a client takes the newest one that both sides have. Each
-API goes up to Kafka 4.3's newest stable version. A request with an API or version that is not
+API goes up to Kafka 4.4's newest stable version. A request with an API or version that is not
 served closes the connection, as in Kafka; but ApiVersions is answered in any version.
 
 ## Served

@@ -29,7 +29,6 @@ from pyspark_klog.client.handshake import (
 )
 from pyspark_klog.client.versions import BrokerVersions
 from pyspark_klog.errors import ErrorCode, KlogError
-from pyspark_klog.protocol import registry
 from pyspark_klog.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pyspark_klog.protocol.apis.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -47,6 +46,10 @@ MAX_REPLY_BYTES = 1 << 30
 MAX_STRANGERS_REPLY_BYTES = 1 << 20
 """Most bytes of a reply before the connection is ready: until then anybody may be the peer."""
 _LAST_CORRELATION_ID = 2**31 - 1
+_API_VERSIONS_VERSION = 4
+"""Version 5 adds only the ids of the cluster and broker that the client means (KIP-1242). This
+client does not send them, and brokers before Kafka 4.4 refuse version 5, which costs a round trip.
+"""
 
 
 class State(Enum):
@@ -129,7 +132,7 @@ class Connection:
     def connected(self, now_ms: int) -> None:
         """The socket is connected: ask for the versions, newest first (KIP-511)."""
         self.state = State.NEGOTIATING
-        self._ask_for_versions(registry.api(ApiKey.API_VERSIONS).max_version, now_ms)
+        self._ask_for_versions(_API_VERSIONS_VERSION, now_ms)
 
     def received(self, count: int) -> None:
         """``count`` bytes (0: the other side closed) were put into `receive_buffer`."""

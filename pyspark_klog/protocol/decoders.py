@@ -96,6 +96,7 @@ class _DecoderSource:
             "bad_count": wire.bad_count,
             "bad_size": wire.bad_size,
             "too_many": wire.too_many,
+            "too_many_tags": wire.too_many_tags,
         }
 
     def write(self, cls: type[Struct]) -> tuple[str, dict[str, Any]]:
@@ -305,6 +306,7 @@ class _DecoderSource:
         tag, size, stop, unknown = (self.name(prefix) for prefix in ("t", "s", "e", "x"))
         self.line(f"if {count} > 127: {count}, p = long_uvarint(buf, p, {count})")
         self.line(f"if {count} * 2 > end - p: bad_count({where + ' tags'!r}, {count}, end - p)")
+        self.line(f"if {count} > {wire.MAX_TAGGED_FIELDS}: too_many_tags({where!r}, {count})")
         self.count(count)
         self.line(f"{unknown} = {{}}")
         self.line(f"for _ in range({count}):")

@@ -22,6 +22,11 @@ MAX_STRING_BYTES = 0x7FFF
 """Kafka's bound for a string, also where the encoding could carry more."""
 
 
+MAX_TAGGED_FIELDS = 10_000
+"""Kafka 4.4's bound for one tagged section. Its other bound, 1,000,000 elements of an array, is
+above what a broker of klog takes in all arrays of a request (``MAX_REQUEST_ELEMENTS``)."""
+
+
 class SegmentedBuffer(bytearray):
     """Encoded bytes with holes: ``cuts`` are (position, buffer or region that belongs there), in
     rising order.
@@ -131,6 +136,13 @@ def too_many(most: int) -> NoReturn:
     """Refuse a message with more elements than the reader takes."""
     raise MalformedRequest(
         f"found more than {most} elements in its arrays and tagged fields, expected at most that"
+    )
+
+
+def too_many_tags(field: str, count: int) -> NoReturn:
+    """Refuse a tagged section with more than MAX_TAGGED_FIELDS."""
+    raise MalformedRequest(
+        f"{field}: found {count} tagged fields, expected at most {MAX_TAGGED_FIELDS}"
     )
 
 

@@ -21,7 +21,7 @@ from pyspark_klog.protocol.registry import api, is_known
 from pyspark_klog.protocol.releases import MAX_VERSIONS
 
 FOLDER = Path(__file__).parent / "protocol"
-WRITERS = ("kafka-python", "aiokafka", "kio", "kafka-3.9.1")
+WRITERS = ("kafka-python", "aiokafka", "kio", "kafka-3.9.1", "kafka-4.4.0")
 HEADER = (0x01020304, "golden-ä")
 
 

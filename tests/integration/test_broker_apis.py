@@ -80,7 +80,7 @@ def test_every_served_version_can_be_asked(client: RawClient) -> None:
             assert type(response) is api.response, (api.name, version)
 
 
-@pytest.mark.parametrize("version", [5, 99, 32767])
+@pytest.mark.parametrize("version", [6, 99, 32767])
 def test_an_unknown_version_of_it_is_answered_in_version_0(client: RawClient, version: int) -> None:
     known = client.call(ApiVersionsRequest(), 0)
     frame = bytearray(client.frame(ApiVersionsRequest(client_software_name="x"), 4))
@@ -95,6 +95,32 @@ def test_an_unknown_version_of_it_is_answered_in_version_0(client: RawClient, ve
 def test_a_software_name_must_be_one(client: RawClient, name: str) -> None:
     request = ApiVersionsRequest(client_software_name=name, client_software_version="1")
     assert client.call(request, 3).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("cluster", "node", "code"),
+    [
+        (None, -1, ErrorCode.NONE),
+        ("right", 7, ErrorCode.NONE),
+        ("right", 8, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("wrong", 7, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("", 7, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("right", -1, ErrorCode.INVALID_REQUEST),
+        (None, 7, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_client_that_means_another_broker_is_told_to_bootstrap_again(
+    client: RawClient, cluster: str | None, node: int, code: ErrorCode
+) -> None:
+    """As Kafka 4.4 (KIP-1242)."""
+    if cluster == "right":
+        cluster = client.call(DescribeClusterRequest(), 1).cluster_id
+    request = ApiVersionsRequest(
+        client_software_name="a", client_software_version="1", cluster_id=cluster, node_id=node
+    )
+    answer = client.call(request, 5)
+    assert answer.error_code == code
+    assert bool(answer.api_keys) == (code is ErrorCode.NONE)
 
 
 # -- Metadata, DescribeCluster ----------------------------------------------------------------

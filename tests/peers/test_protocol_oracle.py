@@ -8,7 +8,7 @@ from pyspark_klog.protocol.codec import encode_message
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Message
 from pyspark_klog.protocol.registry import API_KEYS, api
-from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA
+from tests.support.peers import KAFKA_4_4, NEWEST_KAFKA, OLDEST_KAFKA
 from tests.support.protocol_oracle import (
     definition_of,
     definitions,
@@ -25,11 +25,15 @@ from tests.support.protocol_samples import sample_message
 
 pytestmark = pytest.mark.peers
 
-# Where a name is told by an id from some version on, 4.x made the name ignorable; 3.9.1 does not
-# have those versions yet. Ours is the newer rule, which the newer jar is compared with too.
+# Where a topic has an id instead of a name from some version on, a later release made the name
+# ignorable; the releases before do not have those versions yet. Ours is the newer rule, which the
+# newer jar is compared with too.
 _NEWER_RULE = "4.x made it ignorable"
 _RENAMED = "4.x gave version 0 the names of version 1, with the same bytes"
+_RENAMED_IN_4_4 = "4.4 calls the generation by what else it may be; the bytes are the same"
 _SHARED_NAME = "request and response share a struct's name: the response's has a name of its own"
+
+RELEASES = [OLDEST_KAFKA, NEWEST_KAFKA, KAFKA_4_4]
 
 REASONS = {
     (OLDEST_KAFKA, "ProduceRequest.topic_data.name:ignorable"): _NEWER_RULE,
@@ -46,13 +50,22 @@ REASONS = {
     (NEWEST_KAFKA, "AlterPartitionResponse.topics:kind"): _SHARED_NAME,
     (OLDEST_KAFKA, "AlterPartitionResponse.topics.partitions:kind"): _SHARED_NAME,
     (NEWEST_KAFKA, "AlterPartitionResponse.topics.partitions:kind"): _SHARED_NAME,
+    (KAFKA_4_4, "AlterClientQuotasResponse.entries:kind"): _SHARED_NAME,
+    (KAFKA_4_4, "AlterPartitionResponse.topics:kind"): _SHARED_NAME,
+    (KAFKA_4_4, "AlterPartitionResponse.topics.partitions:kind"): _SHARED_NAME,
+    (OLDEST_KAFKA, "TxnOffsetCommitRequest"): _RENAMED_IN_4_4,
+    (NEWEST_KAFKA, "TxnOffsetCommitRequest"): _RENAMED_IN_4_4,
+    (OLDEST_KAFKA, "TxnOffsetCommitRequest.topics.name:ignorable"): _NEWER_RULE,
+    (NEWEST_KAFKA, "TxnOffsetCommitRequest.topics.name:ignorable"): _NEWER_RULE,
+    (OLDEST_KAFKA, "TxnOffsetCommitResponse.topics.name:ignorable"): _NEWER_RULE,
+    (NEWEST_KAFKA, "TxnOffsetCommitResponse.topics.name:ignorable"): _NEWER_RULE,
 }
 
 # Kafka's APIs that klog leaves out (see `ApiKey`).
 LEFT_OUT = (
-    {52, 53, 54, 55, 58, 59, 62, 63, 70, 73, 80, 81, 82}  # KRaft and broker registration
+    {52, 53, 54, 55, 58, 59, 62, 63, 70, 73, 80, 81, 82, 94}  # KRaft and broker registration
     | {76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92}  # share groups
-    | {88, 89}  # streams groups
+    | {88, 89, 93}  # streams groups
 )
 
 # What brokers and controller send each other: one version each, Kafka 3.9's. Kafka 4 has none of
@@ -90,7 +103,7 @@ def message(request: pytest.FixtureRequest) -> tuple[ApiKey, str, type[Message]]
 def test_no_api_was_forgotten() -> None:
     theirs = {
         definition["apiKey"]
-        for release in (OLDEST_KAFKA, NEWEST_KAFKA)
+        for release in RELEASES
         for definition in definitions(release).values()
         if "apiKey" in definition
     }
@@ -106,8 +119,8 @@ def test_versions_and_flexibility(message: tuple[ApiKey, str, type[Message]]) ->
         assert cls.min_version == cls.max_version == newest_released(old)
         assert cls.first_flexible_version == flexible_from(old)
         return
-    new = definition_of(NEWEST_KAFKA, key, kind)
-    request = definition_of(NEWEST_KAFKA, key, "request")
+    new = definition_of(KAFKA_4_4, key, kind)
+    request = definition_of(KAFKA_4_4, key, "request")
     oldest, newest = version_range(old["validVersions"]), version_range(new["validVersions"])
     assert oldest is not None and newest is not None
     assert cls.__name__ == new["name"]
@@ -117,7 +130,7 @@ def test_versions_and_flexibility(message: tuple[ApiKey, str, type[Message]]) ->
     assert cls.first_flexible_version == flexible_from(old) == flexible_from(new)
 
 
-@pytest.mark.parametrize("release", [OLDEST_KAFKA, NEWEST_KAFKA])
+@pytest.mark.parametrize("release", RELEASES)
 def test_every_field_of_every_version(
     message: tuple[ApiKey, str, type[Message]], release: str
 ) -> None:
@@ -134,7 +147,7 @@ def test_every_field_of_every_version(
 
 def test_every_reason_is_needed() -> None:
     found = set()
-    for release in (OLDEST_KAFKA, NEWEST_KAFKA):
+    for release in RELEASES:
         for key, kind, cls in MESSAGES:
             definition = definition_of(release, key, kind)
             for version in common_versions(release, key, kind, cls):
@@ -158,7 +171,7 @@ def test_no_row_is_dead() -> None:
 
 
 def test_headers_are_as_headers_py_has_them() -> None:
-    for release in (OLDEST_KAFKA, NEWEST_KAFKA):
+    for release in RELEASES:
         request, response = (
             definitions(release)["RequestHeader"],
             definitions(release)["ResponseHeader"],
@@ -180,7 +193,7 @@ def test_headers_are_as_headers_py_has_them() -> None:
         assert response["flexibleVersions"] == "1+"
 
 
-@pytest.mark.parametrize("release", [OLDEST_KAFKA, NEWEST_KAFKA])
+@pytest.mark.parametrize("release", RELEASES)
 def test_kafka_reads_our_bytes_and_writes_them_again(release: str) -> None:
     random = Random(11)
     lines, expected = [], []

@@ -105,14 +105,14 @@ REQUESTS: list[tuple[range, st.SearchStrategy[Request]]] = [
         ),
     ),
     (
-        range(3, 6),
+        range(3, 7),
         made(
             TxnOffsetCommitRequest,
             transactional_id=TEXTS,
             group_id=TEXTS,
             producer_id=PRODUCER_IDS,
             producer_epoch=EPOCHS,
-            generation_id=NUMBERS,
+            generation_id_or_member_epoch=NUMBERS,
             member_id=TEXTS,
             topics=some(
                 made(

@@ -1,8 +1,8 @@
 """Make the golden frames between brokers: python -m tests.support.golden_protocol_java [FOLDER].
 
-No Python package here has these messages. Kafka 3.9.1 writes them, with values made up by the
-fields of its own definitions; nothing of klog's codecs is used. The file is like those of
-golden_protocol.py.
+No Python package here has these messages, nor the versions that are new in Kafka 4.4. Kafka writes
+them, with values made up by the fields of its own definitions; nothing of klog's codecs is used.
+The files are like those of golden_protocol.py.
 """
 
 import base64
@@ -20,33 +20,43 @@ from tests.support.golden_protocol import (
     frame,
     plain,
 )
-from tests.support.peers import OLDEST_KAFKA
+from tests.support.peers import KAFKA_4_4, OLDEST_KAFKA
 from tests.support.protocol_oracle import definition_of, is_in, run_java
 
-VERSIONS = {4: 7, 5: 4, 6: 8, 7: 3, 56: 3, 67: 0}
-"""What Kafka's brokers send each other at an inter.broker.protocol.version of 3.5 to 3.9."""
+VERSIONS = {
+    # Between brokers, at an inter.broker.protocol.version of 3.5 to 3.9.
+    OLDEST_KAFKA: {4: 7, 5: 4, 6: 8, 7: 3, 56: 3, 67: 0},
+    KAFKA_4_4: {18: 5, 28: 6, 42: 3},
+}
+"""The version of each API whose messages a release writes."""
 
 
 def main(folder: Path) -> None:
+    """Write a file for each release."""
+    for release in VERSIONS:
+        _write_frames(folder, release)
+
+
+def _write_frames(folder: Path, release: str) -> None:
     frames, lines = [], []
-    for key, version in VERSIONS.items():
+    for key, version in VERSIONS[release].items():
         for kind in ("request", "response"):
-            definition = definition_of(OLDEST_KAFKA, key, kind)
+            definition = definition_of(release, key, kind)
             common = {each["name"]: each["fields"] for each in definition.get("commonStructs", ())}
             given, values = _struct(definition["fields"], common, version, Values())
             words = (kind, key, version, CORRELATION_ID, CLIENT_ID, json.dumps(given))
             lines.append(" ".join(map(str, words)))
             frames.append((key, version, kind, values))
-    written = run_java(OLDEST_KAFKA, "ProtocolFrames.java", "\n".join(lines))
+    written = run_java(release, "ProtocolFrames.java", "\n".join(lines))
     rows = [
         frame(key, version, kind, True, bytes.fromhex(data), values)
         for (key, version, kind, values), data in zip(frames, written, strict=True)
     ]
     text = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    head = f'"written_by": "Apache Kafka {OLDEST_KAFKA}",\n"frames"'
-    path = folder / f"kafka-{OLDEST_KAFKA}.json"
+    head = f'"written_by": "Apache Kafka {release}",\n"frames"'
+    path = folder / f"kafka-{release}.json"
     path.write_text(f"{{{head}: [\n{text}\n]}}\n", encoding="utf-8")
-    print(f"{len(rows)} frames by Apache Kafka {OLDEST_KAFKA}")
+    print(f"{len(rows)} frames by Apache Kafka {release}")
 
 
 def _struct(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import NO_TOPIC_ID, UUID, TopicPartition
 from pyspark_klog.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
 from pyspark_klog.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -136,8 +136,16 @@ class TransactionClient:
         return int(self.caller.call(request, version).error_code)
 
     def commit_offsets(
-        self, offset: int, group: str = "g", version: int | None = None, **member: Any
+        self,
+        offset: int,
+        group: str = "g",
+        version: int | None = None,
+        *,
+        topic_id: UUID = NO_TOPIC_ID,
+        generation_id: int = -1,
+        **member: Any,
     ) -> list[int]:
+        """From version 6 on in the topic of ``topic_id``."""
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group,
@@ -146,6 +154,7 @@ class TransactionClient:
             topics=[
                 TxnOffsetCommitRequestTopic(
                     name="plain",
+                    topic_id=topic_id,
                     partitions=[
                         TxnOffsetCommitRequestPartition(
                             partition_index=0, committed_offset=offset, committed_metadata="m"
@@ -153,6 +162,7 @@ class TransactionClient:
                     ],
                 )
             ],
+            generation_id_or_member_epoch=generation_id,
             **member,
         )
         version = (5 if self.raises else 4) if version is None else version

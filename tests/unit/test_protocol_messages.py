@@ -39,7 +39,7 @@ from pyspark_klog.protocol.codec import (
 from pyspark_klog.protocol.errors import MalformedRequest, UnencodableMessage, UnsupportedVersion
 from pyspark_klog.protocol.fields import FileRegion, array, int32, string, struct
 from pyspark_klog.protocol.message import Message, Struct
-from pyspark_klog.protocol.wire import SegmentedBuffer
+from pyspark_klog.protocol.wire import MAX_TAGGED_FIELDS, SegmentedBuffer
 
 
 class TestObjects:
@@ -343,6 +343,19 @@ class TestManyElements:
         assert decode_message(MetadataRequest, 9, data, max_elements=7) == (self.REQUEST, len(data))
         with pytest.raises(MalformedRequest, match=r"MetadataRequest v9: .*more than 6 elements"):
             decode_message(MetadataRequest, 9, data, max_elements=6)
+
+    def test_a_tagged_section_has_a_bound_of_its_own(self) -> None:
+        """Kafka 4.4's; its bound for arrays is above that of klog's brokers."""
+        for most in (None, 100_000):
+            for tags in (MAX_TAGGED_FIELDS, MAX_TAGGED_FIELDS + 1):
+                unknown = dict.fromkeys(range(tags), b"")
+                request = MetadataRequest(topics=[], unknown_tagged_fields=unknown)
+                data = encode_message(request, 12)
+                if tags <= MAX_TAGGED_FIELDS:
+                    assert decode_message(MetadataRequest, 12, data, 0, most)[0] == request
+                    continue
+                with pytest.raises(MalformedRequest, match="10001 tagged fields, expected at most"):
+                    decode_message(MetadataRequest, 12, data, 0, most)
 
     def test_elements_within_elements_count_too(self) -> None:
         partitions = [FetchPartition(partition=number) for number in range(3)]

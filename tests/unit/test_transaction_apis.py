@@ -7,7 +7,7 @@ import pytest
 from klog_broker.config import BrokerConfig
 from klog_broker.replication.errors import Ended
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import UUID, TopicPartition
 from pyspark_klog.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -23,7 +23,7 @@ from pyspark_klog.protocol.apis.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tests.support.produce_paths import MemoryBroker, new_broker
+from tests.support.produce_paths import MemoryBroker, new_broker, topic_ids
 from tests.support.transaction_client import (
     OTHER,
     PLAIN,
@@ -254,6 +254,24 @@ def test_offsets_of_a_group_that_was_not_added_are_refused_by_version(
     assert codes(client.commit_offsets(1, version=5)) == [NONE]
 
 
+def test_offsets_of_a_topic_by_its_id_in_version_6(broker: MemoryBroker) -> None:
+    """As Kafka 4.4 (KIP-1319), with its error for a member of a group that does not exist."""
+    client = MemoryClient(broker, raises=True)
+    assert client.init() == 0
+    plain = topic_ids()["plain"]
+    for topic_id in (UUID(int=77), UUID(int=0)):
+        answer = codes(client.commit_offsets(4, version=6, topic_id=topic_id))
+        assert answer == [ErrorCode.UNKNOWN_TOPIC_ID]
+    member = {"generation_id": 3, "member_id": "m"}
+    answer = codes(client.commit_offsets(4, version=6, topic_id=plain, **member))
+    assert answer == [ErrorCode.GROUP_ID_NOT_FOUND]
+    assert codes(client.commit_offsets(4, version=6, topic_id=plain)) == [NONE]
+    answer = codes(client.commit_offsets(4, version=6, topic_id=plain, **member))
+    assert answer == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert client.end() == 0
+    assert client.committed() == 4
+
+
 def test_who_commits_in_a_transaction_names_no_member_or_one_of_this_generation(
     client: MemoryClient,
 ) -> None:
@@ -318,7 +336,7 @@ def test_tools_see_what_transactions_have_come_to(broker: MemoryBroker) -> None:
     assert answer.unknown_state_filters == ["Nonsense"]
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_the_transactions_version_is_a_feature(broker: MemoryBroker, version: int) -> None:
     request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
     answer = broker.call(request, version)
@@ -335,7 +353,7 @@ def test_the_transactions_version_is_a_feature(broker: MemoryBroker, version: in
     assert supported == ([("transaction.version", 0, 2)] if version >= 4 else [])
 
 
-@pytest.mark.parametrize("version", range(3, 5))
+@pytest.mark.parametrize("version", range(3, 6))
 def test_a_cluster_has_finalized_no_feature(broker: MemoryBroker, version: int) -> None:
     """As Kafka 3.9 with ZooKeeper: clients take the protocol of transaction.version 0."""
     broker.broker.services.config = BrokerConfig.load(None, {"zookeeper.connect": "zk:2181"})

@@ -21,6 +21,10 @@ TRANSACTION_VERSION = "transaction.version"
 ZERO_LEVEL_SINCE = 4
 """Clients of earlier versions cannot read a feature whose lowest level is 0: they are told of none,
 as Kafka does."""
+CHECKS_NODE_SINCE = 5
+"""Clients of later versions say which broker of which cluster they mean to ask (KIP-1242): after a
+restart another broker may have the address."""
+NO_NODE_ID = -1
 FEATURES_EPOCH = 0
 """It would rise with every change of a feature's level, and there is none. That of a cluster is the
 version of the znode /feature, which finalizes nothing: clients take the protocol of
@@ -45,6 +49,8 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             raise BrokerError(ErrorCode.INVALID_REQUEST)
+    if context.api_version >= CHECKS_NODE_SINCE:
+        _check_node(request, context)
     has_features = not context.broker.config.joins_cluster
     tells_supported = has_features and context.api_version >= ZERO_LEVEL_SINCE
     return ApiVersionsResponse(
@@ -53,6 +59,18 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
         finalized_features_epoch=FEATURES_EPOCH,
         finalized_features=_FINALIZED if has_features else [],
     )
+
+
+def _check_node(request: ApiVersionsRequest, context: RequestContext) -> None:
+    """BrokerError if the client means another broker, or gives only one of cluster and node id."""
+    if (request.cluster_id is None) != (request.node_id == NO_NODE_ID):
+        raise BrokerError(ErrorCode.INVALID_REQUEST)
+    broker = context.broker
+    if request.cluster_id is not None and (request.cluster_id, request.node_id) != (
+        broker.cluster_id,
+        broker.broker_id,
+    ):
+        raise BrokerError(ErrorCode.REBOOTSTRAP_REQUIRED)
 
 
 def _ranges(context: RequestContext) -> list[ApiVersion]:

@@ -31,11 +31,13 @@ LEFT_OUT: dict[str, str] = {
     "Vote, BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum, Envelope, "
     "FetchSnapshot, BrokerRegistration, BrokerHeartbeat, "
     "ControllerRegistration, AssignReplicasToDirs, AddRaftVoter, RemoveRaftVoter, "
-    "UpdateRaftVoter": "of KRaft; klog has no Raft",
+    "UpdateRaftVoter, UnregisterController": "of KRaft; klog has no Raft",
     "ShareGroupHeartbeat, ShareGroupDescribe, ShareFetch, ShareAcknowledge, "
     "InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState, "
     "DeleteShareGroupState, ReadShareGroupStateSummary, DescribeShareGroupOffsets, "
     "AlterShareGroupOffsets, DeleteShareGroupOffsets": "share groups (KIP-932)",
-    "StreamsGroupHeartbeat, StreamsGroupDescribe": "streams groups (KIP-1071)",
+    "StreamsGroupHeartbeat, StreamsGroupDescribe, StreamsGroupTopologyDescriptionUpdate": (
+        "streams groups (KIP-1071)"
+    ),
 }
 """APIs whose messages klog does not have, with the reason."""

@@ -27,6 +27,8 @@ from pyspark_klog.protocol.keys import ApiKey
 ADDS_PARTITION_SINCE = 5
 ABORTABLE_SINCE = 4
 LOADING_SINCE = 2
+TOPIC_IDS_SINCE = 6
+MISSING_GROUP_SINCE = 6
 
 # In elements: a commit is made, encoded, appended and applied.
 _COMMIT = 5
@@ -38,16 +40,23 @@ def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> AnswerSt
     """Answered when the records are visible; each partition has its own result."""
     broker = context.broker
     image = broker.metadata.image
+    by_id = context.api_version >= TOPIC_IDS_SINCE
     results: _Results = {}
     commits: dict[TopicPartition, Commit] = {}
     for topic in request.topics:
+        if by_id:
+            found = image.topic_by_id(topic.topic_id)
+            topic.name = "" if found is None else found.name
         known = image.topic(topic.name)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if by_id and known is None:
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID
         for each in topic.partitions:
             yield _COMMIT
             partition = TopicPartition(topic.name, each.partition_index)
             if known is None or image.partition(*partition) is None:
                 results[partition] = (
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    unknown
                     if knows_all_partitions(broker)
                     else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 )
@@ -76,9 +85,15 @@ def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> AnswerSt
             answer([_verification_error(error, context.api_version)] * len(commits))
             return
         name = MemberName(request.member_id, request.group_instance_id)
+        generation_id = request.generation_id_or_member_epoch
         broker.groups.commit_in_transaction(
             CommitRequest(
-                request.group_id, name, request.generation_id, list(commits.values()), answer
+                request.group_id,
+                name,
+                generation_id,
+                list(commits.values()),
+                answer,
+                _missing_group_error(context.api_version),
             ),
             Producer(request.producer_id, request.producer_epoch),
         )
@@ -145,6 +160,13 @@ def _kept_in(request: TxnOffsetCommitRequest, context: RequestContext) -> TopicP
     return partition
 
 
+def _missing_group_error(version: int) -> ErrorCode:
+    """The error for a member of a group that does not exist."""
+    if version < MISSING_GROUP_SINCE:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.GROUP_ID_NOT_FOUND
+
+
 def _verification_error(error: ErrorCode, version: int) -> ErrorCode:
     """As Kafka's AddPartitionsToTxnManager tells the group coordinator's clients."""
     if error is ErrorCode.NETWORK_EXCEPTION:
@@ -159,7 +181,7 @@ def _verification_error(error: ErrorCode, version: int) -> ErrorCode:
 def _response(request: TxnOffsetCommitRequest, results: _Results, version: int) -> AnswerSteps:
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
-        told = TxnOffsetCommitResponseTopic(name=topic.name)
+        told = TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
         response.topics.append(told)
         for each in topic.partitions:
             yield 1
@@ -181,6 +203,7 @@ def error_response(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffse
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[_partition(each.partition_index, code, 0) for each in topic.partitions],
             )
             for topic in request.topics

@@ -49,6 +49,8 @@ _ONE_TRANSACTION = 3
 """From version 4 on AddPartitionsToTxn is for brokers."""
 _WITH_MEMBERS = 3
 """From this version on TxnOffsetCommit tells the group's member and generation (KIP-447)."""
+_TOPIC_NAMES = 5
+"""From version 6 of TxnOffsetCommit on topics have ids only, which this client does not send."""
 _IMPLICIT_OFFSETS = 5
 _ENDS_EPOCH = 5
 """The first versions of TxnOffsetCommit and EndTxn for transaction.version 2 (KIP-890)."""
@@ -216,7 +218,9 @@ class CommitOffsets(PendingStep):
         self._group_id = member.group_id
         implicit = transaction_version >= ADDS_IMPLICITLY
         self.versions = (
-            (_IMPLICIT_OFFSETS, None) if implicit else (_WITH_MEMBERS, _IMPLICIT_OFFSETS - 1)
+            (_IMPLICIT_OFFSETS, _TOPIC_NAMES)
+            if implicit
+            else (_WITH_MEMBERS, _IMPLICIT_OFFSETS - 1)
         )
         topics: dict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
         for partition, at in sorted(offsets.items()):
@@ -233,7 +237,7 @@ class CommitOffsets(PendingStep):
             group_id=member.group_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
-            generation_id=member.generation_id,
+            generation_id_or_member_epoch=member.generation_id,
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
             topics=[

@@ -5,9 +5,11 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response, Struct
 
 
-class ApiVersionsRequest(Request, api=ApiKey.API_VERSIONS, versions=(0, 4), flexible_since=3):
+class ApiVersionsRequest(Request, api=ApiKey.API_VERSIONS, versions=(0, 5), flexible_since=3):
     client_software_name: str = string(since=3, ignorable=True)
     client_software_version: str = string(since=3, ignorable=True)
+    cluster_id: str | None = string(since=5, nullable_since=5, default=None, ignorable=True)
+    node_id: int = int32(since=5, default=-1, ignorable=True)
 
 
 class ApiVersion(Struct):
@@ -28,7 +30,7 @@ class FinalizedFeatureKey(Struct):
     min_version_level: int = int16()
 
 
-class ApiVersionsResponse(Response, api=ApiKey.API_VERSIONS, versions=(0, 4), flexible_since=3):
+class ApiVersionsResponse(Response, api=ApiKey.API_VERSIONS, versions=(0, 5), flexible_since=3):
     error_code: int = int16()
     api_keys: list[ApiVersion] = array(ApiVersion)
     throttle_time_ms: int = int32(since=1, ignorable=True)

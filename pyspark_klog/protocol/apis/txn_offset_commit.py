@@ -1,6 +1,7 @@
 """TxnOffsetCommit: a group's positions as a part of a transaction."""
 
-from pyspark_klog.protocol.fields import array, int16, int32, int64, string
+from pyspark_klog.ids import UUID
+from pyspark_klog.protocol.fields import array, int16, int32, int64, string, uuid
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response, Struct
 
@@ -13,18 +14,19 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 
 class TxnOffsetCommitRequestTopic(Struct):
-    name: str = string()
+    name: str = string(until=5, ignorable=True)
+    topic_id: UUID = uuid(since=6, ignorable=True)
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
 class TxnOffsetCommitRequest(
-    Request, api=ApiKey.TXN_OFFSET_COMMIT, versions=(0, 5), flexible_since=3
+    Request, api=ApiKey.TXN_OFFSET_COMMIT, versions=(0, 6), flexible_since=3
 ):
     transactional_id: str = string()
     group_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()
-    generation_id: int = int32(since=3, default=-1)
+    generation_id_or_member_epoch: int = int32(since=3, default=-1)
     member_id: str = string(since=3)
     group_instance_id: str | None = string(since=3, nullable_since=3, default=None)
     topics: list[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic)
@@ -36,12 +38,13 @@ class TxnOffsetCommitResponsePartition(Struct):
 
 
 class TxnOffsetCommitResponseTopic(Struct):
-    name: str = string()
+    name: str = string(until=5, ignorable=True)
+    topic_id: UUID = uuid(since=6, ignorable=True)
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 
 class TxnOffsetCommitResponse(
-    Response, api=ApiKey.TXN_OFFSET_COMMIT, versions=(0, 5), flexible_since=3
+    Response, api=ApiKey.TXN_OFFSET_COMMIT, versions=(0, 6), flexible_since=3
 ):
     throttle_time_ms: int = int32()
     topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)

@@ -168,7 +168,7 @@ class TransactionalMember(Member):
         ]
         return TxnOffsetCommitRequest(
             group_id=GROUP,
-            generation_id=request.generation_id_or_member_epoch,
+            generation_id_or_member_epoch=request.generation_id_or_member_epoch,
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             topics=topics,

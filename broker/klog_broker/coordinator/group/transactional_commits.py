@@ -23,7 +23,7 @@ def check_sender(shard: GroupShard, request: CommitRequest) -> ErrorCode:
     entry = shard.state.groups.get(request.group_id)
     generation_id, (member_id, instance_id) = request.generation_id, request.name
     if entry is None:
-        return _NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+        return _NONE if generation_id < 0 else request.missing_group
     group = entry.group
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
