@@ -21,7 +21,9 @@ ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 MOVES = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = dict.fromkeys(VERSIONS, "kafka.admin.ConfigCommand") | {
+    KAFKA_4_4: "org.apache.kafka.tools.ConfigCommand"
+}
 ACLS = dict.fromkeys(VERSIONS, "org.apache.kafka.tools.AclCommand") | {
     OLDEST_KAFKA: "kafka.admin.AclCommand"
 }
@@ -142,7 +144,7 @@ def test_there_are_no_acls(broker: BrokerProcess, version: str) -> None:
 
 
 def configs(version: str, broker: BrokerProcess, *arguments: str) -> str:
-    return run(version, broker, CONFIGS, *arguments)
+    return run(version, broker, CONFIGS[version], *arguments)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
