@@ -47,6 +47,9 @@ def one_line_in_task(method: Callable[P, R]) -> Callable[P, R]:
             return method(*args, **kwargs)
         except KlogError as error:
             _raise_alone(error)
+        except _OF_LITTLE_MEMORY as error:
+            _raise_if_limited(error)
+            raise
 
     return wrapper
 
@@ -60,8 +63,39 @@ def one_line_in_rows(method: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R
             yield from method(*args, **kwargs)
         except KlogError as error:
             _raise_alone(error)
+        except _OF_LITTLE_MEMORY as error:
+            _raise_if_limited(error)
+            raise
 
     return wrapper
+
+
+_OF_LITTLE_MEMORY = (MemoryError, ImportError, SystemError)
+"""What Python raises where its address space ends: an import of compiled code fails in any of these
+ways. The last two have other causes as well, which `_MARKS` leave out."""
+_MARKS = ("failed to map segment", "annot allocate memory", "without exception set")
+_LIMIT_MB = "PYSPARK_EXECUTOR_MEMORY_MB"
+"""An environment variable that Spark gives each worker if spark.executor.pyspark.memory is set."""
+
+
+class WorkerMemoryTooSmall(KlogError):
+    """A Python worker of Spark's may not use as much memory as klog needs."""
+
+
+def _raise_if_limited(error: BaseException) -> None:
+    """:raises WorkerMemoryTooSmall: if an import or an allocation failed in a worker whose memory
+    Spark limits"""
+    limit_mb = os.environ.get(_LIMIT_MB)
+    is_memory = isinstance(error, MemoryError) or any(mark in str(error) for mark in _MARKS)
+    if limit_mb is None or not is_memory:
+        return
+    _raise_alone(
+        WorkerMemoryTooSmall(
+            f"this Python worker ran out of memory ({type(error).__name__}): it may use {limit_mb} "
+            "MiB of address space, which is spark.executor.pyspark.memory divided by the cores of "
+            "an executor; give each core 2 GiB or more, or leave the setting out"
+        )
+    )
 
 
 def _raise_alone(error: KlogError) -> NoReturn:
