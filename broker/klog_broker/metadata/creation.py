@@ -15,6 +15,7 @@ from klog_broker.metadata.changes import (
 )
 from klog_broker.metadata.errors import TopicExists
 from klog_broker.metadata.image import (
+    NO_BROKER,
     ImageDraft,
     Topic,
     check_no_collision,
@@ -65,7 +66,9 @@ class CreateTopics:
             else:
                 draft.image.put(topic)
                 self._outcomes.append(topic)
-                orders += (order.without_leader() for order in partition_orders(topic, is_new=True))
+                orders += (
+                    order.with_leader(NO_BROKER) for order in partition_orders(topic, is_new=True)
+                )
         return orders
 
     def _plan_topic(self, new: NewTopic, image: ImageDraft) -> Topic:

@@ -124,7 +124,7 @@ class RecordingOrders:
 def _unled(order: Order) -> Order:
     """The order to create a log that nobody leads yet."""
     if isinstance(order, PartitionOrder) and order.leader != NO_BROKER:
-        return order.without_leader()
+        return order.with_leader(NO_BROKER)
     return order
 
 

@@ -7,7 +7,6 @@ controller gives them, too. Images are what clients are told of the cluster; the
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from klog_broker.metadata.image import NO_BROKER
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 
@@ -30,13 +29,13 @@ class PartitionOrder:
     in_sync: tuple[BrokerId, ...]
     is_new: bool = False
 
-    def without_leader(self) -> "PartitionOrder":
-        """The order to create the partition's log, before anybody leads the partition. Requests
-        have thousands of orders, and `replace` takes twice as long."""
+    def with_leader(self, leader: BrokerId) -> "PartitionOrder":
+        """The same order with another leader. Requests have thousands of orders, and `replace`
+        takes twice as long."""
         return PartitionOrder(
             self.topic_partition,
             self.topic_id,
-            NO_BROKER,
+            leader,
             self.leader_epoch,
             self.partition_epoch,
             self.replicas,
