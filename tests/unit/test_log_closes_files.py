@@ -33,6 +33,7 @@ from tests.support.log_harness import (
     read_all,
     truncate,
 )
+from tests.support.transactional_log import end, write
 
 CONFIG = replace(
     SMALL, segment_bytes=2_000, index_interval_bytes=0, retention_ms=-1, file_delete_delay_ms=1_000
@@ -143,6 +144,50 @@ def test_a_deleted_log_gives_its_descriptors_mappings_and_space_back(
     assert world.disk.held()["open"] > before
 
 
+def test_a_deleted_log_gives_its_transaction_index_back(world: World) -> None:
+    write(world.log, 1, 0)
+    end(world.log, 1, commit=False)
+    assert world.log.segments[-1].transaction_index.rows == 1
+    world.manager.delete(PARTITION)
+    assert world.removed() == NOTHING_REMOVED
+
+
+def test_a_flush_without_a_descriptor_keeps_no_file_of_a_log_deleted_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.EMFILE, "no descriptor is left")
+
+    world.manager.close()
+    world.open(CONFIG, world.helpers)
+    append(world.log)
+    world.log.start_flush()
+    world.manager.delete(PARTITION)
+    monkeypatch.setattr(open_files, "_sync", fail)
+    world.helpers.run_all()
+    world.removed()
+    world.helpers.run_all()
+    assert world.removed() == NOTHING_REMOVED
+
+
+def test_a_log_of_a_directory_that_fails_to_load_is_not_kept_open(world: World) -> None:
+    broken = world.manager.create(PARTITION._replace(partition=1), TOPIC_ID, CONFIG)
+    world.manager.close()
+    opens = world.disk.open
+
+    def fail(path: Path, *, create: bool = False, writable: bool = True) -> object:
+        if path.parent == broken.path:
+            raise OSError(5, "the disk is gone")
+        return opens(path, create=create, writable=writable)
+
+    world.disk.open = fail  # type: ignore[method-assign, assignment]
+    manager = open_manager(world.disk, config=CONFIG, directory=world.disk.path / "data")
+    log = manager.get(PARTITION)
+    assert log is not None
+    assert log.is_offline
+    assert world.disk.held() == NOTHING
+
+
 def test_segments_that_retention_deletes_give_their_space_back(world: World) -> None:
     read_all(world.log)
     world.rest()
@@ -237,6 +282,24 @@ def test_a_flush_for_which_no_descriptor_was_left_keeps_no_removed_file(
         world.log.start_flush()
     world.manager.delete(PARTITION)
     assert world.removed() == NOTHING_REMOVED
+
+
+def test_nothing_stays_open_where_the_syncs_of_several_logs_fail(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(5, "the disk is gone")
+
+    world.manager.close()
+    world.open(CONFIG, world.helpers)
+    other = world.manager.create(PARTITION._replace(partition=1), TOPIC_ID, CONFIG)
+    for log in (world.log, other):
+        append(log)
+        log.start_flush()
+    monkeypatch.setattr(open_files, "_sync", fail)
+    world.helpers.run_all()
+    assert world.manager.directories[0].is_offline
+    assert world.disk.held() == NOTHING
 
 
 def test_nothing_stays_open_after_a_clean_close(world: World) -> None:

@@ -73,9 +73,11 @@ class _Run:
                 raise self._error
 
     def drop_files(self) -> None:
-        """Called in the loop once the outcome was taken: an error that the run keeps refers back to
-        the run, and both would hold the files until a garbage collection."""
+        """Called in the loop once the outcome was taken: the traceback of an error that the run
+        keeps refers to the files and to the run, and would hold both until a garbage collection."""
         self.plan = self.plan._replace(files=(), directories=())
+        if self._error is not None:
+            forget_frames(self._error)
 
     def _write_epochs(self) -> None:
         if self.plan.epochs is not None:
