@@ -627,9 +627,10 @@ def test_a_log_that_fails_before_its_round_begins_is_not_read() -> None:
         world.manager.create(PARTITION._replace(partition=number), TOPIC_ID, CONFIG)
     world.bench.begin()
     world.log.read_failed(OSError(5, "the disk is gone"))
-    world.bench.run()
+    while world.bench.timers.soon:
+        world.bench.step()
     assert not world.log._state.is_being_cleaned
-    assert world.log.topic_partition not in world.bench.cleaner.set_aside
+    assert not world.helpers.waiting
 
 
 def test_a_round_over_a_log_that_is_deleted_ends_without_a_warning(

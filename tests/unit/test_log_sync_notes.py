@@ -99,3 +99,15 @@ def test_what_a_power_cut_made_of_the_notes_stops_nobody() -> None:
     with notes.noted("a-0"):
         pass
     assert not notes.is_suspect("a-0")
+
+
+def test_no_sync_begins_once_the_notes_are_closed() -> None:
+    """Its failure would leave no note."""
+    files = MemoryFiles()
+    notes = notes_on(files)
+    with notes.noted("a-0"):
+        notes.close()
+    with pytest.raises(OSError, match="notes of syncs were closed"), notes.noted("b-0"):
+        raise AssertionError("the sync has begun")
+    # Whether the sync that was under way has failed, nobody has noted: the log is suspect.
+    assert notes_on(files.killed()).is_suspect("a-0")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from klog_broker.network import bounds
+from klog_broker.network.replies import QueuedReply
 from klog_broker.network.states import QUIET
 from klog_broker.runtime.files import ProbedRegion, ReadRegion
 from tests.unit.test_network_connection import FETCH, Broker, frame
@@ -124,3 +125,20 @@ def test_the_connection_is_quiet_behind_a_region_as_behind_bytes(broker: Broker)
         broker.turns(1)
         assert connections[-1].state is QUIET  # type: ignore[attr-defined]
     assert len(stream.sent) == 3 * 1001
+
+
+def test_a_region_that_was_sent_or_dropped_is_not_kept(broker: Broker) -> None:
+    """The file of a deleted log closes with the last reference to it."""
+    slots: list[QueuedReply] = []
+
+    def answer(_: object, slot: QueuedReply) -> None:
+        slots.append(slot)
+        slot.complete([b"H", ProbedRegion(CountingFile(SIZE), 3, 1000), b"T"])
+
+    broker.answers = answer
+    stream = broker.connect()
+    stream.inbox += frame(FETCH) + frame(FETCH)
+    broker.turns()
+    queued = [each for each in slots if isinstance(each, QueuedReply)]
+    assert queued
+    assert [each.parts for each in queued] == [[]] * len(queued)
