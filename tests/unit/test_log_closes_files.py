@@ -284,6 +284,24 @@ def test_a_flush_for_which_no_descriptor_was_left_keeps_no_removed_file(
     assert world.removed() == NOTHING_REMOVED
 
 
+def test_nothing_stays_open_where_a_cut_waits_for_a_sync_that_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(5, "the disk is gone")
+
+    world.manager.close()
+    world.open(CONFIG, world.helpers)
+    append(world.log)
+    world.log.start_flush()
+    world.log.begin_anew_beside(50, 5_000, lambda _: None)
+    assert len(world.helpers.waiting) == 2
+    monkeypatch.setattr(open_files, "_sync", fail)
+    world.helpers.run_all()
+    assert world.manager.directories[0].is_offline
+    assert world.disk.held() == NOTHING
+
+
 def test_nothing_stays_open_where_the_syncs_of_several_logs_fail(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
