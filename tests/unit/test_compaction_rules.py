@@ -43,7 +43,7 @@ def test_what_is_clean_counts_for_the_ratio() -> None:
     assert (extent.first_dirty_offset, extent.dirty_ratio) == (20, 1 / 3)
     assert not extent.is_due(CONFIG)
     assert extent.is_due(replace(CONFIG, min_cleanable_dirty_ratio=0.3))
-    # As in Kafka the ratio has to be exceeded.
+    # The ratio has to be exceeded, as in Kafka.
     assert not extent.is_due(replace(CONFIG, min_cleanable_dirty_ratio=1 / 3))
 
 

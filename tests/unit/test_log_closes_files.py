@@ -88,7 +88,7 @@ class World:
         assert len(self.log.segments) > 4
 
     def open(self, config: LogConfig, helpers: ManualHelpers | None = None) -> None:
-        """Open the log, with helpers that work when told, or at once."""
+        """Open the log. Without ``helpers`` their work is done at once."""
         data = self.disk.path / "data"
         self.manager = open_manager(
             self.disk, config=config, clock=self.clock, directory=data, helpers=helpers
@@ -101,7 +101,7 @@ class World:
         self.disk.give_back_unused()
 
     def removed(self) -> dict[str, int]:
-        """What is held of removed files, once the delay of their removal is over."""
+        """Wait for the delayed removal of files; return what is still held of removed files."""
         self.clock.advance(1_000)
         self.manager.run_due()
         held = self.disk.held()
@@ -138,7 +138,7 @@ def test_a_deleted_log_gives_its_descriptors_mappings_and_space_back(
         world.rest()
     world.manager.delete(PARTITION)
     assert world.removed() == NOTHING_REMOVED
-    # What is left belongs to the data directory.
+    # The open files that remain belong to the data directory.
     before = world.disk.held()["open"]
     world.manager.create(PARTITION, TOPIC_ID, CONFIG)
     assert world.disk.held()["open"] > before

@@ -114,7 +114,7 @@ def test_a_segment_that_is_renamed_in_part_does_not_count() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_power_cut_leaves_no_old_segment_beside_the_one_that_replaces_it(seed: int) -> None:
-    """Whatever order the disk makes the names durable in."""
+    """The disk may make the names durable in any order."""
     for step in range(1, 12):
         files = _disk({_name(0): b"old", _name(10): b"old", _name(0, ".swap"): _batches(0, 29)})
         for name in files.list_dir(FOLDER):
