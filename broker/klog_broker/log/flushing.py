@@ -218,12 +218,10 @@ class Flusher:
             self.start(with_indexes=with_indexes)
 
     def _postpone_if_exhausted(self, run: _Run, error: BaseException | None) -> bool:
-        if error is None or not is_exhausted(error):
+        if not is_exhausted(error):
             return False
         self.is_postponed = True
         self._on_postponed(run.plan)
-        # The run keeps the error, and the frames of its traceback hold the run's files.
-        forget_frames(error)
         return True
 
     def release(self, flushed_offset: int) -> None:
