@@ -1,6 +1,7 @@
 """Helper threads without threads: work has its effect, and is over, when the seed says."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -52,15 +53,20 @@ class SeededHelpers:
             after_ms += world.between(0, 300)
 
         def take_effect() -> None:
+            finish: Callable[[], None] | None
             try:
-                outcome = self._outcome(work)
+                finish = partial(on_done, *self._outcome(work))
             except BaseException as crash:
                 self._on_crash(crash)
                 return
 
             def be_over() -> None:
-                if self._open.pop(number, None) is not None:
-                    self._loop.post(lambda: on_done(*outcome))
+                # The traceback of an error leads to the frame of `take_effect`: if that frame kept
+                # the error, files of the work would stay open until a garbage collection.
+                nonlocal finish
+                posted, finish = finish, None
+                if self._open.pop(number, None) is not None and posted is not None:
+                    self._loop.post(posted)
 
             self._open[number] = be_over
             world.after(after_ms, lambda: self._go_on(number, be_over))
