@@ -259,7 +259,7 @@ def _txn_offset_commit(m: Maker) -> Request:
         group_id=group,
         producer_id=m.producer,
         producer_epoch=0,
-        generation_id=1 if has_member else -1,
+        generation_id_or_member_epoch=1 if has_member else -1,
         member_id=MEMBER if has_member else "",
         topics=[topic],
     )
