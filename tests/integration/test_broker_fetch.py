@@ -210,7 +210,7 @@ def test_leader_epochs_fence(client: RawClient, topic: str) -> None:
     newer = first_partition(fetch(client, topic, current_leader_epoch=1))
     assert newer.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     for passes in (0, -1, -2):
-        # As in Kafka, every negative epoch of a Fetch means that the client knows none.
+        # Every negative epoch of a Fetch means that the client knows none, as in Kafka.
         read = first_partition(fetch(client, topic, current_leader_epoch=passes))
         assert len(records_of(read)) == 1
 

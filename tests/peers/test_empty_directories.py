@@ -108,7 +108,7 @@ def has_all_in_sync(admin: AdminClient) -> bool:
 
 
 def after_an_empty_directory(maker: str, folder: Path) -> dict[str, object]:
-    """What clients see once the second directory of broker 2 was emptied while it was stopped."""
+    """The view of clients after the second directory of broker 2 was emptied while stopped."""
     with cluster(maker, folder) as brokers:
         servers = brokers[1].bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers})

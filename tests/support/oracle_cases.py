@@ -42,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Change:
-    """What happens to a place: ``kind``, or the value number ``index`` of `VALUES`."""
+    """The change of a place: ``kind``, or the value number ``index`` of `VALUES`."""
 
     place: Place
     kind: str

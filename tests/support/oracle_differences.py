@@ -36,8 +36,8 @@ def differences(
 ) -> list[Found]:
     """Where each response differs from both Kafkas'; None for a Kafka without the version.
 
-    A response that is equal to one Kafka's as a whole has no difference. Else those to the newest
-    Kafka's are told, or to those of the Kafka to which there are fewer.
+    A response that is equal to one Kafka's as a whole has no difference. Otherwise the
+    differences to the newest Kafka are returned, or to the other Kafka if there are fewer.
     """
     found: list[Found] = []
     for number, ours in enumerate(klog):

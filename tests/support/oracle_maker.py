@@ -37,7 +37,7 @@ class Maker:
         return name
 
     def read_topic(self) -> str:
-        """One of the topics that no case changes."""
+        """A random topic that no case changes."""
         return self.random.choice(state.READ)
 
     def own_group(self) -> str:

@@ -46,7 +46,7 @@ class Player:
         self._client.close()
 
     def versions(self) -> dict[ApiKey, range]:
-        """What ApiVersions says of the APIs that klog knows."""
+        """The versions that the broker serves of each API that klog knows."""
         answer = self._client.call(ApiVersionsRequest(), 0)
         known = {int(each) for each in ApiKey}
         return {

@@ -36,7 +36,7 @@ class Played:
     newest: Responses | None
     klog: Responses
     setup: tuple[Responses, ...]
-    """What each broker answered before; for a reader only."""
+    """The earlier responses of each broker; for a reader only."""
 
     def describe(self) -> str:
         """The case, what was answered before it, and the differences that no row allows."""

@@ -1,4 +1,4 @@
-"""What the oracle sends: a request and its version, and a case made of several of them."""
+"""A step (a request and its version), and a case of several steps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

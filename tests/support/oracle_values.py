@@ -30,7 +30,7 @@ def _absent_topic(m: Maker) -> list[Any]:
 
 
 def _topic(m: Maker) -> list[Any]:
-    """What is in the internal topics depends on the broker."""
+    """Topics of the prepared state: the contents of internal topics depend on the broker."""
     return [*READ, *_absent_topic(m)]
 
 

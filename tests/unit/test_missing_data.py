@@ -367,7 +367,7 @@ def test_directories_of_an_earlier_release_get_ids_at_the_first_start() -> None:
 
 
 def test_an_earlier_release_reads_what_this_one_writes() -> None:
-    """It ignores the keys that it does not know, and does not keep them."""
+    """An earlier release ignores keys that it does not know, and does not keep them."""
     files = written("t")
     rows = [json.loads(line) for line in files.read_bytes(A / "klog-metadata").splitlines()]
     assert rows[0]["version"] == 1

@@ -29,7 +29,7 @@ _UNKNOWN = "it is no setting of Kafka's clients"
 
 @dataclass(frozen=True)
 class Job:
-    """One option set. It is accepted in silence if it has neither ``warned`` nor ``refused``."""
+    """One option set: accepted in silence if it has neither ``warned`` nor ``refused``."""
 
     name: str
     options: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""What the driver says of the records' timestamps."""
+"""The driver's log lines on record timestamps."""
 
 import logging
 from collections.abc import Iterator

@@ -39,7 +39,7 @@ def release_of(text: str) -> str | None:
     """The release that a text names, ``2.8`` for ``2.8``, ``2.8.1`` and ``2.8-IV0``; None if Kafka
     3.9.1 knows no such release or step.
 
-    What follows the release's numbers and a dot does not matter, as in Kafka.
+    Text after the release's numbers and a dot is ignored, as in Kafka.
     """
     # Java's split gives no empty texts at the end.
     segments = text.rstrip(".").split(".")

@@ -1,4 +1,4 @@
-"""DescribeConfigs of what is neither a topic nor a broker: loggers, client metrics and groups.
+"""DescribeConfigs for loggers, client metrics and groups.
 
 klog stores no settings for them, and the APIs that alter settings refuse them. Kafka's tools
 describe them all the same (``kafka-configs --describe --all``): they get no error.

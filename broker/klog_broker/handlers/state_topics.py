@@ -15,7 +15,8 @@ from pyspark_klog.errors import BrokerError, ErrorCode
 class CoordinatorFinder:
     """Answers FindCoordinator for one type of keys; the first request creates the topic.
 
-    ``find`` says whether this broker serves a key now. As in Kafka the empty key has a coordinator.
+    ``find`` says whether this broker serves a key now. The empty key has a coordinator, as in
+    Kafka.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What klog-metadata says of data directories and logs, compared with what is there."""
+"""Compares the data directories and logs that klog-metadata names with those on the disk."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path

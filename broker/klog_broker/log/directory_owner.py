@@ -67,8 +67,8 @@ def complete_meta(
 
 
 def _new_id(chance: Chance) -> DirectoryId:
-    """A random id, which Kafka does not reserve. It does not begin with `-`, because command line
-    tools would take such an id for an option."""
+    """A random id that Kafka does not reserve and whose text does not begin with `-`, because
+    command line tools would take such a text for an option."""
     while True:
         found = DirectoryId(chance.uuid())
         if not is_reserved_directory_id(found) and not encode_topic_id(found).startswith("-"):

@@ -27,7 +27,7 @@ class RecordLogs:
         self._done = done
 
     def plan(self, draft: Draft) -> PlanSteps:
-        """See Change."""
+        """Add the logs of topics that still exist to the draft's assignments."""
         logs = {key: self._logs[key] for key in self._logs if key in draft.image.topics_by_id}
         yield 1 + sum(map(len, logs.values())) // PARTITIONS_PER_ELEMENT
         if logs:
@@ -35,11 +35,11 @@ class RecordLogs:
         return ()
 
     def failed(self, error: Exception) -> None:
-        """See Change."""
+        """Report that klog-metadata could not be written."""
         self._done(error)
 
     def carried_out(self, _results: OrderResults) -> Steps:
-        """See Change."""
+        """Report that the assignments are durable."""
         yield 1
         self._done(None)
 

@@ -46,7 +46,8 @@ class MissingData:
         self._missing: list[_MissingLog] = []
 
     def check(self, directories: Sequence[LogDirectory], found: Sequence[FoundFolders]) -> None:
-        """Raise LogDirectoryError, with the names of what is missing. Changes nothing.
+        """Raise LogDirectoryError, which names the missing directories and partitions. Changes
+        nothing.
 
         `found` has the folders of the directories that are online.
         """
@@ -107,8 +108,8 @@ class MissingData:
     def _missing_logs(
         self, directories: Sequence[LogDirectory], found: Sequence[FoundFolders]
     ) -> list[_MissingLog]:
-        """The logs whose data directory is not there, or has no folder of them. What lies in a
-        directory that is offline is not missing: its partitions are offline, too."""
+        """The logs whose data directory is not there, or has no folder of them. Logs in a
+        directory that is offline are not missing: their partitions are offline, too."""
         present = {each.directory_id: each for each in directories if each.directory_id}
         folders = self._folders(found)
         assignments = self._metadata.assignments

@@ -43,7 +43,7 @@ def time_zone(name: str | None) -> tzinfo:
 def time_text(microseconds: int, zone: str | None = None) -> str:
     """A time, given in microseconds since 1970, as text in a zone: ``1969-12-31 23:00:00-01:00``.
 
-    Spark has years that Python's datetime does not have: such a time is told in microseconds.
+    Times in years that Spark has and Python's datetime lacks are shown in microseconds.
     """
     try:
         return str((_EPOCH + timedelta(microseconds=microseconds)).astimezone(time_zone(zone)))

@@ -20,7 +20,7 @@ _NEAR = 0.9
 def note_on_unknown(name: str, prefix: str) -> str | None:
     """Return advice on the option ``prefix`` + ``name``, as a clause. The name is in lower case.
 
-    None where `unknown_settings` has the advice, or nobody knows what was meant.
+    None if `unknown_settings` has the advice, or if no setting resembles the name.
     """
     job = _OPTIONS_BY_JOB.get(name.removeprefix("consumer."))
     if job is not None:

@@ -1,5 +1,5 @@
-"""What the driver says of the records' timestamps: one line if a column `timestamp` is ignored, one
-warning if records are older than their topic keeps records."""
+"""The driver's log lines on record timestamps: one line if a column `timestamp` is ignored, and one
+warning if records are older than the retention of their topic."""
 
 import logging
 from collections.abc import Iterable
@@ -23,8 +23,8 @@ minutes."""
 _ASK_WITHIN_MS = 5_000
 
 _retention_ms: dict[tuple[str, str], int | None] = {}
-"""The retention by streaming query and topic: None where nothing is to be said (again). It lasts as
-long as Spark uses one process for the commits of a query's micro-batches."""
+"""The retention by streaming query and topic: None if no warning is to be logged (again). Spark
+usually commits all micro-batches of a query in one process, and the table lasts as long."""
 
 
 def tell_of_ignored_timestamps(options: Options, column_names: Iterable[str]) -> None:

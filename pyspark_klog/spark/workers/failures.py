@@ -71,8 +71,8 @@ def one_line_in_rows(method: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R
 
 
 _OF_LITTLE_MEMORY = (MemoryError, ImportError, SystemError)
-"""What Python raises where its address space ends: an import of compiled code fails in any of these
-ways. The last two have other causes as well, which `_MARKS` leave out."""
+"""The exceptions that Python raises when its address space is used up: an import of compiled code
+fails with any of them. The last two have other causes as well, which `_MARKS` leave out."""
 _MARKS = ("failed to map segment", "annot allocate memory", "without exception set")
 _LIMIT_MB = "PYSPARK_EXECUTOR_MEMORY_MB"
 """An environment variable that Spark gives each worker if spark.executor.pyspark.memory is set."""

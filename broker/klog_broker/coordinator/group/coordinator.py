@@ -285,8 +285,8 @@ class GroupCoordinator:
 
     # --- inside ----------------------------------------------------------------------------------
     def _find_for_member(self, group_id: str) -> tuple[ErrorCode, GroupShard | None]:
-        """A group with the empty id has no members. It may have offsets, as in Kafka: clients
-        without a group id once committed to it."""
+        """The group's shard; INVALID_GROUP_ID for the empty id. A group with the empty id has no
+        members, but may have offsets, because clients without a group id once committed there."""
         return self._runtime.find(group_id) if group_id else (ErrorCode.INVALID_GROUP_ID, None)
 
     def _member_entry(
