@@ -364,7 +364,10 @@ def test_rows_that_cannot_be_written(spark: "SparkSession", topics: Topics) -> N
     ("name", "words"),
     [
         ("startingOffset", "OptionError: there is no option startingoffset; did you mean starting"),
-        ("kafka__fetch__max__byte", "SettingError: kafka.fetch.max.byte is no setting of Kafka's"),
+        (
+            "kafka__isolation__levels",
+            "SettingError: kafka.isolation.levels is no setting of Kafka's",
+        ),
     ],
 )
 def test_a_misspelt_option(topics: Topics, rows: "DataFrame", name: str, words: str) -> None:
