@@ -208,7 +208,7 @@ def run(
         broker.turns()
     state = broker.state()
     broker.close()
-    state["closed files"] = broker.state()["files"]
+    state["closed files"] = broker.stored_files()
     return state
 
 

@@ -188,8 +188,12 @@ class MemoryBroker:
             "closed": {fd: stream.is_closed for fd, stream in self.network.streams.items()},
             "unread": {fd: len(stream.inbox) for fd, stream in self.network.streams.items()},
             "logs": {str(log.topic_partition): log_state(log) for log in logs},
-            "files": dict(self._files(_DATA)),
+            "files": self.stored_files(),
         }
+
+    def stored_files(self) -> dict[str, bytes]:
+        """The data files that are to be the same; a closed broker has them, too."""
+        return dict(self._files(_DATA))
 
     def _files(self, path: Path) -> list[tuple[str, bytes]]:
         found: list[tuple[str, bytes]] = []
