@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,7 +57,7 @@ def run_seed(seed: int) -> Result:
     simulation = Simulation(seed)
     check = failure = ""
     try:
-        with killed_in_peace():
+        with killed_in_peace(), plain_log_records():
             simulation.run()
     except Violation as violation:
         check, failure = violation.check, str(violation)
@@ -79,6 +80,27 @@ def killed_in_peace() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = tell
+
+
+@contextmanager
+def plain_log_records() -> Iterator[None]:
+    """Let log records have the texts of errors only. pytest keeps the records of a test, and the
+    tracebacks of errors in them would keep files of the broker open."""
+    make_record = logging.getLogRecordFactory()
+
+    def make_plain_record(*args: Any, **named: Any) -> logging.LogRecord:
+        record = make_record(*args, **named)
+        record.msg, record.args = record.getMessage(), ()
+        if record.exc_info:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+            record.exc_info = None
+        return record
+
+    logging.setLogRecordFactory(make_plain_record)
+    try:
+        yield
+    finally:
+        logging.setLogRecordFactory(make_record)
 
 
 class Simulation:
