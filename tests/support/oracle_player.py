@@ -1,7 +1,7 @@
 """Sends the oracle's cases to one broker and notes what it answers."""
 
-import time
 from collections.abc import Container, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pyspark_klog.protocol.apis.api_versions import ApiVersionsRequest
@@ -117,18 +117,20 @@ class Player:
     def _send(self, step: Step, number: int, settles_s: float = _SETTLES_S) -> Any:
         """The final plain response, or `CLOSED` or `SILENT`."""
         request = self._names.real(step.request)
-        deadline = time.monotonic() + settles_s
-        while True:
-            answer = self._answer(request, step.version)
+        answer = plain = None
+
+        def is_final() -> bool:
+            nonlocal answer, plain
+            answer = plain = self._answer(request, step.version)
             if isinstance(answer, str):
-                return answer
+                return True
             plain = self._names.plain(answer, number)
-            is_final = not _has_code(plain, _NOT_YET)
-            if is_final and step.awaits is not None:
-                is_final = step.awaits(plain)
-            if is_final or time.monotonic() > deadline:
-                break
-            time.sleep(0.01)
+            return not _has_code(plain, _NOT_YET) and (step.awaits is None or step.awaits(plain))
+
+        with suppress(AssertionError):  # a response that never becomes final counts, too
+            eventually(is_final, settles_s)
+        if isinstance(answer, str):
+            return answer
         for placeholder, real in (step.learn(answer) if step.learn else {}).items():
             self._names.learn(placeholder, real)
         return plain
