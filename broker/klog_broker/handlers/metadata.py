@@ -50,8 +50,9 @@ _FIRST_VERSION_BY_ID = 12
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> AnswerSteps | None:
-    """What a broker in a cluster was not told of yet it waits for. Then a topic that it does not
-    know has LEADER_NOT_AVAILABLE, so that clients ask again; who asks for all is sent away.
+    """In a cluster, a request waits a while for topics that the controller has not sent yet. After
+    that an unknown topic gets LEADER_NOT_AVAILABLE, so that clients ask again, and the connection
+    of a request for all topics is closed.
 
     Versions 10 and 11 have a field for topic ids, but Kafka refuses requests of theirs that use it.
     From version 12 on a topic's id goes before its name.

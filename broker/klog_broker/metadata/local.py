@@ -131,7 +131,7 @@ class LocalStore:
 
     @property
     def assignments(self) -> DirectoryAssignments:
-        """See AdoptingStore."""
+        """The ids of the data directories, and the directory of each log that was created."""
         return self._state.assignments
 
     # --- at the start ----------------------------------------------------------------------------

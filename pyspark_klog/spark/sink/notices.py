@@ -46,7 +46,7 @@ def warn_of_old_records(
     older than the topic's retention. Never raises.
 
     ``oldest_ms`` has topics and their smallest timestamps (ms since 1970) in ``what``, the batch or
-    micro-batch. Nothing is said where the user may not describe the topic's settings.
+    micro-batch. No line is logged if the user may not describe the topic's settings.
     """
     oldest: dict[str, int] = {}
     for topic, at_ms in oldest_ms:

@@ -75,7 +75,7 @@ class Written(NamedTuple):
     row_count: int
     """Rows that are on their topics, or will be once the driver has ended the transaction."""
     dead_letters: tuple[tuple[str, int], ...] = ()
-    """Those of this attempt: none of an attempt that only verified."""
+    """The dead letters of this attempt: an attempt that only verified rows has none."""
     oldest_ms: tuple[tuple[str, int], ...] = ()
     """`SinkRows.oldest_ms` of this attempt."""
 
