@@ -296,7 +296,8 @@ class MemoryFile:
         self._files.sync_inode(self._inode)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Gives the space of a removed file back, also where somebody still refers to the file."""
+        self._files.opened.discard(self)
 
 
 class MemoryDirectory:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -318,3 +320,57 @@ def test_a_session_that_grows_too_much_ends(small_room: MemoryBroker) -> None:
     small_room.clock.advance(MIN_EVICTION_MS + 1)
     assert told(first.fetch({("compacted", 0): 0}, 1)).keys() == {("compacted", 0)}
     assert second.fetch({}, 2).error_code == SESSION_ID_NOT_FOUND, "nobody used it for long"
+
+
+# -- files ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _no_garbage_collection() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@pytest.mark.usefixtures("_no_garbage_collection")
+def test_a_session_without_a_connection_holds_no_deleted_segment(broker: MemoryBroker) -> None:
+    client = at_end(broker)
+    write(broker, "plain", 0, b"x" * 2000)
+    client.send({}, 1, max_wait_ms=600_000, min_bytes=1 << 20)
+    client.stream.is_at_end = True
+    broker.turns()
+    assert broker.broker.services.purgatory.waiting == 0
+    delete(broker, "plain")
+    assert len(broker.broker.services.fetch_sessions) == 1
+    assert broker.files.removed_files_held() == []
+
+
+@pytest.mark.usefixtures("_no_garbage_collection")
+def test_a_fetch_whose_client_leaves_while_an_index_is_cold_holds_no_deleted_segment(
+    broker: MemoryBroker,
+) -> None:
+    for _ in range(3):
+        write(broker, "small-segments", 0, b"x" * 1000)
+    client = SessionClient(broker)
+    broker.files.freeze()
+    broker.helpers.hold = True
+    client.send({("small-segments", 0): 0}, 0)
+    assert broker.broker.services.counters["cold-look-ups"] == 1
+    client.stream.is_at_end = True
+    broker.turns()
+    broker.files.thaw.set()
+    broker.helpers.let_go()
+    broker.turns()
+    delete(broker, "small-segments")
+    assert broker.files.removed_files_held() == []
+
+
+def delete(broker: MemoryBroker, topic: str) -> None:
+    """Deletes a topic and waits for the delayed removal of its files."""
+    broker.call(DeleteTopicsRequest(topic_names=[topic], timeout_ms=1000), 5)
+    broker.clock.advance(60_000)
+    broker.broker.loop.run_turn(0)
+    broker.turns()

@@ -65,6 +65,7 @@ class _DelayedFetch(DelayedOperation):
         context = self._context
         if not context.reply.is_open:
             context.reply.skip()
+            self._drop()
             return
         self.go_on(self._read())
 
@@ -87,7 +88,11 @@ class _DelayedFetch(DelayedOperation):
             keys.append(FollowerKey(follower))
             wait_ms = context.broker.awaited_followers.holds_ms(follower, wait_ms)
         if not purgatory.watch(self, keys, wait_ms):
-            context.reply.when_closed(lambda: purgatory.cancel(self))
+            context.reply.when_closed(self._on_closed)
+
+    def _on_closed(self) -> None:
+        self._context.broker.purgatory.cancel(self)
+        self._drop()
 
     def try_complete(self, _now_ms: int) -> bool:
         if not (self._scope.has_moved() or self._scope.has_ended):
@@ -141,7 +146,7 @@ class _DelayedFetch(DelayedOperation):
             # have left the cache since, another helper would not keep them there either.
             each.may_block = True
             self._context.broker.count("cold-look-ups")
-            self._context.broker.helpers.submit(each.cold.warm, done)
+            self._context.broker.helpers.submit(each.cold, done)
 
     def _answer(self) -> None:
         """Answers with the records that were read, converted first for a client that is too old."""
@@ -165,12 +170,18 @@ class _DelayedFetch(DelayedOperation):
 
         sets = [each.to_convert for each in converted if each.to_convert is not None]
         cancel = self._context.broker.conversions.begin(sets, magic, done)
-        self._context.reply.when_closed(cancel)
+
+        def on_closed() -> None:
+            cancel()
+            self._drop()
+
+        self._context.reply.when_closed(on_closed)
 
     def _send(self) -> None:
         context = self._context
         if not context.reply.is_open:
             context.reply.skip()
+            self._drop()
             return
         session_id, told, code = self._scope.answer()
         version, correlation_id = context.api_version, context.header.correlation_id
@@ -179,6 +190,12 @@ class _DelayedFetch(DelayedOperation):
             context.reply.send(make_answer(session_id, code, told))
         else:
             context.reply.send_parts(parts)
+        for each in self._scope.partitions:
+            each.note_answered()
+
+    def _drop(self) -> None:
+        """Ends the fetch of a client that is gone. The partitions of its session stay, perhaps for
+        days, so they must not keep the records that were read for this fetch."""
         for each in self._scope.partitions:
             each.let_go()
 

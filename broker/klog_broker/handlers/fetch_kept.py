@@ -121,7 +121,7 @@ class KeptFetch:
         else:
             slot.complete(parts)
         for each in scope.partitions:
-            each.let_go()
+            each.note_answered()
         return True
 
     def _context(self, correlation_id: int, slot: ReplySlot) -> RequestContext:

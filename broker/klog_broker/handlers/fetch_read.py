@@ -129,7 +129,7 @@ class FetchReader:
                 each.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
             except ColdRead as waits:
                 each.begin()
-                each.cold = waits
+                each.cold = waits.warm
                 cold.append(each)
                 if len(cold) == _COLD_AT_ONCE:
                     break

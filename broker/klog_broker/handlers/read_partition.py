@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 
 from klog_broker.handlers.fetch_convert import SetToConvert
-from klog_broker.log.errors import ColdRead
 from klog_broker.replication.leader import Leader
 from klog_broker.runtime.files import ReadRegion
 from pyspark_klog.errors import ErrorCode
@@ -94,7 +94,10 @@ class ReadPartition:
         self.is_at_end = False
         """Nothing is behind the offset that was asked for, as far as this client may read."""
         self.ends_the_wait = False
-        self.cold: ColdRead | None = None
+        self.cold: Callable[[], object] | None = None
+        """Reads the pages that the look-up needs; for a helper thread. Not the ColdRead itself: the
+        frames of its traceback refer to this partition, and the cycle would keep a deleted segment
+        on the disk until a garbage collection."""
         self.to_convert: SetToConvert | None = None
 
     @property
@@ -135,11 +138,16 @@ class ReadPartition:
             self.aborted_transactions = []
         self.ends_the_wait = True
 
-    def let_go(self) -> None:
-        """The partition was answered: it holds nothing of the log's files any longer."""
+    def note_answered(self) -> None:
+        """Counts the bytes of the response, which has taken the records over, and lets go."""
         if self.size_bytes and self.leader is not None and not self.is_noted:
             # Converted records have another size than those in the file.
             self.leader.log.counts.bytes_out += len(self.records) or self.size_bytes
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Drops the records and everything else that refers to the log's files, which would keep
+        the space of a deleted segment. For the end of a fetch, answered or not."""
         self.region = None
         self.records = b""
         self.cold = self.to_convert = None

@@ -163,6 +163,9 @@ class QueuedReply:
         if self.state is not SlotState.WAITING:
             raise RuntimeError(f"a request was answered twice: {self.state.value}, {state.value}")
         self.state = state
+        # The callback often refers to the request's context, which refers to this slot: the cycle
+        # would keep the parts of the response, and with them files, until a garbage collection.
+        self._when_closed = None
         self._owner.on_slot_filled(self)
 
 
