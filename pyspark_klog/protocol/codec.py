@@ -7,14 +7,16 @@ Errors: bytes that do not fit raise `MalformedRequest`, a version that klog does
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple, TypeVar
 
 from pyspark_klog.protocol.decoders import (
     BoundedDecoder,
     Decoder,
+    StepDecoder,
     make_bounded_decoder,
     make_decoder,
+    make_step_decoder,
 )
 from pyspark_klog.protocol.encoders import (
     Encoder,
@@ -36,6 +38,7 @@ from pyspark_klog.protocol.wire import Buffer, SegmentedBuffer
 M = TypeVar("M", bound=Message)
 
 _TOO_SHORT = (IndexError, struct.error)
+_UNREADABLE = (*_TOO_SHORT, UnicodeDecodeError, MalformedRequest)
 _MISFITS = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
 
@@ -51,6 +54,7 @@ HandWriter = Callable[[int, MessageCodec], MessageCodec]
 _made: dict[tuple[type[Message], int], MessageCodec] = {}
 _handwritten: dict[type[Message], HandWriter] = {}
 _bounded: dict[tuple[type[Message], int], BoundedDecoder] = {}
+_step_decoders: dict[tuple[type[Message], int], StepDecoder] = {}
 _step_encoders: dict[tuple[type[Message], int], StepEncoder] = {}
 
 
@@ -117,17 +121,36 @@ def decode_message(
             message = decode(buffer, position)
         else:
             message = _bounded_decoder_of(cls, version)(buffer, position, max_elements)
-    except _TOO_SHORT:
-        raise MalformedRequest(
-            f"{cls.__name__} v{version}: its {len(buffer) - position} bytes end too early"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise MalformedRequest(
-            f"{cls.__name__} v{version}: a string is no UTF-8: {error}"
-        ) from None
-    except MalformedRequest as error:
-        raise MalformedRequest(f"{cls.__name__} v{version}: {error}") from None
+    except _UNREADABLE as error:
+        raise _malformed(cls, version, len(buffer) - position, error) from None
     return message
+
+
+def decode_in_steps(
+    cls: type[M], version: int, buffer: Buffer, position: int, max_elements: int
+) -> Generator[None, None, tuple[M, int]]:
+    """Decode as ``decode_message`` does, in steps of one array element. The caller can do other
+    work between two steps, and keeps ``buffer`` unchanged until the last one."""
+    decode = _step_decoders.get((cls, version))
+    if decode is None:
+        decode = make_step_decoder(cls, version, cls.is_flexible(version))
+        _step_decoders[cls, version] = decode
+    try:
+        message: tuple[M, int] = yield from decode(buffer, position, max_elements)
+    except _UNREADABLE as error:
+        raise _malformed(cls, version, len(buffer) - position, error) from None
+    return message
+
+
+def _malformed(
+    cls: type[Message], version: int, size_bytes: int, error: Exception
+) -> MalformedRequest:
+    name = f"{cls.__name__} v{version}"
+    if isinstance(error, UnicodeDecodeError):
+        return MalformedRequest(f"{name}: a string is no UTF-8: {error}")
+    if isinstance(error, MalformedRequest):
+        return MalformedRequest(f"{name}: {error}")
+    return MalformedRequest(f"{name}: its {size_bytes} bytes end too early")
 
 
 def encode_into(message: Message, version: int, out: bytearray) -> None:

@@ -8,7 +8,7 @@ of structs are loops in place. The decoder is made when a version is first met.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from pyspark_klog.errors import InvariantViolation
@@ -29,6 +29,8 @@ FIXED = {
 Decoder = Callable[[Any, int], tuple[Any, int]]
 
 BoundedDecoder = Callable[[Any, int, int], tuple[Any, int]]
+
+StepDecoder = Callable[[Any, int, int], Generator[None, None, tuple[Any, int]]]
 
 
 def min_size(row: Field, version: int, flexible: bool) -> int:
@@ -73,13 +75,24 @@ def make_bounded_decoder(cls: type[Struct], version: int, flexible: bool) -> Bou
     return decoder
 
 
+def make_step_decoder(cls: type[Struct], version: int, flexible: bool) -> StepDecoder:
+    """A generator that does the work of a bounded decoder, and yields after each array element."""
+    source, names = _DecoderSource(version, flexible, counts=True, in_steps=True).write(cls)
+    exec(compile(source, f"<{cls.__name__} v{version} decoder in steps>", "exec"), names)
+    decoder: StepDecoder = names["decode"]
+    return decoder
+
+
 class _DecoderSource:
     """Collects lines. ``pending`` are fixed-size reads that wait to share one struct."""
 
-    def __init__(self, version: int, flexible: bool, *, counts: bool = False) -> None:
+    def __init__(
+        self, version: int, flexible: bool, *, counts: bool = False, in_steps: bool = False
+    ) -> None:
         self.version = version
         self.flexible = flexible
         self.counts = counts
+        self.in_steps = in_steps
         self.lines: list[str] = []
         self.indent = 1
         self.pending: list[tuple[str, str]] = []
@@ -107,7 +120,9 @@ class _DecoderSource:
         view = " view = memoryview(buf)\n" if "view[" in body else ""
         arguments = "buf, p, most" if self.counts else "buf, p"
         left = " left = most\n" if self.counts else ""
-        return f"def decode({arguments}):\n end = len(buf)\n{left}{view}{body}\n", self.names
+        # Without this line a message that has no array would give a plain function.
+        first = " yield from ()\n" if self.in_steps else ""
+        return f"def decode({arguments}):\n{first} end = len(buf)\n{left}{view}{body}\n", self.names
 
     # -- lines
 
@@ -292,6 +307,8 @@ class _DecoderSource:
             self.value(element, item, f"{where}[]")
         self.flush()
         self.line(f"{items}.append({item})")
+        if self.in_steps:
+            self.line("yield")
         self.indent -= 1
 
     def tags(self, target: str, tagged: dict[int, tuple[str, Field]], where: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.controller import asking, writing
+from klog_broker.controller import asking, reading, writing
 from klog_broker.controller.context import ControllerContext
 from klog_broker.controller.order_batch import FULL, OrderBatch
 from klog_broker.controller.picture import Picture
@@ -23,6 +23,7 @@ from pyspark_klog.protocol.apis.controlled_shutdown import ControlledShutdownReq
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
 from pyspark_klog.protocol.apis.update_metadata import UpdateMetadataRequest
+from pyspark_klog.znodes import topics
 from pyspark_klog.znodes.paths import (
     delete_topic_path,
     partition_path,
@@ -232,3 +233,15 @@ def test_small_topics_are_deleted_by_and_by(cluster: Controlled, most_a_turn: Mo
     cluster.advance(5_000)
     assert 0 < queued() <= 2 * SETTLED
     assert 0 < ordered() <= 2 * SETTLED
+
+
+def test_the_znode_of_a_large_topic_is_decoded_in_several_turns(
+    cluster: Controlled, most_a_turn: MostATurn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_DECODED_A_TURN", LOOKED_AT)
+    decoded = most_a_turn(topics, "_partition")
+    added = {COUNT: (TWO, THREE)}
+    assert cluster.call(cluster.controller.add_partitions, "t", added) is ErrorCode.NONE
+    cluster.advance(1_000)
+    assert cluster.state(TopicPartition("t", COUNT)) is not None
+    assert 0 < decoded() <= LOOKED_AT_MOST

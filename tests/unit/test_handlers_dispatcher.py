@@ -339,12 +339,8 @@ def test_a_bug_behind_the_answer_of_what_was_prepared_does_not_answer_twice() ->
     assert send(dispatcher, connection, "g").error_code == 0, "what failed is not asked again"
 
 
-@pytest.mark.parametrize(("listener", "is_taken"), [("INSIDE", True), ("OUTSIDE", False)])
-def test_only_brokers_send_requests_of_more_elements_than_others_may(
-    listener: str, is_taken: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    handled: list[object] = []
-    services = Services()
+def send_large(services: Services, handled: list[object], *, cut_bytes: int = 0) -> Slot:
+    """Send a request of more elements than clients may send."""
     row = ApiHandler(
         ApiKey.STOP_REPLICA,
         lambda request, _: handled.append(request),
@@ -358,8 +354,49 @@ def test_only_brokers_send_requests_of_more_elements_than_others_may(
     )
     frame = memoryview(encode_request(RequestHeader(5, 4, 1, "me"), request))[4:]
     slot = Slot()
+    dispatcher.handle_frame(frame[: len(frame) - cut_bytes], slot, Connection())
+    return slot
+
+
+@pytest.mark.parametrize(("listener", "is_taken"), [("INSIDE", True), ("OUTSIDE", False)])
+def test_only_brokers_send_requests_of_more_elements_than_others_may(
+    listener: str, is_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handled: list[object] = []
+    services = Services()
     monkeypatch.setattr(Connection, "listener", listener)
-    dispatcher.handle_frame(frame, slot, Connection())
-    for _ in range(3):
+    slot = send_large(services, handled)
+    for _ in range(20):
         services.loop.run_turn(0)
     assert (len(handled) == 1, "elements" in slot.closed) == (is_taken, not is_taken)
+
+
+def test_a_large_request_of_a_broker_is_decoded_in_several_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handled: list[object] = []
+    services = Services()
+    monkeypatch.setattr(Connection, "listener", "INSIDE")
+    send_large(services, handled)
+    for _ in range(6):
+        services.loop.run_turn(0)
+        assert not handled
+    for _ in range(14):
+        services.loop.run_turn(0)
+    (request,) = handled
+    assert isinstance(request, StopReplicaRequest)
+    assert len(request.topic_states[0].partition_states) == MAX_REQUEST_ELEMENTS + 1
+
+
+def test_a_large_request_of_a_broker_that_ends_too_early_closes_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handled: list[object] = []
+    services = Services()
+    monkeypatch.setattr(Connection, "listener", "INSIDE")
+    slot = send_large(services, handled, cut_bytes=3)
+    for _ in range(20):
+        services.loop.run_turn(0)
+    assert "StopReplicaRequest v4" in slot.closed
+    assert services.counters == {"requests-malformed": 1}
+    assert (handled, services.bugs.total) == ([], 0)

@@ -30,6 +30,7 @@ from pyspark_klog.protocol.apis.produce import (
 )
 from pyspark_klog.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from pyspark_klog.protocol.codec import (
+    decode_in_steps,
     decode_message,
     encode_in_steps,
     encode_into,
@@ -331,7 +332,7 @@ def test_arrays_of_elements_without_bytes_are_never_declared() -> None:
 
 
 class TestManyElements:
-    """Decoding with a bound, and encoding in steps, beside the plain ways."""
+    """Decoding with a bound, and decoding and encoding in steps, give what the plain ways give."""
 
     REQUEST = MetadataRequest(
         topics=[MetadataRequestTopic(name=f"t{number}") for number in range(5)],
@@ -369,6 +370,37 @@ class TestManyElements:
         request = MetadataRequest(topics=None)
         data = encode_message(request, 9)
         assert decode_message(MetadataRequest, 9, data, max_elements=0)[0] == request
+
+    def test_an_array_is_decoded_element_by_element(self) -> None:
+        for version in (4, 9):
+            request = MetadataRequest(topics=self.REQUEST.topics)
+            data = encode_message(request, version)
+            steps = decode_in_steps(MetadataRequest, version, data, 0, 5)
+            assert [next(steps, "end") for _ in range(5)] == [None] * 5
+            with pytest.raises(StopIteration) as end:
+                next(steps)
+            assert end.value.value == (request, len(data))
+
+    def test_a_message_without_arrays_is_decoded_in_one_step(self) -> None:
+        request = FindCoordinatorRequest(key="g")
+        steps = decode_in_steps(FindCoordinatorRequest, 3, encode_message(request, 3), 0, 0)
+        with pytest.raises(StopIteration) as end:
+            next(steps)
+        assert end.value.value[0] == request
+
+    @pytest.mark.parametrize("fault", ["too short", "no UTF-8", "too many"])
+    def test_bytes_that_do_not_fit_get_the_same_error_in_steps(self, fault: str) -> None:
+        data = encode_message(self.REQUEST, 9)
+        if fault == "too short":
+            data = data[:20]
+        elif fault == "no UTF-8":
+            data = data.replace(b"t3", b"t\xff")
+        most = 4 if fault == "too many" else 100
+        with pytest.raises(MalformedRequest) as expected:
+            decode_message(MetadataRequest, 9, data, 0, most)
+        with pytest.raises(MalformedRequest) as found:
+            list(decode_in_steps(MetadataRequest, 9, data, 0, most))
+        assert str(found.value) == str(expected.value)
 
     def test_an_array_is_encoded_element_by_element(self) -> None:
         for version in (4, 9):

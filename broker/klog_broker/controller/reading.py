@@ -44,13 +44,15 @@ from pyspark_klog.znodes.topics import (
     LeaderRecoveryState,
     TopicAssignment,
     decode_partition_state,
-    decode_topic,
+    decode_topic_in_steps,
 )
 
 _log = logging.getLogger("klog.controller")
 
 _READ_AT_ONCE = 256
 """Answers of so many requests may come in one turn of the loop."""
+_DECODED_A_TURN = 1_500
+"""Partitions in the znode of one topic: some 3 ms."""
 _DECODED_A_TURN_BYTES = 32_768
 """Of topics: some 1,500 partitions."""
 _SHOWN = 300
@@ -168,14 +170,30 @@ class Reader:
             decoded_bytes += len(node.data)
             if decoded_bytes >= _DECODED_A_TURN_BYTES:
                 decoded_bytes = 0
-                yield lambda done: self._call_soon(lambda: done(None))
+                yield from self._pause()
             try:
-                found[name] = ReadTopic(decode_topic(name, node.data), node.stat.version)
+                assignment = yield from self.assignment(name, node.data)
+                found[name] = ReadTopic(assignment, node.stat.version)
             except ZnodeError as error:
                 unreadable.append(name)
                 self.name_bad(path, node.data, str(error))
         gone = tuple(name for path, name in paths.items() if path not in nodes)
         return ReadTopics(found, gone, tuple(unreadable))
+
+    def assignment(self, topic: str, data: bytes) -> Steps[TopicAssignment]:
+        """Decode a topic's znode, the partitions of a large topic in several turns.
+
+        :raises ZnodeError: if it is none
+        """
+        decoding = decode_topic_in_steps(topic, data)
+        try:
+            while True:
+                for _ in range(_DECODED_A_TURN):
+                    next(decoding)
+                yield from self._pause()
+        except StopIteration as end:
+            found: TopicAssignment = end.value
+            return found
 
     def states(self, partitions: Iterable[TopicPartition]) -> Steps[ReadStates]:
         """What was written of these partitions. Only the controller writes it: nobody watches."""
@@ -205,6 +223,9 @@ class Reader:
             self.name_bad(topic_path(name[:_SHOWN]), b"", str(error))
             return False
         return True
+
+    def _pause(self) -> Steps[None]:
+        yield lambda done: self._call_soon(lambda: done(None))
 
     # --- requests ------------------------------------------------------------------------------
 

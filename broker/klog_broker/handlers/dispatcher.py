@@ -15,7 +15,7 @@ from klog_broker.handlers.context import (
     RequestContext,
     ServedApi,
 )
-from klog_broker.handlers.encoded_reply import EncodedReply, first_steps
+from klog_broker.handlers.encoded_reply import EncodedReply, first_steps, thinned
 from klog_broker.handlers.prepared import PREPARED_BYTES, Prepare, Prepared
 from klog_broker.handlers.reply_slot import ReplySlot
 from klog_broker.runtime.slices import SLICE_ELEMENTS
@@ -23,7 +23,7 @@ from klog_broker.security.principal import KafkaPrincipal
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol import registry
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
-from pyspark_klog.protocol.codec import decode_message
+from pyspark_klog.protocol.codec import decode_in_steps, decode_message
 from pyspark_klog.protocol.errors import MalformedRequest
 from pyspark_klog.protocol.headers import (
     RequestHeader,
@@ -42,6 +42,9 @@ are handled at once."""
 
 UNCOUNTED_DATA_BYTES = 128 * 1024
 """The same for Produce and Fetch, which have decoders of their own and longer elements."""
+
+_DECODED_ELEMENTS_A_STEP = 4
+"""Decoding so many partitions takes about as long as an element of `Slices` stands for."""
 
 _DATA_APIS = frozenset((ApiKey.PRODUCE, ApiKey.FETCH))
 
@@ -81,7 +84,7 @@ class ApiHandler:
     """Makes an object that serves the connection's next request, if that is like this one."""
     max_elements: int = MAX_REQUEST_ELEMENTS
     """A request of more elements is malformed. Only other brokers, on the listener that is for
-    them, send more than MAX_REQUEST_ELEMENTS: decoding them takes a good part of a second."""
+    them, send more than MAX_REQUEST_ELEMENTS: these are decoded in slices."""
     prepared_bytes: int = PREPARED_BYTES
     """Longer frames are not prepared for: this bounds the memory of a connection."""
 
@@ -195,7 +198,13 @@ class Dispatcher:
                 request, _ = decode_message(message_class, version, frame, position)
             else:
                 most = handler.max_elements
-                if most > MAX_REQUEST_ELEMENTS and not self._is_of_brokers(connection):
+                if most > MAX_REQUEST_ELEMENTS:
+                    if self._is_of_brokers(connection):
+                        context = self._context(header, slot, connection)
+                        # The turn's end frees the memory of the frame: the steps need a copy.
+                        steps = self._decode_later(handler, context, bytes(frame), position)
+                        context.reply.send_in_slices(steps)
+                        return
                     most = MAX_REQUEST_ELEMENTS
                 request, _ = decode_message(message_class, version, frame, position, most)
                 if header.api_key not in _DATA_APIS:
@@ -214,6 +223,25 @@ class Dispatcher:
             found = handler.prepare(bytes(frame), request, context)
             if found is not None:
                 connection.prepared[header.api_key] = found
+
+    def _decode_later(
+        self, handler: ApiHandler, context: RequestContext, frame: bytes, position: int
+    ) -> AnswerSteps:
+        """Decode a request of another broker in slices, and hand it to its handler: the whole of a
+        topic with 10,000 partitions comes in one request."""
+        header = context.header
+        message_class = registry.request_class(header.api_key)
+        decoding = decode_in_steps(
+            message_class, header.api_version, frame, position, handler.max_elements
+        )
+        try:
+            request, _ = yield from thinned(decoding, _DECODED_ELEMENTS_A_STEP)
+        except MalformedRequest as error:
+            self._broker.count("requests-malformed")
+            context.reply.close(str(error))
+            return None
+        steps = self._handle_later(handler, request, context)
+        return (yield from self._guarded(handler, request, context, steps))
 
     def _is_of_brokers(self, connection: ConnectionInfo) -> bool:
         return connection.listener == self._broker.config.inter_broker_listener

@@ -80,9 +80,8 @@ class EncodedReply:
                 return
             self.is_used = True
             header = self._header
-            parts = yield from _thinned(
-                encode_response_in_steps(header.correlation_id, response, header.api_version)
-            )
+            encoding = encode_response_in_steps(header.correlation_id, response, header.api_version)
+            parts: list[Any] = yield from thinned(encoding, _ENCODED_ELEMENTS_A_STEP)
             yield from self._count_errors(response)
         except Exception as error:
             self._close_for_bug(response, error)
@@ -129,13 +128,13 @@ def first_steps(steps: AnswerSteps) -> tuple[bool, Response | None]:
     return False, None
 
 
-def _thinned(steps: Iterator[None]) -> Generator[int, None, list[Any]]:
-    """Counts several encoded elements as one: encoding takes less than finding them did."""
+def thinned(steps: Iterator[None], elements_a_step: int) -> Generator[int, None, Any]:
+    """Take `elements_a_step` steps for each step of the result: encoding or decoding an element
+    takes less time than looking a partition up. Returns what `steps` return."""
     try:
         while True:
-            for _ in range(_ENCODED_ELEMENTS_A_STEP):
+            for _ in range(elements_a_step):
                 next(steps)
             yield 1
     except StopIteration as end:
-        parts: list[Any] = end.value
-        return parts
+        return end.value
