@@ -31,9 +31,8 @@ from pyspark_klog.protocol.errors import (
     UnsupportedVersion,
 )
 from pyspark_klog.protocol.explain import misfit
-from pyspark_klog.protocol.fields import FileRegion
 from pyspark_klog.protocol.message import Message
-from pyspark_klog.protocol.wire import Buffer, SegmentedBuffer
+from pyspark_klog.protocol.wire import Buffer
 
 M = TypeVar("M", bound=Message)
 
@@ -193,10 +192,3 @@ def encode_message(message: Message, version: int) -> bytes:
     out = bytearray()
     encode_into(message, version, out)
     return bytes(out)
-
-
-def encode_segments(message: Message, version: int) -> list[Buffer | FileRegion]:
-    """A message's bytes as parts to be sent one after the other; record sets are not copied."""
-    out = SegmentedBuffer()
-    encode_into(message, version, out)
-    return out.segments()

@@ -32,7 +32,6 @@ from pyspark_klog.protocol.wire import (
 )
 
 _SIZE = struct.Struct(">i")
-_RESPONSE = struct.Struct(">ii")
 _ERROR = struct.Struct(">h")
 _REQUEST = struct.Struct(">hhih")
 """API key, API version, correlation id, length of the client id."""

@@ -192,14 +192,6 @@ class BatchView:
         """Not covered by the CRC."""
         at.INT64.pack_into(self._writable(), self.position + at.BASE_OFFSET_AT, base_offset)
 
-    def set_last_offset(self, last_offset: int) -> None:
-        """Move the batch so that it ends with ``last_offset``; not covered by the CRC."""
-        self.set_base_offset(last_offset - self.last_offset_delta)
-
-    def set_partition_leader_epoch(self, leader_epoch: int) -> None:
-        """Not covered by the CRC."""
-        at.INT32.pack_into(self._writable(), self.position + at.LEADER_EPOCH_AT, leader_epoch)
-
     def set_max_timestamp(self, timestamp_ms: int, timestamp_type: TimestampType) -> None:
         """Set both and make the CRC anew, unless nothing changes. v2 always has a type."""
         if timestamp_type is TimestampType.NO_TIMESTAMP:

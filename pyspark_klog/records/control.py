@@ -134,12 +134,6 @@ def encode_control_key(control_type: ControlType) -> bytes:
     return CONTROL_KEY.pack(_VERSION, control_type)
 
 
-def encode_end_transaction(marker: EndTransactionMarker) -> tuple[bytes, bytes]:
-    """Key and value of the marker's record."""
-    value = END_TRANSACTION_VALUE.pack(_VERSION, marker.coordinator_epoch)
-    return encode_control_key(marker.control_type), value
-
-
 def end_transaction_batch(
     marker: EndTransactionMarker,
     *,

@@ -89,7 +89,6 @@ assert tuple(Struct(">" + "".join(c for _, c in BATCH_FIELDS[:i])).size for i in
 # Smallest value of batch_length, and of one record inside (a length, then six bytes of value zero
 # or one each: attributes, timestamp delta, offset delta, key length, value length, header count).
 MIN_BATCH_LENGTH = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
-MIN_RECORD_BODY_BYTES = 6
 MIN_RECORD_BYTES = 7
 
 # --- v0 and v1: one header for each message -----------------------------------------------------

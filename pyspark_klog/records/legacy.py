@@ -141,12 +141,6 @@ class LegacyView:
         """Never before v2."""
         return False
 
-    def find_base_offset(self, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> int:
-        """Offset of the first record; a wrapper has to be inflated for it."""
-        if self.codec is Codec.NONE:
-            return self.offset
-        return next(self.records(max_bytes)).offset
-
     def compute_crc(self) -> int:
         """The CRC-32 that the bytes should carry."""
         with (

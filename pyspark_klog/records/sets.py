@@ -5,11 +5,9 @@ from typing import NamedTuple, TypeAlias
 
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView, is_cut_off
-from pyspark_klog.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.legacy import LegacyView
-from pyspark_klog.records.record import Record
 
 Entry: TypeAlias = BatchView | LegacyView
 
@@ -71,28 +69,6 @@ def entry_at(buffer: Buffer, position: int = 0, end: int | None = None) -> Entry
     if look(buffer, position).magic == at.MAGIC_V2:
         return BatchView(buffer, position, end)
     return LegacyView(buffer, position, end)
-
-
-def iterate(
-    buffer: Buffer,
-    start: int = 0,
-    end: int | None = None,
-    *,
-    allow_partial: bool = False,
-    check_crc: bool = True,
-    include_control: bool = False,
-    max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> Iterator[Record]:
-    """All records of ``buffer[start:end]`` in order; control records only if asked for.
-
-    ``check_crc`` checks each entry before its records are given out. ``max_bytes`` bounds what one
-    entry may inflate to. Raises subclasses of RecordsError.
-    """
-    for entry in entries(buffer, start, end, allow_partial=allow_partial):
-        if check_crc:
-            entry.check_crc()
-        if include_control or not entry.is_control:
-            yield from entry.records(max_bytes)
 
 
 def offset_after(data: memoryview) -> int | None:

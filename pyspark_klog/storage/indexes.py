@@ -170,10 +170,6 @@ class TimeIndexView:
         )
         return self[rows - 1] if rows else TimeIndexEntry(-1, Offset(self.base_offset))
 
-    def rows_at_or_below_offset(self, offset: int) -> int:
-        """How many rows have an offset <= ``offset``."""
-        return rows_at_or_below(self.entries, lambda row: self[row].offset, offset)
-
     def check(self) -> None:
         """Raise StorageFormatError unless timestamps rise strictly and offsets do not fall."""
         last_timestamp_ms, last_offset = -1, self.base_offset

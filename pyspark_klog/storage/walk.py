@@ -38,7 +38,6 @@ Table: TypeAlias = npt.NDArray[np.int64]
 _WINDOW_BYTES = 1 << 16
 _CRC_WINDOW_BYTES = 1 << 20
 _TABLE_ROWS = 4096
-_LOOK_BYTES = 8192
 _MOST_STEPS = 64
 
 

@@ -13,7 +13,6 @@ from kafka.errors import CorruptRecordError
 from klog_broker.cli.group import command
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import RealFiles
 from pyspark_klog.client.consumer.fetcher import RangeFetcher
 from pyspark_klog.ids import TopicPartition
@@ -27,6 +26,7 @@ from tests.support.broker_thread import BrokerThread
 from tests.support.cleaner_harness import CleanerBench
 from tests.support.client_cases import client_of
 from tests.support.log_harness import TOPIC_ID, ManualHelpers, append, batch, open_manager
+from tests.support.manual_clock import ManualClock
 from tests.support.raw_requests import batch as values
 from tests.support.raw_requests import create_topic, fetch, first_partition, produced
 

@@ -1,6 +1,5 @@
 """Descriptors run out at each open in turn while FindCoordinator creates __consumer_offsets."""
 
-from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.find_coordinator import (
     FindCoordinatorRequest,
@@ -15,6 +14,7 @@ from pyspark_klog.protocol.apis.offset_commit import (
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
 from pyspark_klog.protocol.message import Request, Response
 from tests.support.fake_network import FakeNetwork
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
 from tests.support.memory_start import make_topic, start
 

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from klog_broker.log.log_manager import LogManager, LogManagerSettings
-from klog_broker.runtime.clock import ManualClock, SystemClock
+from klog_broker.runtime.clock import SystemClock
 from klog_broker.runtime.files import Files, RealFiles
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.poller import default_poller
@@ -26,6 +26,7 @@ from tests.support.log_harness import (
     batch,
     read_all,
 )
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import Crashed, MemoryFiles
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,6 @@ from klog_broker.log.errors import LogStorageError, OutOfDescriptors
 from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.shortening import TRIES_WITHOUT_DESCRIPTORS
-from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.ids import LeaderEpoch
 from tests.support.log_harness import (
     DATA,
@@ -24,6 +23,7 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
 
 CONFIG = replace(

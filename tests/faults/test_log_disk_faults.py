@@ -8,7 +8,6 @@ import pytest
 
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.ids import LeaderEpoch
 from tests.support.log_harness import (
     DATA,
@@ -21,6 +20,7 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
 
 BYTES = len(batch())

@@ -13,7 +13,6 @@ import pytest
 
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.runtime.clock import ManualClock
 from tests.support.log_harness import (
     PARTITION,
     TOPIC_ID,
@@ -25,6 +24,7 @@ from tests.support.log_harness import (
     read_all,
     truncate,
 )
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import Crashed, MemoryFiles
 
 CONFIG = LogConfig(

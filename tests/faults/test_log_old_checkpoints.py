@@ -11,7 +11,6 @@ from klog_broker.log.checkpoints import Checkpoint, Checkpoints
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.storage import names
 from tests.support.log_harness import (
@@ -24,6 +23,7 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import Crashed, MemoryFiles
 
 CONFIG = LogConfig(segment_bytes=1_000_000, index_interval_bytes=0, retention_ms=-1)

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from klog_broker.log.log_config import LogConfig
-from klog_broker.runtime.clock import ManualClock
 from tests.support.log_harness import DATA, PARTITION, TOPIC_ID, append, open_manager, truncate
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import Crashed, MemoryFiles
 from tests.support.transactional_log import end, said_by_batches, write
 

@@ -26,7 +26,6 @@ from klog_broker.replication.follower_state import (
 )
 from klog_broker.replication.truncation import tells_of_divergence
 from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch, Offset
 from tests.support.cleaner_harness import CleanerBench
@@ -41,6 +40,7 @@ from tests.support.log_harness import (
     read_all,
     read_batches,
 )
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import Crashed, MemoryFiles
 from tests.support.transactional_log import end, write
 

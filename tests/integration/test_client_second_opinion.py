@@ -12,11 +12,11 @@ from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.client.transactions.listing import fence
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.keys import ApiKey
-from pyspark_klog.records.sets import iterate
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.planning.discovery import Discovery
 from tests.support.client_cases import batch, client_of
 from tests.support.eventually import eventually
+from tests.support.record_sets import iterate
 from tests.support.two_opinions import OpinionatedBroker, cut_off_and_whole
 
 _P = TopicPartition("t", 0)

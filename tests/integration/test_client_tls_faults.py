@@ -17,8 +17,8 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.fetch import FetchResponse
 from pyspark_klog.protocol.apis.metadata import MetadataResponse, MetadataResponseBroker
 from pyspark_klog.protocol.message import Response
-from pyspark_klog.records.sets import iterate
 from tests.support.client_cases import batch
+from tests.support.record_sets import iterate
 from tests.support.security_certs import Authority
 from tests.support.security_kafka import MECHANISMS, PASSWORD, USER, jaas
 from tests.support.security_server import PlayedBroker, server_context

@@ -8,7 +8,6 @@ import pytest
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.records.batch import split_batches
 from pyspark_klog.records.compression import Codec
-from pyspark_klog.records.sets import iterate
 from tests.support.broker_thread import BrokerThread
 from tests.support.codec_answers import STRICTER, TOPIC, answers_of, golden_answers, kafkas_answers
 from tests.support.codec_cases import cases
@@ -17,6 +16,7 @@ from tests.support.golden_java import run_java
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import batch, create_topic, fetch, first_partition, produce
+from tests.support.record_sets import iterate
 
 pytestmark = pytest.mark.peers
 

@@ -17,6 +17,7 @@ from pyspark_klog.records.batch import BatchView, split_batches
 from pyspark_klog.storage.names import Suffix, parse_segment_file_name
 from tests.support.log_harness import append, open_log
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
+from tests.support.record_sets import set_leader_epoch
 
 # The least that Kafka 4 takes.
 SEGMENT_BYTES = 1 << 20
@@ -76,7 +77,7 @@ def _as_sent(stored: BatchView) -> bytes:
     sent = bytearray(stored.to_bytes())
     view = BatchView(sent)
     view.set_base_offset(0)
-    view.set_partition_leader_epoch(-1)
+    set_leader_epoch(view, -1)
     return bytes(sent)
 
 

@@ -9,14 +9,14 @@ import pytest
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_batch
-from pyspark_klog.records.convert import up_convert
 from pyspark_klog.records.convert_down import down_convert
 from pyspark_klog.records.errors import RecordsError, UnsupportedCodec
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Record, TimestampType
-from pyspark_klog.records.sets import iterate
 from tests.support.golden_cases import GOLDEN_DIR, Golden, large, sample
 from tests.support.golden_java import run_java
+from tests.support.record_sets import iterate
+from tests.support.up_conversion import up_convert
 
 pytestmark = pytest.mark.peers
 

@@ -17,7 +17,6 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.files import Files, RealFiles
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.records.arrow_decode import ArrowDecoder, decode_to_arrow
-from pyspark_klog.records.sets import iterate
 from pyspark_klog.spark.files.range import SegmentRange
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.spark.planning.samples import measure
@@ -26,6 +25,7 @@ from pyspark_klog.storage.walk import last_stable_offset, offset_at_time, whole_
 from tests.support.cleaned_batches import FIRST_MS, CleanedBatch, cleaned_logs
 from tests.support.log_harness import PARTITION, SMALL, open_log
 from tests.support.memory_files import MemoryFiles
+from tests.support.record_sets import iterate
 
 Rows = list[tuple[int, int]]
 LOGS = cleaned_logs()

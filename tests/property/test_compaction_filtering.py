@@ -30,7 +30,7 @@ from pyspark_klog.records.control import (
 )
 from pyspark_klog.records.errors import CorruptRecords, DecompressedTooLarge, RecordsError
 from pyspark_klog.records.record import TimestampType
-from pyspark_klog.records.sets import entries, iterate
+from pyspark_klog.records.sets import entries
 from tests.support.compaction_cases import (
     NOW_MS,
     Settings,
@@ -45,6 +45,7 @@ from tests.support.compaction_cases import (
     scanned,
 )
 from tests.support.compaction_model import MAX_DECOMPRESSED_BYTES, Model, records_of
+from tests.support.record_sets import iterate
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 250

@@ -18,13 +18,9 @@ from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
-from pyspark_klog.records.control import (
-    ControlType,
-    EndTransactionMarker,
-    encode_end_transaction,
-    end_transaction_batch,
-)
+from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_batch
 from pyspark_klog.records.errors import CorruptRecords
+from tests.support.record_sets import encode_end_transaction
 
 PLAIN = PlainChecks()
 RECORDS = st.lists(

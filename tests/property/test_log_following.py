@@ -17,6 +17,7 @@ from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from tests.support.log_harness import append_in, batch, open_log, read_all
 from tests.support.memory_files import MemoryFiles
+from tests.support.record_sets import set_leader_epoch
 
 CONFIGS = st.builds(
     LogConfig,
@@ -124,7 +125,7 @@ def renumbered(offset: int, epoch: int = 0, count: int = 2, **fields: Any) -> by
     data = bytearray(batch(count, **fields))
     view = BatchView(data, 0)
     view.set_base_offset(offset)
-    view.set_partition_leader_epoch(epoch)
+    set_leader_epoch(view, epoch)
     return bytes(data)
 
 

@@ -11,9 +11,9 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.record_checks import PlainChecks, RecordChecks, kernel_checks
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
-from pyspark_klog.records.sets import iterate
 from tests.support.log_harness import PARTITION, TOPIC_ID, append, open_manager, read_all, truncate
 from tests.support.memory_files import MemoryFiles
+from tests.support.record_sets import iterate
 
 
 @dataclass

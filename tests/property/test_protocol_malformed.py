@@ -19,7 +19,6 @@ from pyspark_klog.protocol.codec import (
     handwritten_codec,
 )
 from pyspark_klog.protocol.errors import MalformedRequest
-from pyspark_klog.protocol.framing import FrameSplitter
 from pyspark_klog.protocol.headers import decode_request, decode_response
 from pyspark_klog.protocol.message import Message, Struct
 from pyspark_klog.protocol.registry import API_KEYS, api
@@ -216,18 +215,3 @@ def test_invented_frames_are_read_or_refused(frame: bytes, key: int, data: st.Da
             read_it()
         except MalformedRequest as error:
             assert str(error)
-
-
-@settings(max_examples=200, deadline=None)
-@given(frames=st.lists(st.binary(max_size=40), max_size=6), data=st.data())
-def test_frames_come_out_as_they_went_in_however_the_stream_is_cut(
-    frames: list[bytes], data: st.DataObject
-) -> None:
-    stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
-    splitter, found, position = FrameSplitter(40), list[bytes](), 0
-    while position < len(stream):
-        step = data.draw(st.integers(1, 30))
-        found += splitter.feed(stream[position : position + step])
-        position += step
-    assert found == frames
-    assert splitter.held_bytes == 0

@@ -7,14 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyspark_klog.protocol.codec import (
-    codec_of,
-    decode_message,
-    encode_message,
-    encode_segments,
-    generated_codec,
-)
+from pyspark_klog.protocol.codec import codec_of, decode_message, encode_message, generated_codec
 from pyspark_klog.protocol.message import Message
+from tests.support.encoded_segments import encode_segments
 from tests.support.protocol_samples import (
     ALL_MESSAGES,
     ALL_VERSIONS,

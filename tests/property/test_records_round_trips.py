@@ -8,13 +8,13 @@ from pyspark_klog.records.batch import BatchView, split_batches
 from pyspark_klog.records.builder import BatchBuilder, plain_batch
 from pyspark_klog.records.checksums import crc32, crc32c
 from pyspark_klog.records.compression import Codec, compress, decompress
-from pyspark_klog.records.convert import up_convert
 from pyspark_klog.records.convert_down import down_convert
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Header, Record, TimestampType
 from pyspark_klog.records.record_section import append_record, record_size
-from pyspark_klog.records.sets import iterate
 from pyspark_klog.records.varint import append_varint, read_varint, read_varlong, varint_size
+from tests.support.record_sets import iterate
+from tests.support.up_conversion import up_convert
 
 CREATE, APPEND = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
 INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog_broker.coordinator.transaction.metadata import TransactionMetadata, to_record
+from klog_broker.coordinator.transaction.metadata import TransactionMetadata
 from klog_broker.coordinator.transaction.shard_state import TRANSACTION_RECORDS
 from klog_broker.coordinator.transaction.states import LASTING
 from pyspark_klog.ids import TopicPartition
@@ -12,6 +12,7 @@ from pyspark_klog.state_records.transaction_log import (
     encode_key,
     encode_value,
 )
+from tests.support.transaction_records import to_record
 
 INT64 = st.integers(-1, 2**63 - 1)
 EPOCHS = st.integers(0, 2**15 - 1)

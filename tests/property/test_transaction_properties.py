@@ -20,12 +20,12 @@ from klog_broker.coordinator.transaction.metadata import (
     ProducerIdAndEpoch,
     TransactionMetadata,
     from_record,
-    to_record,
 )
 from klog_broker.coordinator.transaction.states import ENDED, ENDING
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.transaction_log import TransactionState
+from tests.support.transaction_records import to_record
 
 NONE = ErrorCode.NONE
 FATAL = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)

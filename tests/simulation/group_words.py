@@ -9,12 +9,12 @@ from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.join_group import JoinGroupResponse
 from pyspark_klog.protocol.apis.sync_group import SyncGroupResponse
-from pyspark_klog.records.sets import iterate
 from pyspark_klog.state_records.consumer_offsets import Key, Value
 from pyspark_klog.state_records.consumer_protocol import ConsumerProtocolSubscription
 from pyspark_klog.state_records.group_metadata import GroupMetadataValue
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from pyspark_klog.state_records.versions import encode_versioned
+from tests.support.record_sets import iterate
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _UUID_TAIL = re.compile(r"(-[0-9a-f]{4})[0-9a-f]{4}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")

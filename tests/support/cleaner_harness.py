@@ -8,9 +8,10 @@ from klog_broker.compaction.settings import CleanerSettings
 from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.clock import Clock, ManualClock
+from klog_broker.runtime.clock import Clock
 from pyspark_klog.records.record import Record
 from tests.support.log_harness import ManualHelpers, read_all
+from tests.support.manual_clock import ManualClock
 
 
 class ManualTimers:

@@ -34,8 +34,8 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Header, Record
-from pyspark_klog.records.sets import iterate
 from tests.support.eventually import eventually
+from tests.support.record_sets import iterate
 
 _numbers = itertools.count(1)
 

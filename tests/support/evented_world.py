@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.evented import EventedConnection, EventedSettings
@@ -22,6 +21,7 @@ from pyspark_klog.protocol.headers import decode_request, encode_response
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
 from tests.support.fake_network import FakeNetwork, FakeStream
+from tests.support.manual_clock import ManualClock
 
 ADDRESS = Address("10.0.0.7", 9092)
 VERSIONS = ((ApiKey.API_VERSIONS, 0, 4), (ApiKey.METADATA, 0, 12), (ApiKey.PRODUCE, 3, 12))

@@ -16,7 +16,6 @@ from klog_broker.replication.fetchers import Fetchers
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
 from klog_broker.replication.truncation import tells_of_divergence
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.slices import Slices
 from pyspark_klog.client.errors import ConnectionFailed
@@ -50,6 +49,7 @@ from tests.support.log_harness import (
     batch,
     read_all,
 )
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
 from tests.support.replica_world import ME, OTHER, THIRD, order
 

@@ -28,8 +28,8 @@ from pyspark_klog.protocol.apis.sync_group import (
     SyncGroupResponse,
 )
 from pyspark_klog.records.compression import Codec
-from pyspark_klog.records.sets import iterate
 from pyspark_klog.state_records.group_metadata import GroupMetadataValue
+from tests.support.record_sets import iterate
 from tests.support.state_log import MemoryStateLog, VirtualTime
 
 SESSION_MS = 10_000

@@ -22,7 +22,8 @@ from pyspark_klog.records.kernels import inside, scan, walk
 from pyspark_klog.records.kernels.status import INCOMPLETE, OK
 from pyspark_klog.records.layout import BATCH_HEADER_BYTES, CODEC_MASK, INT64_MAX
 from pyspark_klog.records.record import Record, TimestampType
-from pyspark_klog.records.sets import entries, iterate
+from pyspark_klog.records.sets import entries
+from tests.support.record_sets import iterate
 
 ALL_COLUMNS = tuple(COLUMN_TYPES)
 MAX_MICROSECOND_MS = (2**63 - 1) // 1000

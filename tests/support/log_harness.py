@@ -11,13 +11,13 @@ from klog_broker.log.log_manager import LogManager, LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.record_checks import RecordChecks
 from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import Files
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.records.batch import BatchView, split_batches
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Record
+from tests.support.manual_clock import ManualClock
 
 PARTITION = TopicPartition("topic", 0)
 TOPIC_ID = TopicId(UUID(int=0x1234567890ABCDEF1234567890ABCDEF))

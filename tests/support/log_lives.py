@@ -7,8 +7,8 @@ from random import Random
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager, LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.runtime.clock import ManualClock
 from tests.support.log_harness import PARTITION, TOPIC_ID, ManualHelpers, open_manager
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import Crashed, MemoryFiles
 
 

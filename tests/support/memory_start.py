@@ -13,13 +13,13 @@ from klog_broker.metadata.interface import NewTopic
 from klog_broker.metadata.local import LocalStore
 from klog_broker.opening import OpenStore, open_local_store
 from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import Files
 from klog_broker.runtime.loop import Loop
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_partition_metadata
 from tests.support.fake_network import FakeNetwork
 from tests.support.log_harness import DATA, InlineHelpers, append
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
 
 T = TypeVar("T")

@@ -11,7 +11,6 @@ from klog_broker.handlers.order_queue import OrderQueue
 from klog_broker.metadata.zookeeper.store import ClusterStore
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.slices import Slices
 from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
@@ -31,6 +30,7 @@ from pyspark_klog.protocol.apis.update_metadata import (
     UpdateMetadataTopicState,
 )
 from tests.support.fake_network import ScriptedPoller
+from tests.support.manual_clock import ManualClock
 from tests.support.topic_world import FakeLogs
 
 NUMBER = BrokerId(1)

@@ -16,7 +16,6 @@ from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
 from klog_broker.produce import kernel as produce_kernel
 from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.create_topics import (
@@ -28,6 +27,7 @@ from pyspark_klog.protocol.apis.create_topics import (
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
 from pyspark_klog.protocol.message import Request
 from tests.support.fake_network import FakeNetwork, FakeStream
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
 
 NOW_MS = 1_700_000_000_000

@@ -24,8 +24,8 @@ from pyspark_klog.protocol.apis.produce import (
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Record
-from pyspark_klog.records.sets import iterate
 from tests.support.raw_client import RawClient
+from tests.support.record_sets import iterate
 
 NOW_MS = 1_700_000_000_000
 

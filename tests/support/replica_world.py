@@ -9,7 +9,6 @@ from klog_broker.metadata.orders import Order, PartitionOrder, StopOrder
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
-from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from tests.support.log_harness import (
@@ -21,6 +20,7 @@ from tests.support.log_harness import (
     InlineHelpers,
     ManualHelpers,
 )
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
 
 ME, OTHER, THIRD = BrokerId(0), BrokerId(7), BrokerId(8)

@@ -7,7 +7,6 @@ from klog_broker.coordinator.loading import BatchWalk
 from klog_broker.coordinator.runtime import RuntimeServices
 from klog_broker.log.answers import ReadInfo
 from klog_broker.log.errors import OffsetOutOfRange, RecordTooLarge
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import ReadRegion
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.purgatory import Purgatory
@@ -16,6 +15,7 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.control import EndTransactionMarker, end_transaction_batch
+from tests.support.manual_clock import ManualClock
 from tests.support.produce_paths import InlineHelpers
 
 

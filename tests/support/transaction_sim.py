@@ -16,7 +16,7 @@ from klog_broker.coordinator.transaction.shard_state import TRANSACTION_RECORDS
 from klog_broker.coordinator.transaction.transaction import TransactionReply
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.records.sets import iterate
+from tests.support.record_sets import iterate
 from tests.support.state_log import MemoryStateLog, VirtualTime
 
 NONE = ErrorCode.NONE

@@ -12,7 +12,6 @@ from klog_broker.log.errors import OutOfOrderSequence
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.record import Record
@@ -30,6 +29,7 @@ from tests.support.log_harness import (
     read_all,
     read_batches,
 )
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
 from tests.support.transactional_log import end, write
 

@@ -15,7 +15,6 @@ from klog_broker.handlers.dispatcher import (
     top_level_error,
 )
 from klog_broker.handlers.prepared import PREPARED_BYTES
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.slices import Slices
 from klog_broker.security.principal import KafkaPrincipal
@@ -29,6 +28,7 @@ from pyspark_klog.protocol.apis.stop_replica import (
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
 from pyspark_klog.protocol.keys import ApiKey
 from tests.support.fake_network import ScriptedPoller
+from tests.support.manual_clock import ManualClock
 
 
 class Slot:

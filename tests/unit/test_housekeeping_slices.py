@@ -9,11 +9,11 @@ import pytest
 from klog_broker.log import housekeeping
 from klog_broker.log.directory import LogDirectory
 from klog_broker.log.log_manager import LogManager
-from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.storage import names
 from pyspark_klog.storage.text_files import decode_offset_checkpoint
 from tests.support.log_harness import DATA, SMALL, TOPIC_ID, append, batch, open_manager
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
 
 LOGS = 25

@@ -16,10 +16,10 @@ from klog_broker.network.server import NetworkLimits, Server
 from klog_broker.produce.idle import IdleKernels
 from klog_broker.produce.loading import compile_produce_kernel
 from klog_broker.produce.turns import UNPLANNED_REQUESTS, TurnPlans
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from tests.support.fake_network import FakeNetwork
 from tests.support.log_harness import ManualHelpers
+from tests.support.manual_clock import ManualClock
 
 PRODUCE, METADATA = (struct.pack(">ihhi", 8, api_key, 0, 7) for api_key in (0, 3))
 

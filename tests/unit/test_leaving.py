@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from klog_broker.controller.leaving import Leaving
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
@@ -14,6 +13,7 @@ from pyspark_klog.protocol.apis.controlled_shutdown import (
     RemainingPartition,
 )
 from tests.support.fake_network import ScriptedPoller
+from tests.support.manual_clock import ManualClock
 
 GIVEN = ControlledShutdownResponse()
 REMAINS = ControlledShutdownResponse(

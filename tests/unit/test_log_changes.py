@@ -11,7 +11,6 @@ from klog_broker.log.errors import InconsistentTopicId, LogStorageError
 from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 from tests.support.log_harness import (
     CLUSTER,
@@ -23,6 +22,7 @@ from tests.support.log_harness import (
     append,
     open_manager,
 )
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
 
 OTHER_ID = TopicId(UUID(int=99))

@@ -16,7 +16,6 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.reading import find_timestamp
 from klog_broker.log.warmth import warm
 from klog_broker.runtime import open_files
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import ReadRegion, RealDirectory, RealFiles
 from klog_broker.runtime.open_files import OpenFiles
 from pyspark_klog.storage.names import Suffix
@@ -33,6 +32,7 @@ from tests.support.log_harness import (
     read_all,
     truncate,
 )
+from tests.support.manual_clock import ManualClock
 from tests.support.transactional_log import end, write
 
 CONFIG = replace(

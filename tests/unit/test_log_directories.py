@@ -16,7 +16,6 @@ from klog_broker.metadata.image import PartitionState, Topic
 from klog_broker.metadata.orders import Order, OrderResults
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import Files, RealFiles
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import (
@@ -37,6 +36,7 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
 
 OTHER_DATA = Path("/other")

@@ -10,7 +10,6 @@ from klog_broker.log.housekeeping import LogManagerSettings
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.ids import BrokerId, LeaderEpoch
 from tests.support.log_harness import (
     DATA,
@@ -26,6 +25,7 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
 
 SYNCED = replace(SMALL, flush_messages=1)

@@ -11,7 +11,6 @@ from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.log.errors import LoadingGivenUp
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager, LogManagerSettings
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.side_by_side import SideBySide, one_after_another
 from pyspark_klog.ids import BrokerId, TopicPartition
 from tests.support import memory_start
@@ -24,6 +23,7 @@ from tests.support.log_harness import (
     batch,
     read_all,
 )
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
 
 FIRST, SECOND = Path("/first"), Path("/second")

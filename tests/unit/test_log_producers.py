@@ -13,7 +13,6 @@ from klog_broker.log.housekeeping import LogManagerSettings
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.producer_state import MAX_SEQUENCE, WINDOW_BATCHES
-from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.storage.names import Suffix
 from pyspark_klog.storage.producer_snapshot import decode_producer_snapshot
@@ -28,6 +27,7 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
 
 PRODUCER = 7

@@ -13,7 +13,6 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.legacy_builder import LegacyBuilder
-from pyspark_klog.records.sets import iterate
 from pyspark_klog.storage.indexes import OFFSET_INDEX_ENTRY
 from pyspark_klog.storage.names import Suffix
 from tests.support.log_harness import (
@@ -29,6 +28,7 @@ from tests.support.log_harness import (
     read_all,
 )
 from tests.support.memory_files import MemoryFiles
+from tests.support.record_sets import iterate
 
 COUNT = 10
 BYTES = len(batch(COUNT))

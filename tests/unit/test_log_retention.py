@@ -17,10 +17,8 @@ from klog_broker.log.retention import (
     by_time,
     deletable_segments,
 )
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import Files, RealFiles
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.records.sets import iterate
 from tests.support.log_harness import (
     DATA,
     PARTITION,
@@ -33,7 +31,9 @@ from tests.support.log_harness import (
     read_all,
     truncate,
 )
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
+from tests.support.record_sets import iterate
 
 NOW_MS = 10_000
 BYTES = len(batch())

@@ -175,7 +175,9 @@ def test_what_does_not_change_is_shared() -> None:
 def test_partitions_take_other_states_in_one_image() -> None:
     base = EMPTY.with_topics([topic("a", 1, 3), topic("b", 2)])
     state = PartitionState((ONE,), (), NO_BROKER, LeaderEpoch(4), 5)
-    changed = base.with_partitions({TopicPartition("a", 1): state, TopicPartition("b", 0): state})
+    draft = ImageDraft(base)
+    draft.put_partitions({TopicPartition("a", 1): state, TopicPartition("b", 0): state})
+    changed = draft.image()
     assert [each == state for each in changed.topics["a"].partitions] == [False, True, False]
     assert changed.partition("b", 0) == state
     assert changed.topic_by_id(base.topics["a"].topic_id) == changed.topics["a"]

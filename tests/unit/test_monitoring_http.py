@@ -14,9 +14,9 @@ from klog_broker.monitoring.connection import ANSWER_MS, HEAD_MS, IDLE_MS, RECEI
 from klog_broker.monitoring.http_reader import BadRequest, HttpReader, HttpRequest
 from klog_broker.monitoring.scrapes import KEPT_MS
 from klog_broker.monitoring.server import MAX_CONNECTIONS, MetricsServer
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from tests.support.fake_network import FakeNetwork, FakeStream
+from tests.support.manual_clock import ManualClock
 
 GET = b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n"
 

@@ -35,12 +35,12 @@ from pyspark_klog.protocol.codec import (
     encode_in_steps,
     encode_into,
     encode_message,
-    encode_segments,
 )
 from pyspark_klog.protocol.errors import MalformedRequest, UnencodableMessage, UnsupportedVersion
 from pyspark_klog.protocol.fields import FileRegion, array, int32, string, struct
 from pyspark_klog.protocol.message import Message, Struct
 from pyspark_klog.protocol.wire import MAX_TAGGED_FIELDS, SegmentedBuffer
+from tests.support.encoded_segments import encode_segments
 
 
 class TestObjects:

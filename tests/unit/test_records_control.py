@@ -11,12 +11,12 @@ from pyspark_klog.records.control import (
     control_type_of,
     decode_end_transaction,
     encode_control_key,
-    encode_end_transaction,
     end_transaction_at,
     end_transaction_batch,
 )
 from pyspark_klog.records.errors import InvalidRecords
 from pyspark_klog.records.record import Record, TimestampType
+from tests.support.record_sets import encode_end_transaction
 
 CREATE = TimestampType.CREATE_TIME
 

@@ -6,7 +6,6 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec, compress
 from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_batch
-from pyspark_klog.records.convert import up_convert
 from pyspark_klog.records.convert_down import down_convert, overflow_message
 from pyspark_klog.records.errors import (
     CorruptRecords,
@@ -17,7 +16,9 @@ from pyspark_klog.records.errors import (
 from pyspark_klog.records.legacy import LegacyView, encode_message
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Record, TimestampType
-from pyspark_klog.records.sets import entries, iterate, look
+from pyspark_klog.records.sets import entries, look
+from tests.support.record_sets import iterate
+from tests.support.up_conversion import up_convert
 
 NONE, CREATE, APPEND = TimestampType
 OLD_CODECS = [codec for codec in Codec if codec is not Codec.ZSTD]

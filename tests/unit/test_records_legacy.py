@@ -44,7 +44,6 @@ def test_a_plain_message(magic: int, size: int) -> None:
     view.check_crc()
     assert view.size_bytes == size == message_size(magic, b"k", b"vv")
     assert (view.offset, view.last_offset, view.next_offset) == (7, 7, 8)
-    assert view.find_base_offset() == 7
     kind, timestamp_ms = (NONE, -1) if magic == 0 else (CREATE, 1234)
     assert (view.timestamp_type, view.timestamp_ms, view.max_timestamp_ms) == (
         kind,
@@ -69,7 +68,6 @@ def test_offsets_in_a_wrapper() -> None:
     assert [record.offset for record in absolute.records()] == [10, 11, 12]
     relative = wrap(1, 112, messages(1, [0, 1, 5]))
     assert [record.offset for record in relative.records()] == [107, 108, 112]
-    assert relative.find_base_offset() == 107
     assert (relative.last_offset, relative.next_offset) == (112, 113)
     # Absolute offsets inside of v1 work out too: the difference is then 0.
     assert [r.offset for r in wrap(1, 12, messages(1, [10, 11, 12])).records()] == [10, 11, 12]

@@ -9,7 +9,8 @@ from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_
 from pyspark_klog.records.errors import CorruptRecords, DecompressedTooLarge
 from pyspark_klog.records.legacy import LegacyView
 from pyspark_klog.records.legacy_builder import LegacyBuilder
-from pyspark_klog.records.sets import EntryHead, entries, entry_at, iterate, look
+from pyspark_klog.records.sets import EntryHead, entries, entry_at, look
+from tests.support.record_sets import iterate
 
 
 def make(magic: int, base_offset: int, codec: Codec = Codec.NONE) -> bytes:

@@ -8,13 +8,13 @@ from weakref import ref
 
 import pytest
 
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.helpers import HelperThreads
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.poller import READABLE
 from klog_broker.runtime.rate_limit import RateLimit
 from tests.support.eventually import eventually
 from tests.support.fake_network import ScriptedPoller
+from tests.support.manual_clock import ManualClock
 
 
 @pytest.fixture

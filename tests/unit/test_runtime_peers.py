@@ -3,7 +3,6 @@
 import pytest
 
 from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.peers import Peers
 from klog_broker.runtime.sockets import RealNetwork
@@ -11,6 +10,7 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.metadata import MetadataResponse
 from tests.support.evented_world import BrokerEnd, ConnectingNetwork, KeptStream, metadata_request
 from tests.support.log_harness import ManualHelpers
+from tests.support.manual_clock import ManualClock
 
 
 class NamedNetwork(ConnectingNetwork):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.purgatory import DelayedOperation, Purgatory
 from tests.support.fake_network import ScriptedPoller
+from tests.support.manual_clock import ManualClock
 
 
 class Waits(DelayedOperation):

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.slices import SLICE_ELEMENTS, Slices, Steps
 from tests.support.fake_network import ScriptedPoller
+from tests.support.manual_clock import ManualClock
 
 
 def started() -> tuple[Loop, Slices]:

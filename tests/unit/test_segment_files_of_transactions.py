@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from klog_broker.log.log_config import LogConfig
-from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import RealFiles
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.source.segment_reader import SegmentReader
 from tests.support.log_harness import TOPIC_ID, open_manager
+from tests.support.manual_clock import ManualClock
 from tests.support.transactional_log import end, write
 
 CONFIG = LogConfig(segment_bytes=4_000, segment_index_bytes=400, index_interval_bytes=200)

@@ -23,7 +23,6 @@ from klog_broker.coordinator.transaction.metadata import (
     TransactionMetadata,
     UnusableRecord,
     from_record,
-    to_record,
 )
 from klog_broker.coordinator.transaction.states import (
     ANSWERS,
@@ -39,6 +38,7 @@ from klog_broker.transaction_docs import PAGES
 from pyspark_klog.errors import ErrorCode, InvariantViolation
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.transaction_log import TransactionState
+from tests.support.transaction_records import to_record
 
 NONE, FENCED = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED
 UNKNOWN, CONCURRENT = ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.CONCURRENT_TRANSACTIONS

@@ -109,10 +109,6 @@ def forget_frames(error: BaseException) -> BaseException:
     return error
 
 
-class CorruptStorage(LogError):
-    """A file of the log has impossible contents. Loading goes on if the file can be rebuilt."""
-
-
 class DamagedLog(InvariantViolation):
     """There is no batch where one must be: the file was changed or lost bytes (CORRUPT_MESSAGE)."""
 

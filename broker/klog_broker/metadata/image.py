@@ -139,12 +139,6 @@ class MetadataImage:
             draft.put(topic)
         return draft.image()
 
-    def with_partitions(self, states: Mapping[TopicPartition, PartitionState]) -> "MetadataImage":
-        """The next image, with new states of these partitions."""
-        draft = ImageDraft(self)
-        draft.put_partitions(states)
-        return draft.image()
-
     def with_broker(self, broker: BrokerRegistration) -> "MetadataImage":
         """The next image, with `broker` registered."""
         brokers = MappingProxyType({**self.brokers, broker.broker_id: broker})

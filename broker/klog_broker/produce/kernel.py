@@ -125,7 +125,7 @@ SLOT_INDEX_ROOM = 15
 SLOT_MAX_TIMESTAMP_MS = 16
 SLOT_MAX_TIMESTAMP_OFFSET = 17
 SLOT_ACKS_ALL = 18  # one of ACKS_ALL_...
-SLOT_FACTS = 19  # the words up to here are filled in by the caller
+# The caller fills in the words above, the kernel the words below.
 SLOT_BATCHES = 19  # in this plan
 SLOT_BYTES = 20
 SLOT_INDEX_ROWS = 21

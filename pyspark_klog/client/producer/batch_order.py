@@ -67,7 +67,6 @@ class BatchOrder:
         self.identity = NO_IDENTITY
         self.pending_bytes = 0
         self.written_records = 0
-        self.written_batches = 0
         self.sets_aside = False
         """Whether a record that its topic does not take is left out and the rest written; else the
         producer fails."""
@@ -246,7 +245,6 @@ class BatchOrder:
         batch.base_offset = base_offset
         self.pending_bytes -= len(batch.data)
         self.written_records += batch.record_count
-        self.written_batches += 1
 
     def retry(self, batch: Batch, not_before_ms: int, *, is_unwritten: bool = False) -> None:
         """The batch is to be sent again, at ``not_before_ms`` or later. ``is_unwritten`` says that

@@ -15,11 +15,11 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.registry import API_KEYS, api
 from pyspark_klog.records.arrow import COLUMN_TYPES, decode_to_arrow
 from pyspark_klog.records.errors import RecordsError
-from pyspark_klog.records.sets import iterate
 from tests.fuzz.corpus import batch, damaged_batch, golden_sets, old_set
 from tests.fuzz.mutating import mutated
 from tests.fuzz.target import BrokenPromise, Target
 from tests.support.protocol_samples import sample_message
+from tests.support.record_sets import iterate
 
 REPLY, STREAM, RECORDS = range(3)
 _MAX_BYTES = 1 << 18

@@ -6,7 +6,6 @@ from klog_broker.coordinator.transaction.states import LASTING
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from pyspark_klog.state_records.transaction_log import (
-    PartitionsSchema,
     TransactionLogValue,
     TransactionState,
 )
@@ -97,27 +96,4 @@ def from_record(value: TransactionLogValue) -> TransactionMetadata:
         start_ms=value.transaction_start_timestamp_ms,
         update_ms=value.transaction_last_update_timestamp_ms,
         client_version=value.client_transaction_version,
-    )
-
-
-def to_record(metadata: TransactionMetadata) -> TransactionLogValue:
-    """Partitions by topic; the order of the topics, and in each of its partitions, stays."""
-    topics: dict[str, list[int]] | None = None
-    if metadata.state is not TransactionState.EMPTY:
-        topics = {}
-        for topic, partition in metadata.partitions:
-            topics.setdefault(topic, []).append(partition)
-    return TransactionLogValue(
-        producer_id=metadata.producer_id,
-        previous_producer_id=metadata.previous_producer_id,
-        next_producer_id=metadata.next_producer_id,
-        producer_epoch=metadata.producer_epoch,
-        transaction_timeout_ms=metadata.timeout_ms,
-        transaction_status=metadata.state,
-        transaction_partitions=None
-        if topics is None
-        else [PartitionsSchema(topic=name, partition_ids=ids) for name, ids in topics.items()],
-        transaction_last_update_timestamp_ms=metadata.update_ms,
-        transaction_start_timestamp_ms=metadata.start_ms,
-        client_transaction_version=metadata.client_version,
     )

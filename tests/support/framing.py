@@ -42,31 +42,3 @@ def split_frames(
         start = first + size
         frames.append((first, start))
     return frames, start
-
-
-class FrameSplitter:
-    """Cuts the bytes that arrive into frames, holding back an unfinished one.
-
-    Memory: at most the bytes that were fed and not yet given out; a large size reserves nothing.
-    """
-
-    def __init__(self, max_frame_bytes: int) -> None:
-        self.max_frame_bytes = max_frame_bytes
-        self._held = bytearray()
-
-    @property
-    def held_bytes(self) -> int:
-        """How much of an unfinished frame is held, its size included."""
-        return len(self._held)
-
-    def feed(self, data: Buffer) -> list[bytes]:
-        """Take bytes; give the frames that they complete, without their sizes.
-
-        Raises `MalformedRequest` at a size that cannot be; frames before it, from the same call,
-        are lost with the stream.
-        """
-        self._held += data
-        places, used = split_frames(self._held, 0, len(self._held), self.max_frame_bytes)
-        frames = [bytes(self._held[first:last]) for first, last in places]
-        del self._held[:used]
-        return frames
