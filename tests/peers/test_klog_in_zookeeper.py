@@ -36,6 +36,7 @@ from pyspark_klog.testing.zookeeper import ZooKeeper
 from tests.support.eventually import eventually
 from tests.support.kafka_zookeeper import ZOOKEEPER_SHELL, ZooKeeperKafka
 from tests.support.peers import OLDEST_KAFKA, run_tool
+from tests.support.raw_client import RawClient
 
 pytestmark = pytest.mark.peers
 
@@ -247,3 +248,27 @@ def grow_on_klog(client: BlockingClient, topic: str, before: int, after: int) ->
     link = client.link_to_any(client.deadline())
     reply = client.ask(link, CreatePartitionsResponse, lambda _: request, timeout_ms=120_000)
     assert reply.results[0].error_code == ErrorCode.NONE
+
+
+def test_metadata_that_creates_a_topic_has_no_leader_yet_as_at_kafka(cluster: Cluster) -> None:
+    """Each version, asked at the controller and at another broker."""
+    _, controller = described(cluster.bootstrap_servers)
+    other = controller % len(cluster.brokers) + 1
+    servers = [cluster.broker(each).bootstrap_servers for each in (controller, other)]
+    with ZooKeeper() as zookeeper, ZooKeeperKafka(zookeeper.address, 9) as kafka:
+        for broker in (kafka.bootstrap_servers, *servers):
+            host, port = broker.split(":")
+            with RawClient((host, int(port))) as client:
+                for version in range(MetadataRequest.min_version, 13):
+                    topic = MetadataRequestTopic(name=f"created-{port}-{version}")
+                    request = MetadataRequest(topics=[topic])
+                    (answer,) = client.call(request, version).topics
+                    found = (answer.error_code, answer.partitions)
+                    assert found == (ErrorCode.LEADER_NOT_AVAILABLE, []), (broker, version)
+                    eventually(
+                        lambda client=client, request=request, version=version: (
+                            client.call(request, version).topics[0].error_code == 0
+                        ),
+                        deadline_s=60,
+                        what=f"the topic that version {version} has created",
+                    )

@@ -145,10 +145,13 @@ def _create(request: MetadataRequest, context: RequestContext, missing: list[str
             if isinstance(result, BrokerError)
         }
         refused.update(not_made(codes))
-        if not context.broker.config.joins_cluster:
-            # Kafka answers so while its controller creates a topic; the client asks again.
-            made = (new.name for new in planned if new.name not in codes)
-            refused.update(dict.fromkeys(made, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        # Kafka answers so while its controller creates a topic; the client asks again.
+        if context.broker.config.joins_cluster:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        else:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        made = (new.name for new in planned if new.name not in codes)
+        refused.update(dict.fromkeys(made, code))
         context.reply.send_in_slices(_describe(request, context, refused))
 
     if not planned:
@@ -250,7 +253,7 @@ def _one(
             return None, unknown
         return topic, _topic(topic, with_operations)
     topic = image.topic(asked.name)
-    if topic is None or (asked.name in refused and not context.broker.config.joins_cluster):
+    if topic is None or asked.name in refused:
         code = refused.get(asked.name, unknown_topic(context.broker))
         try:
             check_topic_name(asked.name)
