@@ -128,7 +128,7 @@ def say(what):
     print("---", what, file=sys.stderr, flush=True)
 
 
-def copy(name, **given):
+def copy(name, goes_on=False, **given):
     say(name)
     writer = rows.drop("topic").writeStream.option("checkpointLocation", f"{folder}/{name}")
     if name.startswith("each"):
@@ -137,7 +137,8 @@ def copy(name, **given):
         writer = writer.format("klog").options(**options, **given)
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
-    assert len([p for p in query.recentProgress if p.numInputRows]) == 3, query.recentProgress
+    count = 1 if goes_on else 3
+    assert len([p for p in query.recentProgress if p.numInputRows]) == count, query.recentProgress
 
 
 copy("stream", topic=target)
@@ -149,6 +150,10 @@ batch = batch.drop("topic").write.format("klog").options(**options).mode("append
 batch.option("topic", target).save()
 say("batch-old")
 batch.option("topic", old).option("timestampColumn", "timestamp").save()
+say("more")
+more = spark.sql("SELECT 'more' AS value").write.format("klog").options(**options)
+more.option("topic", source).mode("append").save()
+copy("stream", goes_on=True, topic=target)
 say("end")
 spark.stop()
 """
@@ -182,10 +187,11 @@ def test_the_driver_tells_once_of_an_ignored_column_and_of_old_records(
     # Spark passes the lines of its Python processes on, and may print some after a later marker.
     lines = [line for line in done.stderr.splitlines() if "logger=pyspark_klog." in line]
     ignored = [line for line in lines if "column timestamp is ignored" in line]
-    assert len(ignored) == 3, done.stderr  # the stream, the foreachBatch and the batch
+    # The stream, its second run, the foreachBatch and the batch.
+    assert len(ignored) == 4, done.stderr
     assert all("level=INFO" in line and "timestampColumn=timestamp" in line for line in ignored)
     for what in ("micro-batch 0", "the batch"):
         (warning,) = (line for line in lines if f"oldest record of {what} in topic={old} " in line)
         assert "level=WARNING" in warning
         assert "keeps records for 7.0 days (retention.ms=604800000)" in warning
-    assert len(lines) == 5, done.stderr
+    assert len(lines) == 6, done.stderr

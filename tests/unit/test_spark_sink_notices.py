@@ -1,9 +1,11 @@
-"""The driver's log lines on record timestamps."""
+"""The driver's log lines on what a sink ignores and on record timestamps."""
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StringType, StructType, TimestampType
 
 from pyspark_klog.client import configs
 from pyspark_klog.client.configs import ConfigEntry, Resource
@@ -13,6 +15,9 @@ from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.sink import notices
 from pyspark_klog.spark.sink.notices import tell_of_ignored_timestamps, warn_of_old_records
+from pyspark_klog.spark.sink.stream_writer import stream_writer
+from pyspark_klog.spark.sink.writer import TaskWritten
+from pyspark_klog.spark.workers import plan_memory
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
@@ -59,6 +64,47 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Cluster]:
     yield made
 
 
+@pytest.fixture(autouse=True)
+def _nothing_was_logged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(plan_memory, "_logged", set())
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+
+
+# --- what a streaming sink ignores ---------------------------------------------------------------
+def _commit(batch_id: int, run: str, *, task_count: int = 1) -> None:
+    options = _options(**{"kafka.schema.registry.url": "http://h"})
+    schema = StructType().add("value", StringType()).add("timestamp", TimestampType())
+    task = TaskWritten("query", batch_id, 0, 0, 1, 5, run=run)
+    stream_writer(options, schema).commit([task] * task_count, batch_id)
+
+
+def test_a_query_that_goes_on_from_a_checkpoint_logs_what_its_sink_ignores(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    for batch_id in (7, 8):
+        _commit(batch_id, "query/run-2")
+    # Spark ends idle Python workers, and a new one commits the next micro-batch.
+    monkeypatch.setattr(plan_memory, "_logged", set())
+    _commit(9, "query/run-2")
+    setting, column = caplog.messages
+    assert setting.startswith("setting=kafka.schema.registry.url is accepted without effect")
+    assert column.startswith("column timestamp is ignored")
+    _commit(10, "query/run-3", task_count=0)
+    assert len(caplog.messages) == 2
+    _commit(11, "query/run-3")
+    assert caplog.messages[2:] == [setting, column]
+
+
+def test_without_a_local_folder_a_process_logs_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_DIRS")
+    for batch_id in (0, 1):
+        _commit(batch_id, "query/run-1")
+    assert len(caplog.messages) == 1
+
+
 # --- a column that is ignored --------------------------------------------------------------------
 @pytest.mark.parity("sink: column timestamp")
 def test_an_ignored_column_is_told_at_info(caplog: pytest.LogCaptureFixture) -> None:
@@ -98,19 +144,24 @@ def test_a_notice_is_shown_where_nobody_has_configured_logging(
 # --- records that retention deletes --------------------------------------------------------------
 @pytest.mark.parity("own option: timestampColumn")
 def test_records_older_than_the_retention_are_one_warning_with_numbers(
-    cluster: _Cluster, caplog: pytest.LogCaptureFixture
+    cluster: _Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.topics = {"t": {"cleanup.policy": "delete", "retention.ms": str(7 * DAY_MS)}}
     of_tasks = [("t", NOW_MS - 8 * DAY_MS), ("t", NOW_MS - 45 * DAY_MS), ("t", NOW_MS)]
     for batch in range(3):
-        warn_of_old_records(TIMED, of_tasks, "query", f"micro-batch {batch}")
+        warn_of_old_records(TIMED, of_tasks, "query/run", f"micro-batch {batch}")
     assert caplog.messages == [
         "the oldest record of micro-batch 0 in topic=t is 45.0 days old by its timestamp "
         "(timestampColumn=at), and the topic keeps records for 7.0 days (retention.ms=604800000): "
         "brokers delete such records soon; raise retention.ms, or leave out timestampColumn"
     ]
     assert cluster.asked == ["t"]
-    warn_of_old_records(TIMED, of_tasks, "another query", "micro-batch 0")
+    # Spark ends idle Python workers, and a new one commits the next micro-batch.
+    monkeypatch.setattr(notices, "_retention_ms", {})
+    monkeypatch.setattr(plan_memory, "_logged", set())
+    warn_of_old_records(TIMED, of_tasks, "query/run", "micro-batch 3")
+    assert len(caplog.messages) == 1
+    warn_of_old_records(TIMED, of_tasks, "query/another run", "micro-batch 4")
     warn_of_old_records(TIMED, of_tasks, None, "the batch")
     warn_of_old_records(TIMED, of_tasks, None, "the batch")
     assert len(caplog.messages) == 4

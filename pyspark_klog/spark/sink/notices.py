@@ -1,5 +1,5 @@
-"""The driver's log lines on record timestamps: one line if a column `timestamp` is ignored, and one
-warning if records are older than the retention of their topic."""
+"""The driver's log lines on what a sink ignores, settings and a column `timestamp`, and its warning
+if records are older than the retention of their topic."""
 
 import logging
 from collections.abc import Iterable
@@ -10,6 +10,7 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.log_fallback import log_notice
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.workers.clients import client_for
+from pyspark_klog.spark.workers.plan_memory import is_first_notice
 
 if TYPE_CHECKING:
     from pyspark_klog.client.blocking import BlockingClient
@@ -23,8 +24,19 @@ minutes."""
 _ASK_WITHIN_MS = 5_000
 
 _retention_ms: dict[tuple[str, str], int | None] = {}
-"""The retention by streaming query and topic: None if no warning is to be logged (again). Spark
-usually commits all micro-batches of a query in one process, and the table lasts as long."""
+"""The retention by run of a streaming query and topic: None if no warning is to be logged (again).
+Spark usually commits all micro-batches of a run in one process, and the table lasts as long."""
+
+
+def tell_of_ignored_in_run(options: Options, column_names: Iterable[str], run: str | None) -> None:
+    """Log the settings and the column `timestamp` that a streaming sink ignores, once in each run
+    of its query, whichever micro-batch the run begins with.
+
+    ``run`` is None in a micro-batch without tasks: then nothing is logged yet.
+    """
+    if run is not None and is_first_notice(f"ignored {run}"):
+        options.client.warn_of_ignored(once_in_process=False)
+        tell_of_ignored_timestamps(options, column_names)
 
 
 def tell_of_ignored_timestamps(options: Options, column_names: Iterable[str]) -> None:
@@ -40,10 +52,10 @@ def tell_of_ignored_timestamps(options: Options, column_names: Iterable[str]) ->
 
 
 def warn_of_old_records(
-    options: Options, oldest_ms: Iterable[tuple[str, int]], query_id: str | None, what: str
+    options: Options, oldest_ms: Iterable[tuple[str, int]], run: str | None, what: str
 ) -> None:
-    """Warn once for each topic, and in a stream once for each query, if its oldest new record is
-    older than the topic's retention. Never raises.
+    """Warn once for each topic, and in a stream once for each run of the query, if its oldest new
+    record is older than the topic's retention. Never raises.
 
     ``oldest_ms`` has topics and their smallest timestamps (ms since 1970) in ``what``, the batch or
     micro-batch. No line is logged if the user may not describe the topic's settings.
@@ -56,23 +68,25 @@ def warn_of_old_records(
     if not old:
         return
     try:
-        _compare(options, old, query_id, what)
+        _compare(options, old, run, what)
     except Exception as error:
         # The rows are written, so the batch must not fail any more.
         _log.debug("cannot compare the records' timestamps with the retention: %s", error)
 
 
-def _compare(options: Options, ages_ms: dict[str, int], query_id: str | None, what: str) -> None:
+def _compare(options: Options, ages_ms: dict[str, int], run: str | None, what: str) -> None:
     client = client_for(options.client)
     deadline_ms = client.now_ms() + _ASK_WITHIN_MS
     for topic, age_ms in sorted(ages_ms.items()):
-        key = (query_id or "", topic)
-        if query_id is None or key not in _retention_ms:
+        key = (run or "", topic)
+        if run is None or key not in _retention_ms:
             _retention_ms[key] = _read_retention_ms(client, topic, deadline_ms)
         kept_ms = _retention_ms[key]
         if kept_ms is None or age_ms <= kept_ms:
             continue
         _retention_ms[key] = None
+        if run is not None and not is_first_notice(f"old records {run} {topic}"):
+            continue
         _log.warning(
             "the oldest record of %s in topic=%s is %s old by its timestamp (timestampColumn=%s), "
             "and the topic keeps records for %s (retention.ms=%d): brokers delete such records "

@@ -15,7 +15,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_klog.spark.options.options import Options
-from pyspark_klog.spark.sink.notices import tell_of_ignored_timestamps
+from pyspark_klog.spark.sink.notices import tell_of_ignored_in_run
 from pyspark_klog.spark.sink.writer import (
     TaskWritten,
     abort_progress,
@@ -23,6 +23,7 @@ from pyspark_klog.spark.sink.writer import (
     commit_progress,
     commit_written,
     log_aborted,
+    run_of,
     write_task,
 )
 from pyspark_klog.spark.workers.failures import one_line, one_line_in_task
@@ -52,10 +53,7 @@ class _StreamWriter(Prompt):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Everything was acknowledged when its task ended; with exactlyOnce it becomes visible here
         at the latest."""
-        if batchId == 0:
-            # Each micro-batch has processes of its own: only those of the first log these lines.
-            self._options.client.warn_of_ignored(once_in_process=False)
-            tell_of_ignored_timestamps(self._options, self._schema.fieldNames())
+        tell_of_ignored_in_run(self._options, self._schema.fieldNames(), run_of(messages))
         commit_written(messages, self._options, f"micro-batch {batchId}")
         commit_progress(messages, self._options, batchId)
         check_timestamps(messages, self._options, f"micro-batch {batchId}")

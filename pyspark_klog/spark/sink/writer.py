@@ -46,6 +46,9 @@ class TaskWritten(WriterCommitMessage):
     """The smallest timestamp that option timestampColumn gave a record, by topic."""
     progress: "TaskProgress | None" = None
     """What the driver needs to end the batch; None: the sink writes at least once."""
+    run: str | None = None
+    """The run of the streaming query that wrote, which a restart of the query ends; None in a
+    batch."""
 
 
 def write_task(
@@ -56,18 +59,21 @@ def write_task(
     batches = (first_of_each_name(batch, names) for batch in batches)
     context = TaskContext.get()
     ids = TaskIds() if context is None else _task_ids(context)
+    run_id = None if context is None else context.getLocalProperty("spark.jobGroup.id")
+    run = None if ids.query_id is None else f"{ids.query_id}/{run_id}"
     if options.exactly_once is not None:
         from pyspark_klog.spark.sink.exactly_once.attempt import task_of
         from pyspark_klog.spark.sink.exactly_once.task import write_once
 
-        run_id = None if context is None else context.getLocalProperty("spark.jobGroup.id")
         written = write_once(options, task_of(options.exactly_once, ids, run_id), ids, batches)
         return TaskWritten(
-            *(*ids, written.row_count, written.dead_letters, written.oldest_ms, written.progress)
+            *(*ids, written.row_count, written.dead_letters, written.oldest_ms),
+            progress=written.progress,
+            run=run,
         )
     rows = SinkRows(options, ids)
     row_count = rows.write(batches)
-    return TaskWritten(*ids, row_count, rows.dead_letters, rows.oldest_ms)
+    return TaskWritten(*ids, row_count, rows.dead_letters, rows.oldest_ms, run=run)
 
 
 def _task_ids(context: TaskContext) -> TaskIds:
@@ -206,7 +212,13 @@ def check_timestamps(
     if oldest_ms:
         from pyspark_klog.spark.sink.notices import warn_of_old_records
 
-        warn_of_old_records(options, oldest_ms, written[0].query_id, what)
+        warn_of_old_records(options, oldest_ms, run_of(messages), what)
+
+
+def run_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:
+    """The run of the streaming query whose tasks sent the messages; None in a batch, and without
+    tasks."""
+    return next((message.run for message in messages if isinstance(message, TaskWritten)), None)
 
 
 def log_aborted(messages: Sequence[WriterCommitMessage | None], what: str) -> None:

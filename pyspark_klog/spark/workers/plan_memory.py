@@ -1,7 +1,8 @@
-"""The query for which the Python workers of one executor first saw a plan: a small file.
+"""What the Python workers of one executor, or of the driver, have seen before: two small files.
 
-The file is in the executor's own local folder, which Spark deletes with the executor. The file has
-a fixed number of slots and never grows: a plan is forgotten when a later plan takes its slot.
+One file has the plans, each with the query for which it was first seen; the other has the notices
+that were logged. Both are in the process's local folder, which Spark deletes with the process. Each
+has a fixed number of slots and never grows: an entry is forgotten when a later one takes its slot.
 """
 
 import contextlib
@@ -9,13 +10,32 @@ import os
 from hashlib import blake2b
 from pathlib import Path
 
-_NAME = "klog-plans"
+_PLANS = "klog-plans"
+_NOTICES = "klog-notices"
 _SLOTS = 8_192
 _ID_BYTES = 8
 _SLOT_BYTES = 2 * _ID_BYTES
 
+_logged: set[bytes] = set()
+"""The notices that this process has asked about."""
 
-def remember(plan_id: bytes, key: str, folder: str | None = None) -> bool | None:
+
+def is_first_notice(notice: str, folder: str | None = None) -> bool:
+    """Whether no worker of this executor, or of this driver, has asked about ``notice`` before.
+
+    Spark runs the commits of a streaming sink in one worker, or in a new one after a pause. Without
+    a local folder the answer holds for this process alone.
+    """
+    notice_id = blake2b(notice.encode(), digest_size=_ID_BYTES).digest()
+    if notice_id in _logged:
+        return False
+    _logged.add(notice_id)
+    return remember(notice_id, "", folder, _NOTICES) is None
+
+
+def remember(
+    plan_id: bytes, key: str, folder: str | None = None, file_name: str = _PLANS
+) -> bool | None:
     """Note that a task of the query ``key`` uses the plan of 8 bytes ``plan_id``.
 
     Returns None if the plan was not known, else whether it was first used by the same query. A
@@ -27,7 +47,7 @@ def remember(plan_id: bytes, key: str, folder: str | None = None) -> bool | None
     digest = blake2b(key.encode(), digest_size=_ID_BYTES).digest()
     place = int.from_bytes(plan_id, "big") % _SLOTS * _SLOT_BYTES
     with contextlib.suppress(OSError):
-        fd = os.open(Path(folder) / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(Path(folder) / file_name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             found = os.pread(fd, _SLOT_BYTES, place)
             if found[:_ID_BYTES] == plan_id:
