@@ -254,6 +254,18 @@ def with_open_transaction(topics: Topics) -> Iterator[str]:
     client.close()
 
 
+def test_a_batch_behind_an_open_transaction(topics: Topics, with_open_transaction: str) -> None:
+    topic = with_open_transaction
+    with _failing(AnalysisException) as line:
+        committed = {"kafka.isolation.level": "read_committed"}
+        _read(topics, subscribe=topic, startingOffsets=f'{{"{topic}":{{"0":4}}}}', **committed)
+    assert line == [
+        f"OffsetError: a batch would end before it begins: {topic}-0 from 4 to 2; {topic}-0 has an "
+        "open transaction since 2023-11-14 22:13:20+00:00, which begins at offset 2; nothing is "
+        "lost: run the query again when the transaction has ended (klog transactions list shows it)"
+    ]
+
+
 def test_records_behind_an_open_transaction(
     topics: Topics, with_open_transaction: str, tmp_path: Path
 ) -> None:

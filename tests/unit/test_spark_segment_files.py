@@ -364,6 +364,25 @@ def test_an_end_behind_an_open_transaction_names_it_and_since_when(log: LogFiles
     assert "\n" not in text
 
 
+def test_an_end_before_the_start_names_the_open_transaction(log: LogFiles) -> None:
+    log.append(2)
+    log.in_transaction(9, 3, at_ms=1_700_000_000_000)
+    log.append(1)
+    log.commit()
+    with pytest.raises(OffsetError) as caught:
+        _ranges(log.data, startingOffsets=_json(4), **_COMMITTED)
+    assert str(caught.value) == (
+        "a batch would end before it begins: t-0 from 4 to 2; t-0 has an open transaction since "
+        "2023-11-14 22:13:20+00:00, which begins at offset 2; nothing is lost: run the query again "
+        "when the transaction has ended (klog transactions list shows it)"
+    )
+    # Behind the high watermark there is nothing to wait for.
+    with pytest.raises(OffsetError, match="from 7 to 2; check the starting and ending options"):
+        _ranges(log.data, startingOffsets=_json(7), **_COMMITTED)
+    with pytest.raises(OffsetError, match="from 7 to 6; check the starting and ending options"):
+        _ranges(log.data, startingOffsets=_json(7))
+
+
 def test_an_end_behind_the_high_watermark_names_no_transaction(log: LogFiles) -> None:
     log.append(4)
     log.commit(2)

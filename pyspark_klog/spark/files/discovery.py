@@ -173,6 +173,16 @@ class SegmentDiscovery:
         """The end of each partition, open transactions included."""
         return {p: self._settled(p, partial(self._high_watermark_of, p)) for p in partitions}
 
+    def open_transactions(
+        self, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, str]:
+        """A sentence for each partition that ends before its start because a transaction is open
+        there, and that has the start."""
+        behind = [p for p, end in ends.items() if end < start.get(p, 0)]
+        highs = self.high_watermarks(behind)
+        texts = {p: self.open_transaction_at(p, ends[p]) for p in behind if highs[p] >= start[p]}
+        return {p: text for p, text in texts.items() if text is not None}
+
     def open_transaction_at(self, partition: TopicPartition, end: int) -> str | None:
         """A sentence about the open transaction that ends the committed records of a partition at
         offset ``end``; None if the high watermark ends them."""

@@ -1,19 +1,48 @@
 """Committed records behind an open transaction: they are there, and cannot be read yet."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.time_zones import time_text
 
 if TYPE_CHECKING:
     from pyspark_klog.client.blocking import BlockingClient
 
-HOW_TO_WAIT = (
+RUN_AGAIN = (
     "nothing is lost: run the query again when the transaction has ended (klog transactions list "
-    "shows it). Do not set failOnDataLoss=false, which leaves out records that are committed "
+    "shows it)"
+)
+HOW_TO_WAIT = (
+    f"{RUN_AGAIN}. Do not set failOnDataLoss=false, which leaves out records that are committed "
     "behind it"
 )
+
+
+class EndLookup(Protocol):
+    """Knows the partitions' ends: `Discovery` asks a cluster, `SegmentDiscovery` reads files."""
+
+    def latest(
+        self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, int], /
+    ) -> Offsets:
+        """The end of each partition; ``known`` are offsets that it had before."""
+
+    def open_transactions(
+        self, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], /
+    ) -> dict[TopicPartition, str]:
+        """`open_transaction` for each partition that ends before its start because of one."""
+
+
+def ends_before_start(lookup: EndLookup, start: Offsets, end: Offsets) -> dict[TopicPartition, str]:
+    """`open_transaction` for each partition that is to be read from ``start`` to ``end``, where the
+    end lies before the start because an open transaction holds back the last stable offset.
+
+    Partitions are left out if their end was given, or is not the last stable offset any more.
+    """
+    behind = [p for p, offset in end.items() if offset < start[p]]
+    latest = lookup.latest(behind, {})
+    return lookup.open_transactions(start, {p: end[p] for p in behind if latest[p] == end[p]})
 
 
 def open_transaction(partition: TopicPartition, first_offset: int, since_ms: int | None) -> str:
@@ -22,6 +51,25 @@ def open_transaction(partition: TopicPartition, first_offset: int, since_ms: int
     return (
         f"{partition} has an open transaction since {since}, which begins at offset {first_offset}"
     )
+
+
+def describe_early_ends(
+    start: Offsets, end: Offsets, transactions: Mapping[TopicPartition, str]
+) -> str:
+    """Say which partitions would end before they begin, and what to do.
+
+    ``transactions`` has `open_transaction` for each partition that ends early because of one.
+    """
+    early = [p for p in sorted(start) if end[p] < start[p]]
+    texts = ["a batch would end before it begins: "]
+    texts[0] += ", ".join(f"{p} from {start[p]} to {end[p]}" for p in early)
+    if transactions:
+        texts += [", ".join(transactions[p] for p in sorted(transactions)), RUN_AGAIN]
+    if len(transactions) < len(early):
+        texts.append(
+            "check the starting and ending options, and whether the topic was created anew"
+        )
+    return "; ".join(texts)
 
 
 def open_transactions(

@@ -1,15 +1,18 @@
 """The batch source: its offsets are resolved when the query is planned."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_klog.ids import NO_TOPIC_ID, UUID
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import NO_TOPIC_ID, UUID, TopicPartition
 from pyspark_klog.spark.errors import OffsetError
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.planning.key_partitions import partitions_of_keys
+from pyspark_klog.spark.planning.open_transactions import describe_early_ends, ends_before_start
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.spark.planning.reuse import PlannedOffsets
 from pyspark_klog.spark.planning.splitting import split
@@ -69,16 +72,12 @@ class BatchReader(Prompt, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One range for each partition that has anything to read.
 
-        :raises OffsetError: if a partition's end lies before its start, naming both
+        :raises OffsetError: if a partition's end lies before its start, naming both, and the open
+            transaction if there is one
         """
         start, end = self._find_offsets()
-        wrong = [p for p in sorted(start) if end[p] < start[p]]
-        if wrong:
-            pairs = ", ".join(f"{p} from {start[p]} to {end[p]}" for p in wrong)
-            raise OffsetError(
-                f"a batch would end before it begins: {pairs}; check the starting and ending "
-                "options, and whether the topic was created anew"
-            )
+        if any(end[p] < start[p] for p in start):
+            raise OffsetError(describe_early_ends(start, end, self._ends_before_start(start, end)))
         ranges = [OffsetRange(*p, start[p], end[p]) for p in sorted(start) if end[p] > start[p]]
         planned = tasks(ranges, self._options, self._topic_ids)
         if not may_be_outdated(self._options):
@@ -106,6 +105,16 @@ class BatchReader(Prompt, DataSourceReader):
             read = partitions_of_keys(partitions, options.keys, discovery.partition_counts())
             start = resolve_start(discovery, options, partitions, read)
             return start, resolve_end(discovery, options, partitions, read)
+
+    def _ends_before_start(self, start: Offsets, end: Offsets) -> Mapping[TopicPartition, str]:
+        """A sentence on the open transaction of each partition that ends before its start because
+        of one. Empty if no broker says it now."""
+        from pyspark_klog.client.blocking import BlockingClient
+        from pyspark_klog.spark.planning.discovery import Discovery
+
+        with suppress(KlogError), BlockingClient(self._options.client) as client:
+            return ends_before_start(Discovery(client, self._options), start, end)
+        return {}
 
     @one_line_in_rows
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":

@@ -5,16 +5,17 @@ in chunks to the same decoder as fetched ones.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import HOW_TO_GO_ON, DataLost
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.paths import local_directory
-from pyspark_klog.spark.planning.open_transactions import HOW_TO_WAIT
+from pyspark_klog.spark.planning.open_transactions import HOW_TO_WAIT, ends_before_start
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.spark.source.reader import BatchReader, RangePartition
 from pyspark_klog.spark.source.rows import RangeReader
@@ -61,6 +62,11 @@ class SegmentReader(BatchReader):
                 end[p] = max(bound, start[p])
         _log.info("path=%s planned_by_bytes=%d", options.path, discovery.read_bytes)
         return start, end
+
+    def _ends_before_start(self, start: Offsets, end: Offsets) -> Mapping[TopicPartition, str]:
+        from pyspark_klog.spark.files.discovery import SegmentDiscovery
+
+        return ends_before_start(SegmentDiscovery(self._options), start, end)
 
     def _read_range(self, partition: RangePartition) -> "Iterator[RecordBatch]":
         return SegmentRangeReader(self._options).read(partition.offsets)
