@@ -46,6 +46,8 @@ def _tracebacks_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
         MemoryError(),
         ImportError("libx.so: failed to map segment"),
         SystemError("error return without exception set"),
+        OSError(12, "Cannot allocate memory"),
+        RuntimeError("can't start new thread"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -63,6 +65,20 @@ def test_a_worker_whose_memory_is_too_small_says_so(
 
 
 @BOTH
+@pytest.mark.parametrize("first", [MemoryError(), OSError("failed to map segment")], ids=repr)
+def test_a_library_that_hides_the_lack_of_memory_does_not_hide_the_sentence(
+    monkeypatch: pytest.MonkeyPatch, fail: Callable[[Exception], None], first: Exception
+) -> None:
+    # As llvmlite raises it, without the first error as its cause.
+    hiding = OSError("Could not find/load shared object file 'libllvmlite.so'")
+    hiding.__context__ = first
+    monkeypatch.setenv(LIMIT, "600")
+    with pytest.raises(WorkerMemoryTooSmall, match=r"ran out of memory \(OSError\)") as refused:
+        fail(hiding)
+    assert refused.value.__context__ is hiding
+
+
+@BOTH
 def test_other_failures_of_imports_stay_what_they_are(
     monkeypatch: pytest.MonkeyPatch, fail: Callable[[Exception], None]
 ) -> None:
@@ -72,3 +88,5 @@ def test_other_failures_of_imports_stay_what_they_are(
     for error in (ImportError("no name x"), SystemError("bad argument"), ValueError("x")):
         with pytest.raises(type(error)):
             fail(error)
+    with pytest.raises(OSError, match="no such file"):
+        fail(OSError("no such file"))

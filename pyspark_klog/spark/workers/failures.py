@@ -47,7 +47,7 @@ def one_line_in_task(method: Callable[P, R]) -> Callable[P, R]:
             return method(*args, **kwargs)
         except KlogError as error:
             _raise_alone(error)
-        except _OF_LITTLE_MEMORY as error:
+        except Exception as error:
             _raise_if_limited(error)
             raise
 
@@ -63,17 +63,21 @@ def one_line_in_rows(method: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R
             yield from method(*args, **kwargs)
         except KlogError as error:
             _raise_alone(error)
-        except _OF_LITTLE_MEMORY as error:
+        except Exception as error:
             _raise_if_limited(error)
             raise
 
     return wrapper
 
 
-_OF_LITTLE_MEMORY = (MemoryError, ImportError, SystemError)
-"""The exceptions that Python raises when its address space is used up: an import of compiled code
-fails with any of them. The last two have other causes as well, which `_MARKS` leave out."""
-_MARKS = ("failed to map segment", "annot allocate memory", "without exception set")
+_MARKS = (
+    "failed to map segment",
+    "annot allocate memory",
+    "without exception set",
+    "can't start new thread",
+)
+"""Texts of the errors other than MemoryError that Python and the system's loader raise when a
+process's address space is used up."""
 _LIMIT_MB = "PYSPARK_EXECUTOR_MEMORY_MB"
 """An environment variable that Spark gives each worker if spark.executor.pyspark.memory is set."""
 
@@ -84,10 +88,11 @@ class WorkerMemoryTooSmall(KlogError):
 
 def _raise_if_limited(error: BaseException) -> None:
     """:raises WorkerMemoryTooSmall: if an import or an allocation failed in a worker whose memory
-    Spark limits"""
+    Spark limits, even if another library has raised an error of its own instead"""
     limit_mb = os.environ.get(_LIMIT_MB)
-    is_memory = isinstance(error, MemoryError) or any(mark in str(error) for mark in _MARKS)
-    if limit_mb is None or not is_memory:
+    if limit_mb is None:
+        return
+    if not any(isinstance(each, MemoryError) or _is_marked(each) for each in _chain(error)):
         return
     _raise_alone(
         WorkerMemoryTooSmall(
@@ -96,6 +101,21 @@ def _raise_if_limited(error: BaseException) -> None:
             "an executor; give each core 2 GiB or more, or leave the setting out"
         )
     )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error, its cause or else the error that was being handled, and so on."""
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        yield each
+        each = each.__cause__ or each.__context__
+
+
+def _is_marked(error: BaseException) -> bool:
+    text = str(error)
+    return any(mark in text for mark in _MARKS)
 
 
 def _raise_alone(error: KlogError) -> NoReturn:
