@@ -221,7 +221,7 @@ def test_a_missing_topic_is_made_by_the_controller() -> None:
     made(done, t=ErrorCode.NONE)
     [answer] = told.answers
     assert [each.error_code for each in answer.topics] == [
-        ErrorCode.NONE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     ]
 
