@@ -8,10 +8,11 @@ from pathlib import Path
 import click
 
 from klog_broker.cli.errors import exit_with
-from klog_broker.cli.log_output import DEFAULT_LEVEL, LEVELS, write_log_to_stderr
 from klog_broker.cli.tables import Row, print_table
 from klog_broker.config import SETTINGS, BrokerConfig, render
 from pyspark_klog.errors import KlogError
+
+_LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 _HELP = """Run a broker in the foreground, until SIGTERM or SIGINT.
 
@@ -57,8 +58,8 @@ the file, then --set; docs/configuration.md lists them.
 )
 @click.option(
     "--log-level",
-    type=click.Choice(LEVELS, case_sensitive=False),
-    default=DEFAULT_LEVEL,
+    type=click.Choice(_LOG_LEVELS, case_sensitive=False),
+    default="INFO",
     show_default=True,
     help="Which log lines are written to stderr: those of this level and worse.",
 )
@@ -99,7 +100,7 @@ def _run(
             "the broker runs on Linux and macOS; Windows has the connector alone: run the broker"
             " on another machine, or in WSL"
         )
-    write_log_to_stderr(log_level)
+    _write_log_to_stderr(log_level)
     for warning in config.warnings:
         logging.getLogger("klog.config").warning("%s", warning)
     # Imported late: this imports the whole broker, which --print-config does not need. Imports
@@ -131,3 +132,15 @@ def _rows(config: BrokerConfig) -> list[Row]:
     for name, text in sorted(config.without_effect().items()):
         rows.append((name, text, f"{config.source_of(name)} (no effect)"))
     return rows
+
+
+def _write_log_to_stderr(level: str) -> None:
+    """Write log lines of this level and worse to stderr. The compiler of the kernels (numba), which
+    has thousands of lines at DEBUG, writes warnings and worse only."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=level,
+        format="%(asctime)s level=%(levelname)s logger=%(name)s %(message)s",
+    )
+    at_least = max(logging.WARNING, logging.getLevelNamesMapping()[level])
+    logging.getLogger("numba").setLevel(at_least)

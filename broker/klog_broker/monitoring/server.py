@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from contextlib import suppress
 
 from klog_broker.monitoring.collecting import Sources
 from klog_broker.monitoring.connection import HttpConnection
-from klog_broker.monitoring.health import health
 from klog_broker.monitoring.http_reader import HttpRequest
 from klog_broker.monitoring.scrapes import Parts, Scrapes
 from klog_broker.monitoring.text import CONTENT_TYPE
@@ -128,3 +128,20 @@ class MetricsServer:
             connection.send(500, _PLAIN, [_BUG])
         else:
             connection.send(200, CONTENT_TYPE, parts)
+
+
+def health(sources: Sources) -> tuple[bool, bytes]:
+    """Whether the broker is ready, and the JSON of the answer to ``/health``.
+
+    ``state`` is ``loading`` while partitions of a coordinator load, ``stopping`` once the broker
+    was told to stop, else ``ready``. A data directory that is offline does not change the state,
+    because the other directories serve.
+    """
+    loading = sources.loading()
+    if sources.is_stopping():
+        state = "stopping"
+    else:
+        state = "loading" if any(loading.values()) else "ready"
+    offline = [str(each.path) for each in sources.services.logs.directories if each.is_offline]
+    answer = {"state": state, "offline_directories": offline, "loading": loading}
+    return state == "ready", json.dumps(answer).encode() + b"\n"
