@@ -19,7 +19,6 @@ from klog_broker.config import (
 )
 from klog_broker.config.ignored import REASONS, SECRET_NAMES, SINCE_4
 from klog_broker.config.ignored_changes import FOR_ALL, FOR_ONE, OF_ALL_LISTENERS
-from klog_broker.config.kafka4 import BROKER_CHANGES, TOPIC_CHANGES
 from klog_broker.config.properties import parse_properties
 from klog_broker.config.refused import REFUSED
 from klog_broker.config.rows import DIFFERENT_DEFAULTS, KLOGS_OWN
@@ -35,6 +34,7 @@ from pyspark_klog.protocol.apis.describe_configs import (
 from tests.support.config_bounds import DIFFERENT_BOUNDS
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
 from tests.support.protocol_oracle import run_java
+from tools.docs.kafka4_settings import BROKER_CHANGES, TOPIC_CHANGES
 
 pytestmark = pytest.mark.peers
 

@@ -6,12 +6,12 @@ Each setting of brokers and topics is given each text, whatever its type is.
 import pytest
 
 from klog_broker.config import SETTINGS, TOPIC_SETTINGS, ConfigError
-from klog_broker.config.kafka4 import BROKER_CHANGES, TOPIC_CHANGES
 from klog_broker.config.rows import KLOGS_OWN
 from klog_broker.config.types import Secret, Setting, SettingType, Value, parse_value, render
 from tests.support.config_bounds import DIFFERENT_BOUNDS
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA
 from tests.support.protocol_oracle import run_java
+from tools.docs.kafka4_settings import BROKER_CHANGES, TOPIC_CHANGES
 
 pytestmark = pytest.mark.peers
 

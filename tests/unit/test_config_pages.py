@@ -3,17 +3,12 @@
 import re
 from pathlib import Path
 
-import pytest
-
+import klog_broker
 from klog_broker.config import SETTINGS, TOPIC_SETTINGS, BrokerConfig
-from klog_broker.config import docs as config_docs
 from klog_broker.config.ignored import REASONS
-from klog_broker.config.kafka4 import BROKER_CHANGES, TOPIC_CHANGES
 from klog_broker.config.refused import REFUSED, REFUSED_UNLESS
-
-
-def test_the_committed_pages_are_current() -> None:
-    assert config_docs.main(["--check"]) == 0
+from tools.docs import configuration as config_docs
+from tools.docs.kafka4_settings import BROKER_CHANGES, TOPIC_CHANGES
 
 
 def test_the_page_names_every_setting() -> None:
@@ -43,26 +38,14 @@ def test_server_properties_with_all_lines_taken_in_is_the_defaults() -> None:
     assert all(str(config.source_of(line.partition("=")[0])) != "default" for line in given)
 
 
-def test_writing_and_checking(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "broker").mkdir()
-    assert config_docs.main(["--check"], tmp_path) == 1
-    assert "docs/configuration.md, broker/server.properties" in capsys.readouterr().err
-    assert config_docs.main([], tmp_path) == 0
-    assert config_docs.main(["--check"], tmp_path) == 0
-    (tmp_path / "docs" / "configuration.md").write_text("old")
-    assert config_docs.main(["--check"], tmp_path) == 1
-    assert config_docs.main(["--chek"], tmp_path) == 2
-
-
 def _names_in_use() -> set[str]:
     """What the broker's code reads by name, the tables of settings left out."""
-    package = Path(config_docs.__file__).parents[1]
+    package = Path(klog_broker.__file__).parent
     tables = {
         package / "config" / f"{name}.py"
         for name in (
             *("rows", "cleaner_rows", "transaction_rows", "topic_rows"),
-            *("ignored", "ignored_changes", "kafka4"),
+            *("ignored", "ignored_changes"),
         )
     }
     sources = [path.read_text() for path in package.rglob("*.py") if path not in tables]

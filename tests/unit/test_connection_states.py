@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from klog_broker.config.docs import print_pages
-from klog_broker.connection_docs import PAGES
 from klog_broker.network import connection as connection_module
 from klog_broker.network import outbox as outbox_module
 from klog_broker.network import states
@@ -226,7 +224,3 @@ def test_connections_take_the_steps_of_the_table_and_all_of_them(seen: set[Step]
         walk.finish()
     missing = {(before, after) for before in STATES for after in TRANSITIONS[before]} - seen
     assert not [f"{before.name} to {after.name}" for before, after in missing]
-
-
-def test_the_committed_page_is_current() -> None:
-    assert print_pages(PAGES, "klog_broker.connection_docs", ["--check"]) == 0

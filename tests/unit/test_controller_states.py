@@ -2,19 +2,13 @@
 
 import pytest
 
-from klog_broker.config.docs import print_pages
 from klog_broker.controller import partition_states, replica_states
 from klog_broker.controller.partition_states import PartitionState
 from klog_broker.controller.replica_states import ReplicaState
-from klog_broker.controller_docs import PAGES
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import BrokerId, TopicPartition
 
 PARTITION = TopicPartition("orders", 3)
-
-
-def test_the_committed_page_is_current() -> None:
-    assert print_pages(PAGES, "klog_broker.controller_docs", ["--check"]) == 0
 
 
 def test_the_tables_name_every_state_and_every_state_can_be_left() -> None:

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from klog_broker.config.docs import print_pages
 from klog_broker.coordinator.group.classic.deleting import group_deletion_error
 from klog_broker.coordinator.group.classic.group_machine import GroupMachine
 from klog_broker.coordinator.group.classic.member import Joiner
@@ -14,7 +13,6 @@ from klog_broker.coordinator.group.classic.states import (
     Asked,
     GroupState,
 )
-from klog_broker.group_docs import PAGES
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest
@@ -90,7 +88,3 @@ def test_the_tables_name_every_state() -> None:
     assert set(ANSWERS) == set(Asked)
     assert all(list(row) == list(GroupState) for row in ANSWERS.values())
     assert all(ANSWERS[asked][state] is ErrorCode.NONE for asked, state in PARKED)
-
-
-def test_the_committed_page_is_current() -> None:
-    assert print_pages(PAGES, "klog_broker.group_docs", ["--check"]) == 0

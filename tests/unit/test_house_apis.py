@@ -1,15 +1,9 @@
 """docs/apis.md: current, and each API is served or has a reason."""
 
-from klog_broker.api_docs import PAGES
-from klog_broker.config.docs import print_pages
 from klog_broker.handlers.not_served import LEFT_OUT, REASONS
 from klog_broker.handlers.served import BETWEEN_BROKERS, SERVED
 from pyspark_klog.protocol import registry
 from pyspark_klog.protocol.keys import ApiKey
-
-
-def test_the_committed_page_is_current() -> None:
-    assert print_pages(PAGES, "klog_broker.api_docs", ["--check"]) == 0
 
 
 def test_each_api_is_served_or_has_a_reason() -> None:

@@ -2,8 +2,6 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from klog_broker.config.docs import print_pages
-from klog_broker.metric_docs import PAGES
 from klog_broker.metrics.histogram import BOUNDS_MS, Durations
 from klog_broker.monitoring.catalog import BY_NAME, METRICS
 from klog_broker.monitoring.text import MetricsText, labels
@@ -11,10 +9,6 @@ from klog_broker.monitoring.text import MetricsText, labels
 FLUSHES = "kafka_log_logflushstats_logflushrateandtimems"
 TIMES = "kafka_network_requestmetrics_totaltimems"
 OFFLINE = "kafka_log_logmanager_logdirectoryoffline"
-
-
-def test_the_page_is_current() -> None:
-    assert print_pages(PAGES, "klog_broker.metric_docs", ["--check"]) == 0
 
 
 def test_names_are_told_apart_and_fit_their_kinds() -> None:

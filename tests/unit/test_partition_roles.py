@@ -5,15 +5,13 @@ from typing import Any
 
 import pytest
 
-from klog_broker.config.docs import print_pages
 from klog_broker.handlers.partitions import led_partition
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Follower, Offline, Role, Unassigned
-from klog_broker.replication.roles import STEPS, TOLD, Event, Kind
-from klog_broker.role_docs import PAGES
 from pyspark_klog.errors import BrokerError, ErrorCode
 from tests.support.log_harness import PARTITION, batch
 from tests.support.replica_world import OTHER, ReplicaWorld, order, stop
+from tools.docs.role_steps import STEPS, TOLD, Event, Kind
 
 ROLES = (Unassigned, Leader, Follower, Offline)
 
@@ -56,10 +54,6 @@ def happen(world: ReplicaWorld, event: Event) -> None:
         case Event.OFFLINE:
             if world.role() != "Offline":
                 go_offline(world)
-
-
-def test_the_committed_page_is_current() -> None:
-    assert print_pages(PAGES, "klog_broker.role_docs", ["--check"]) == 0
 
 
 def test_every_role_is_in_the_tables() -> None:

@@ -1,13 +1,11 @@
 """The page of options: current, whole, and true where it names defaults and values."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from pyspark_klog.client.setting_rows import SETTINGS
 from pyspark_klog.spark.errors import OptionError
-from pyspark_klog.spark.options import docs as option_docs
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.options.rows import (
@@ -18,12 +16,9 @@ from pyspark_klog.spark.options.rows import (
     Option,
     Status,
 )
+from tools.docs import options as option_docs
 
 _NAMED = {"kafka.bootstrap.servers": "h:1"}
-
-
-def test_the_committed_page_is_current() -> None:
-    assert option_docs.main(["--check"]) == 0
 
 
 def test_the_page_names_every_option_and_setting() -> None:
@@ -77,14 +72,3 @@ def test_words_that_are_listed_are_taken_and_others_are_not() -> None:
         with pytest.raises(OptionError, match=f"option {row.name} is 'other'; expected"):
             read_options({**_NAMED, **beside, row.name: "other"})
     assert set(TABLES) == {"topics", "partitions", "groups", "offsets", "sinks"}
-
-
-def test_writing_and_checking(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "docs").mkdir()
-    assert option_docs.main(["--check"], tmp_path) == 1
-    assert "not what the rows say: docs/options.md; run ./dev" in capsys.readouterr().err
-    assert option_docs.main([], tmp_path) == 0
-    assert option_docs.main(["--check"], tmp_path) == 0
-    (tmp_path / "docs" / "options.md").write_text("old")
-    assert option_docs.main(["--check"], tmp_path) == 1
-    assert option_docs.main(["--chek"], tmp_path) == 2

@@ -4,7 +4,6 @@ from itertools import product
 
 import pytest
 
-from klog_broker.config.docs import print_pages
 from klog_broker.coordinator.transaction.decisions import (
     Decision,
     aborted,
@@ -34,7 +33,6 @@ from klog_broker.coordinator.transaction.states import (
     Asked,
     check_transition,
 )
-from klog_broker.transaction_docs import PAGES
 from pyspark_klog.errors import ErrorCode, InvariantViolation
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.transaction_log import TransactionState
@@ -375,10 +373,6 @@ def test_the_tables_name_every_state() -> None:
     assert set(ANSWERS) == set(Asked)
     assert all(list(row) == told for row in ANSWERS.values())
     assert all(state in told for _, state in REMARKS)
-
-
-def test_the_committed_page_is_current() -> None:
-    assert print_pages(PAGES, "klog_broker.transaction_docs", ["--check"]) == 0
 
 
 def test_no_epoch_is_not_the_epoch_before_the_first_one() -> None:

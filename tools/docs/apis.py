@@ -1,13 +1,7 @@
-"""Prints docs/apis.md: APIs that are served, with versions, and those that are not, with reasons.
+"""Prints docs/apis.md: the APIs that are served, and those that are not, with reasons."""
 
-``python -m klog_broker.api_docs`` writes the page; with ``--check`` it only compares.
-"""
-
-import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
-from klog_broker.config.docs import print_pages
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.not_served import LEFT_OUT, REASONS
 from klog_broker.handlers.served import BETWEEN_BROKERS, SERVED
@@ -15,7 +9,7 @@ from pyspark_klog.protocol import registry
 from pyspark_klog.protocol.keys import ApiKey
 
 _HEAD = """\
-<!-- Printed by `./dev python -m klog_broker.api_docs`; edit broker/klog_broker/handlers/served.py
+<!-- Printed by `./dev python -m tools.docs`; edit broker/klog_broker/handlers/served.py
      and not_served.py, not this page. -->
 # APIs of the broker
 
@@ -63,9 +57,3 @@ def _served(rows: Iterable[ApiHandler]) -> Iterator[str]:
         first = api.min_version if row.min_version is None else row.min_version
         last = api.max_version if row.max_version is None else row.max_version
         yield f"| {api.name} | {int(row.api_key)} | {first}-{last} |"
-
-
-PAGES = {Path("docs/apis.md"): api_page}
-
-if __name__ == "__main__":
-    sys.exit(print_pages(PAGES, "klog_broker.api_docs", sys.argv[1:]))

@@ -1,19 +1,13 @@
-"""Prints docs/roles.md: the roles of a hosted partition, and the steps between them.
+"""Prints docs/roles.md: the roles of a hosted partition, and the steps between them."""
 
-``python -m klog_broker.role_docs`` writes the page; with ``--check`` it only compares.
-"""
-
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-from klog_broker.config.docs import print_pages
-from klog_broker.replication.roles import STEPS, TOLD, Event, Kind
 from pyspark_klog.errors import ErrorCode
+from tools.docs.role_steps import STEPS, TOLD, Event, Kind
 
 _HEAD = """\
-<!-- Printed by `./dev python -m klog_broker.role_docs`; edit
-     broker/klog_broker/replication/roles.py, not this page. -->
+<!-- Printed by `./dev python -m tools.docs`; edit
+     tools/docs/role_steps.py, not this page. -->
 # Roles of a partition
 
 Each replica on this broker has a role. Only orders give a role; images, which tell clients of the
@@ -83,9 +77,3 @@ def _name(kind: Kind) -> str:
 
 def _node(kind: Kind) -> str:
     return "[*]" if kind is None else kind.__name__
-
-
-PAGES = {Path("docs/roles.md"): role_page}
-
-if __name__ == "__main__":
-    sys.exit(print_pages(PAGES, "klog_broker.role_docs", sys.argv[1:]))

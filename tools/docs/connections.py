@@ -1,17 +1,11 @@
-"""Prints docs/connections.md: the states of a connection, and what may happen in each.
+"""Prints docs/connections.md: the states of a connection, and what may happen in each."""
 
-``python -m klog_broker.connection_docs`` writes the page; with ``--check`` it only compares.
-"""
-
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-from klog_broker.config.docs import print_pages
 from klog_broker.network.states import CLOSED, FIRST, STATES, TRANSITIONS
 
 _HEAD = """\
-<!-- Printed by `./dev python -m klog_broker.connection_docs`; edit
+<!-- Printed by `./dev python -m tools.docs`; edit
      broker/klog_broker/network/states.py, not this page. -->
 # Connections
 
@@ -71,9 +65,3 @@ def _steps() -> Iterator[str]:
     for before, steps in TRANSITIONS.items():
         for after, why in steps.items():
             yield f"| {before.name} | {after.name} | {why} |"
-
-
-PAGES = {Path("docs/connections.md"): connections_page}
-
-if __name__ == "__main__":
-    sys.exit(print_pages(PAGES, "klog_broker.connection_docs", sys.argv[1:]))

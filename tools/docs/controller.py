@@ -1,21 +1,15 @@
-"""Prints docs/controller.md: the states of partitions and replicas that a controller keeps.
+"""Prints docs/controller.md: the states of partitions and replicas that a controller keeps."""
 
-``python -m klog_broker.controller_docs`` writes the page; with ``--check`` it only compares.
-"""
-
-import sys
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from pathlib import Path
 from typing import TypeVar
 
-from klog_broker.config.docs import print_pages
 from klog_broker.controller import partition_states, replica_states
 
 State = TypeVar("State", bound=Enum)
 
 _HEAD = """\
-<!-- Printed by `./dev python -m klog_broker.controller_docs`; edit partition_states.py and
+<!-- Printed by `./dev python -m tools.docs`; edit partition_states.py and
      replica_states.py in broker/klog_broker/controller/, not this page. -->
 # The controller's states
 
@@ -120,9 +114,3 @@ def _arrows(steps: Mapping[State, Mapping[State, str]]) -> Iterator[str]:
 
 def _node(state: Enum) -> str:
     return "[*]" if state.name == "NON_EXISTENT" else state.value
-
-
-PAGES = {Path("docs/controller.md"): controller_page}
-
-if __name__ == "__main__":
-    sys.exit(print_pages(PAGES, "klog_broker.controller_docs", sys.argv[1:]))

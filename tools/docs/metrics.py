@@ -1,18 +1,11 @@
-"""Prints docs/metrics.md: how a broker is watched, and every metric.
+"""Prints docs/metrics.md: how a broker is watched, and every metric."""
 
-``python -m klog_broker.metric_docs`` writes the page; with ``--check`` it only compares.
-"""
-
-import sys
-from pathlib import Path
-
-from klog_broker.config.docs import print_pages
 from klog_broker.monitoring.catalog import METRICS
 from klog_broker.monitoring.scrapes import KEPT_MS
 
 _HEAD = """\
-<!-- Printed by `./dev python -m klog_broker.metric_docs`; edit the rows in
-     broker/klog_broker/monitoring/catalog.py, or the text in broker/klog_broker/metric_docs.py,
+<!-- Printed by `./dev python -m tools.docs`; edit the rows in
+     broker/klog_broker/monitoring/catalog.py, or the text in tools/docs/metrics.py,
      not this page. -->
 # Metrics and health
 
@@ -136,9 +129,3 @@ def metrics_page() -> str:
     alerts = (f"| `{expression}` | {says} |" for expression, says in _ALERTS)
     head = _HEAD.format(kept=f"{KEPT_MS} ms")
     return "\n".join((head + "\n".join(alerts), _ALL + "\n".join(rows), ""))
-
-
-PAGES = {Path("docs/metrics.md"): metrics_page}
-
-if __name__ == "__main__":
-    sys.exit(print_pages(PAGES, "klog_broker.metric_docs", sys.argv[1:]))

@@ -1,12 +1,6 @@
-"""Prints docs/options.md from the rows of the options and of the client's settings.
+"""Prints docs/options.md from the rows of the options and of the client's settings."""
 
-``python -m pyspark_klog.spark.options.docs`` writes it; with ``--check`` it writes nothing and ends
-with 1 if the page is not what it would write.
-"""
-
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.security.rows import SECURITY
@@ -21,12 +15,10 @@ from pyspark_klog.spark.options.rows import (
     Status,
     Use,
 )
-
-ROOT = Path(__file__).resolve().parents[3]
-PAGE = "docs/options.md"
+from tools.docs.pages import table
 
 _INTRODUCTION = """\
-<!-- Printed by `./dev python -m pyspark_klog.spark.options.docs`; edit the rows in
+<!-- Printed by `./dev python -m tools.docs`; edit the rows in
      pyspark_klog/spark/options/rows.py and pyspark_klog/client/setting_rows.py, not this page. -->
 # Options
 
@@ -117,7 +109,7 @@ def options_page() -> str:
     for title, rows in {**sections, "Others": others}.items():
         if rows:
             note = f"{_NOTES[title]}\n\n" if title in _NOTES else ""
-            parts.append(f"## {title}\n\n{note}{_option_table(rows)}")
+            parts.append(f"## {title}\n\n{note}{_optiontable(rows)}")
     none = [row for row in OPTIONS if row.status is Status.NONE]
     reasons = (f"`{row.name}` ({row.doc})" for row in none)
     parts.append(f"## Without effect\n\nAccepted, and change nothing: {', '.join(reasons)}.\n")
@@ -129,8 +121,8 @@ def options_page() -> str:
         ("Security", SECURITY),
     ):
         see = "How to write them: [security](security.md).\n\n" if title == "Security" else ""
-        parts.append(f"### {title}\n\n{see}{_setting_table(settings)}")
-    parts.append("### Refused\n\n" + _table(("name", "by", "instead"), _refused()))
+        parts.append(f"### {title}\n\n{see}{_settingtable(settings)}")
+    parts.append("### Refused\n\n" + table(("name", "by", "instead"), _refused()))
     parts.append(
         "### Accepted, without effect\n\nThere is one warning for each, so that a job's settings "
         f"can be brought along.\n\n{_without_effect()}"
@@ -138,13 +130,13 @@ def options_page() -> str:
     return "\n".join(parts)
 
 
-def _option_table(rows: Iterable[Option]) -> str:
+def _optiontable(rows: Iterable[Option]) -> str:
     cells = (
         (f"`{r.name}`", _uses(r.use), _code(r.default), r.values, r.doc)
         for r in rows
         if r.status is Status.APPLIED
     )
-    return _table(("option", "for", "default", "values", "what it does"), cells)
+    return table(("option", "for", "default", "values", "what it does"), cells)
 
 
 def _uses(use: Use) -> str:
@@ -152,7 +144,7 @@ def _uses(use: Use) -> str:
     return " ".join(letter for flag, letter in letters if flag in use)
 
 
-def _setting_table(rows: Iterable[Setting]) -> str:
+def _settingtable(rows: Iterable[Setting]) -> str:
     cells = (
         (f"`kafka.{row.name}`", _default(row), _allowed(row), row.doc)
         for row in rows
@@ -160,7 +152,7 @@ def _setting_table(rows: Iterable[Setting]) -> str:
         and "not supported" not in row.doc
         and f"kafka.{row.name}".lower() not in BY_KEY
     )
-    return _table(("setting", "default", "values", "what it does"), cells)
+    return table(("setting", "default", "values", "what it does"), cells)
 
 
 def _default(row: Setting) -> str:
@@ -209,34 +201,3 @@ def _code(text: str | None) -> str:
     if text is None:
         return ""
     return f"`{text}`" if text else "empty"
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
-    lines += ("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
-    return "\n".join(lines) + "\n"
-
-
-def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Write the page, or check it; gives the exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given not in ([], ["--check"]):
-        sys.stderr.write("usage: python -m pyspark_klog.spark.options.docs [--check]\n")
-        return 2
-    file = root / PAGE
-    wanted = options_page()
-    if not given:
-        file.write_text(wanted, encoding="utf-8")
-        sys.stdout.write(f"wrote {PAGE}\n")
-        return 0
-    if not file.exists() or file.read_text(encoding="utf-8") != wanted:
-        sys.stderr.write(
-            f"not what the rows say: {PAGE}; run ./dev python -m pyspark_klog.spark.options.docs\n"
-        )
-        return 1
-    sys.stdout.write(f"{PAGE} is what the rows say\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,12 +1,6 @@
-"""Prints the settings: docs/configuration.md and broker/server.properties, from the rows.
+"""Prints the settings: docs/configuration.md and broker/server.properties, from the rows."""
 
-``python -m klog_broker.config.docs`` writes both; with ``--check`` it writes nothing, and exits
-with 1 if one of the files is not current.
-"""
-
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
 from klog_broker.config.ignored import (
@@ -15,18 +9,18 @@ from klog_broker.config.ignored import (
     SINCE_4,
     WITHOUT_EFFECT,
 )
-from klog_broker.config.kafka4 import BROKER_CHANGES, TOPIC_CHANGES
 from klog_broker.config.properties import escape
 from klog_broker.config.refused import REFUSED, REFUSED_IN_CLUSTER, REFUSED_UNLESS
 from klog_broker.config.rows import DIFFERENT_DEFAULTS, KLOGS_OWN, SECTIONS
 from klog_broker.config.topic_rows import TOPIC_SETTINGS
 from klog_broker.config.types import INT_MAX, LONG_MAX, Setting, render
+from tools.docs.kafka4_settings import BROKER_CHANGES, TOPIC_CHANGES
+from tools.docs.pages import table
 
-_ROOT = Path(__file__).resolve().parents[3]
 _WIDTH = 100
 
 _INTRODUCTION = """\
-<!-- Printed by `./dev python -m klog_broker.config.docs`; edit the rows in
+<!-- Printed by `./dev python -m tools.docs`; edit the rows in
      broker/klog_broker/config/, not this page. -->
 # Configuration
 
@@ -62,17 +56,17 @@ def configuration_page() -> str:
     for title, rows in SECTIONS.items():
         parts.append(f"## {title}\n")
         columns: tuple[str, ...] = ("name", "type", "default", "allowed", "while it runs")
-        parts.append(_table((*columns, "what it does"), _cells(rows)))
+        parts.append(table((*columns, "what it does"), _cells(rows)))
     parts.append(
         "## Topics' settings\n\nGiven when a topic is created, and changed at any time by"
         " IncrementalAlterConfigs. For a setting that a topic does not have, the broker's counts.\n"
     )
     columns = ("name", "type", "default", "allowed", "what it does", "broker's setting")
-    parts.append(_table(columns, _topic_cells()))
+    parts.append(table(columns, _topic_cells()))
     parts.append("## What is different here\n\nDefaults that are not Kafka's:\n")
-    parts.append(_table(("name", "why"), _names(DIFFERENT_DEFAULTS.items())))
+    parts.append(table(("name", "why"), _names(DIFFERENT_DEFAULTS.items())))
     parts.append("Settings that Kafka does not have:\n")
-    parts.append(_table(("name", "why"), _names(KLOGS_OWN.items())))
+    parts.append(table(("name", "why"), _names(KLOGS_OWN.items())))
     parts.append(
         "`broker.id` and `node.id` of a broker that runs alone must be at least 0."
         " `log.cleaner.io.buffer.load.factor`\nmust be above 0 and at most 1, and"
@@ -81,20 +75,18 @@ def configuration_page() -> str:
         "What Kafka 4.x changed (klog keeps the settings of 3.9.1):\n"
     )
     changes = [*BROKER_CHANGES.items(), *TOPIC_CHANGES.items()]
-    parts.append(_table(("name", "in Kafka 4.x"), _names(changes)))
+    parts.append(table(("name", "in Kafka 4.x"), _names(changes)))
     parts.append("Names that Kafka dropped earlier, and klog refuses with what to set instead:\n")
-    parts.append(
-        _table(("name", "set instead"), ((f"`{k}`", f"`{v}`") for k, v in REMOVED.items()))
-    )
+    parts.append(table(("name", "set instead"), ((f"`{k}`", f"`{v}`") for k, v in REMOVED.items())))
     parts.append(
         "## Kafka's names that refuse the start\n\nWith any value; an empty one sets nothing.\n"
     )
-    parts.append(_table(("name", "why"), _names((k, f"{v}.") for k, v in REFUSED.items())))
+    parts.append(table(("name", "why"), _names((k, f"{v}.") for k, v in REFUSED.items())))
     parts.append("And these, unless the value says that the broker runs alone:\n")
-    parts.append(_table(("name", "any value but"), _names(REFUSED_UNLESS.items())))
+    parts.append(table(("name", "any value but"), _names(REFUSED_UNLESS.items())))
     parts.append("And these, of a broker with `zookeeper.connect`:\n")
     refused = ((name, f"{why}.") for name, (_, why) in REFUSED_IN_CLUSTER.items())
-    parts.append(_table(("name", "why"), _names(refused)))
+    parts.append(table(("name", "why"), _names(refused)))
     parts.append("## Kafka's names without effect\n\nNames marked \\* came with Kafka 4.\n")
     for reason, names in WITHOUT_EFFECT.items():
         listed = ", ".join(f"`{name}`" + (r"\*" if name in SINCE_4 else "") for name in names)
@@ -110,7 +102,7 @@ def server_properties() -> str:
     lines = [
         "# The settings of a klog broker with their defaults: take the # away to change one.",
         "# docs/configuration.md has the bounds, the settings of topics and the file's syntax.",
-        "# Printed by `./dev python -m klog_broker.config.docs`.",
+        "# Printed by `./dev python -m tools.docs`.",
     ]
     for title, rows in SECTIONS.items():
         lines += ["", "", f"##### {title}"]
@@ -160,55 +152,5 @@ def _default(row: Setting) -> str:
     return f"`{text}`" if text else "empty"
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
-    lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
-    return "\n".join(lines) + "\n"
-
-
 def _wrapped(text: str) -> list[str]:
     return wrap(text, _WIDTH, break_on_hyphens=False, break_long_words=False)
-
-
-#: path from the top of the checkout -> what makes its text
-PAGES = {
-    Path("docs/configuration.md"): configuration_page,
-    Path("broker/server.properties"): server_properties,
-}
-
-
-def main(arguments: Sequence[str], root: Path = _ROOT) -> int:
-    """Write the pages, or with ``--check`` compare them; 0 if they are current."""
-    return print_pages(PAGES, "klog_broker.config.docs", arguments, root)
-
-
-def print_pages(
-    pages: Mapping[Path, Callable[[], str]],
-    module: str,
-    arguments: Sequence[str],
-    root: Path = _ROOT,
-) -> int:
-    """As :func:`main`, for any pages that a module prints."""
-    if list(arguments) not in ([], ["--check"]):
-        sys.stderr.write(f"usage: python -m {module} [--check]\n")
-        return 2
-    stale = []
-    for name, make in pages.items():
-        path = root / name
-        text = make()
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            continue
-        stale.append(name)
-        if not arguments:
-            path.write_text(text, encoding="utf-8")
-            sys.stdout.write(f"wrote {name}\n")
-    if arguments and stale:
-        sys.stderr.write(
-            f"not what the rows say: {', '.join(map(str, stale))}; run ./dev python -m {module}\n"
-        )
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

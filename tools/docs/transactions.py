@@ -1,13 +1,7 @@
-"""Prints docs/transactions.md: what a transaction guarantees, its states, and what each answers.
+"""Prints docs/transactions.md: what a transaction guarantees, its states, and what each answers."""
 
-``python -m klog_broker.transaction_docs`` writes the page; with ``--check`` it only compares.
-"""
-
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-from klog_broker.config.docs import print_pages
 from klog_broker.config.transaction_rows import TRANSACTIONS
 from klog_broker.coordinator.transaction.states import (
     ANSWERS,
@@ -20,7 +14,7 @@ from pyspark_klog.errors import ErrorCode
 from pyspark_klog.state_records.transaction_log import TransactionState
 
 _HEAD = """\
-<!-- Printed by `./dev python -m klog_broker.transaction_docs`; edit that module and
+<!-- Printed by `./dev python -m tools.docs`; edit tools/docs/transactions.py and
      broker/klog_broker/coordinator/transaction/states.py, not this page. -->
 # Transactions
 
@@ -176,9 +170,3 @@ def _answer(asked: Asked, state: TransactionState) -> str:
 def _settings() -> Iterator[str]:
     for row in TRANSACTIONS:
         yield f"| `{row.name}` | {row.default} | {row.doc} |"
-
-
-PAGES = {Path("docs/transactions.md"): transaction_page}
-
-if __name__ == "__main__":
-    sys.exit(print_pages(PAGES, "klog_broker.transaction_docs", sys.argv[1:]))

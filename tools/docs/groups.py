@@ -1,13 +1,7 @@
-"""Prints docs/groups.md: the states of a classic group, and what requests are answered in each.
+"""Prints docs/groups.md: the states of a classic group, and what requests are answered in each."""
 
-``python -m klog_broker.group_docs`` writes the page; with ``--check`` it only compares.
-"""
-
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-from klog_broker.config.docs import print_pages
 from klog_broker.coordinator.group.classic.states import (
     ANSWERS,
     PARKED,
@@ -18,7 +12,7 @@ from klog_broker.coordinator.group.classic.states import (
 from pyspark_klog.errors import ErrorCode
 
 _HEAD = """\
-<!-- Printed by `./dev python -m klog_broker.group_docs`; edit
+<!-- Printed by `./dev python -m tools.docs`; edit
      broker/klog_broker/coordinator/group/classic/states.py, not this page. -->
 # Consumer groups
 
@@ -96,9 +90,3 @@ def _answer(asked: Asked, state: GroupState) -> str:
     if error is not ErrorCode.NONE:
         return error.name
     return PARKED.get((asked, state), "done")
-
-
-PAGES = {Path("docs/groups.md"): group_page}
-
-if __name__ == "__main__":
-    sys.exit(print_pages(PAGES, "klog_broker.group_docs", sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Programs for this repository: nothing here is part of what users install."""
