@@ -12,6 +12,7 @@ from pyspark_klog.spark.options.bounds import AtTimestamp, AtTimestamps, check_p
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.options.rows import BY_KEY
+from pyspark_klog.spark.options.unknown import note_on_unknown
 
 _SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -125,6 +126,27 @@ def test_what_cannot_be_is_refused_in_one_sentence(
     for word in words:
         assert word in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("maxFilesPerTrigger", "maxOffsetsPerTrigger"),
+        ("maxFilePerTrigger", "maxOffsetsPerTrigger"),
+        ("maxRowsPerTrigger", "maxOffsetsPerTrigger"),
+        ("maxRecordsPerTriggers", "maxOffsetsPerTrigger"),
+        ("maxMessagesPerTrigger", "maxOffsetsPerTrigger"),
+        ("minRecordsPerTrigger", "minOffsetsPerTrigger"),
+        ("maxByesPerTrigger", "maxBytesPerTrigger"),
+    ],
+)
+def test_another_sources_limit_of_a_micro_batch_is_refused_with_klogs(
+    name: str, meant: str
+) -> None:
+    with pytest.raises(OptionError) as caught:
+        _read(subscribe="t", **{name: "5"})
+    assert str(caught.value) == f"there is no option {name.lower()}; did you mean {meant}?"
+    assert note_on_unknown(name.lower(), "kafka.") == f"did you mean option {meant}?"
 
 
 def test_options_that_spark_passes_are_no_misspellings() -> None:

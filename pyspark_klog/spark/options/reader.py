@@ -120,11 +120,11 @@ def _check_names(options: Mapping[str, str]) -> None:
         if row is not None and row.status is Status.NONE:
             _log.debug("option=%s has no effect: %s", row.name, row.doc)
         if row is None and key not in SPARKS_OWN and not key.startswith(_PREFIX):
-            from difflib import get_close_matches
+            from pyspark_klog.spark.options.unknown import meant_option
 
-            near = get_close_matches(key, list(BY_KEY), n=1, cutoff=0.82)
+            near = meant_option(key, 0.82)
             if near:
-                raise OptionError(f"there is no option {key}; did you mean {BY_KEY[near[0]].name}?")
+                raise OptionError(f"there is no option {key}; did you mean {near}?")
 
 
 def _check_one_strategy(options: Mapping[str, str]) -> None:

@@ -1,4 +1,5 @@
-"""Advice on options ``kafka.*`` that Kafka's clients do not have. Pure."""
+"""Advice on options that klog does not have, and on ``kafka.*`` that Kafka's clients do not have.
+Pure."""
 
 from difflib import get_close_matches
 
@@ -32,5 +33,19 @@ def note_on_unknown(name: str, prefix: str) -> str | None:
     meant = meant_setting(name)
     if meant is not None:
         return REFUSED_BY_SOURCE.get(meant, REFUSED_BY_SINK.get(meant))
-    near = get_close_matches(name, list(BY_KEY), n=1, cutoff=_NEAR)
-    return f"did you mean option {BY_KEY[near[0]].name}?" if near else None
+    near = meant_option(name, _NEAR)
+    return f"did you mean option {near}?" if near else None
+
+
+def meant_option(name: str, cutoff: float) -> str | None:
+    """Return the option that an unknown one resembles, in lower case, or None.
+
+    Other sources limit a micro-batch by files, rows, records, messages or events: each of these is
+    an offset here.
+    """
+    near = get_close_matches(name, list(BY_KEY), n=1, cutoff=cutoff)
+    if near:
+        return BY_KEY[near[0]].name
+    if name.removesuffix("s").endswith("pertrigger"):
+        return "minOffsetsPerTrigger" if name.startswith("min") else "maxOffsetsPerTrigger"
+    return None
