@@ -7,6 +7,7 @@ import pytest
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.planning.reuse import (
+    LONGEST_BEFORE_QUERY_MS,
     OLDEST_IN_A_STREAM_MS,
     Plan,
     PlannedOffsets,
@@ -37,15 +38,19 @@ def test_a_query_tells_when_it_was_made() -> None:
 def test_each_micro_batch_is_a_query() -> None:
     properties = {
         "spark.sql.execution.id": "7",
-        "spark.sql.execution.root.id": "7",
         "spark.sql.execution.query.id": "c6551f4f-8c73-4841-a702-fa1f7bc9c597",
+        "spark.jobGroup.id": "run-1",
         "sql.streaming.queryId": "c6551f4f-8c73-4841-a702-fa1f7bc9c597",
         "streaming.sql.batchId": "2",
     }
-    stream = "c6551f4f-8c73-4841-a702-fa1f7bc9c597/2"
-    assert find_query(properties.get) == Query(stream, None, True)
-    of_foreach_batch = properties | {"spark.sql.execution.id": "8"}
-    assert find_query(of_foreach_batch.get) == Query(stream, None, False)
+    stream = "c6551f4f-8c73-4841-a702-fa1f7bc9c597"
+    assert find_query(properties.get) == Query(f"{stream}/run-1/2", None, True)
+    # Spark 4.3 in foreachBatch, and in all sinks but those of files.
+    properties |= {"spark.sql.execution.query.id": "01a21ac7-6153-7db6-8b48-79b5c678cff9"}
+    assert find_query(properties.get) == Query(f"{stream}/run-1/2", 0x01A21AC76153, True)
+    # A later run repeats the micro-batch.
+    repeated = find_query((properties | {"spark.jobGroup.id": "run-2"}).get)
+    assert repeated == Query(f"{stream}/run-2/2", 0x01A21AC76153, True)
 
 
 def test_a_plan_is_reused_by_a_query_that_was_made_after_it() -> None:
@@ -68,6 +73,19 @@ def test_an_old_plan_of_a_static_side_is_reused(by_filters: bool) -> None:
     assert is_reused(plan, query, None, recent_ms + 1) is not by_filters
     assert not is_reused(plan, query, True, recent_ms + 1)
     assert is_reused(plan, query, False, recent_ms)
+
+
+@pytest.mark.parametrize("by_filters", [False, True])
+def test_a_micro_batch_that_says_its_time_refuses_older_plans_sooner(by_filters: bool) -> None:
+    plan = _PLAN._replace(by_filters=by_filters)
+    now_ms = plan.planned_ms + 3_600_000
+    recent = Query("s/r/1", plan.planned_ms + LONGEST_BEFORE_QUERY_MS, True)
+    later = recent._replace(created_ms=plan.planned_ms + LONGEST_BEFORE_QUERY_MS + 1)
+    assert not is_reused(plan, recent, None, now_ms)
+    assert is_reused(plan, later, None, now_ms) is not by_filters
+    # A host that has seen the plan knows the micro-batch.
+    assert not is_reused(plan, later, True, now_ms)
+    assert is_reused(plan, recent, False, now_ms)
 
 
 # --- the memory of an executor --------------------------------------------------------------------

@@ -15,8 +15,12 @@ from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.bounds import Bound
 
 OLDEST_IN_A_STREAM_MS = 300_000
-"""A static side of a stream whose plan is older than this counts as planned in an earlier
-micro-batch, on a host that has not seen the plan before."""
+"""In a micro-batch a plan older than this counts as made in an earlier one, on a host that has not
+seen the plan before: Spark gives a task no time of its micro-batch."""
+LONGEST_BEFORE_QUERY_MS = 60_000
+"""As OLDEST_IN_A_STREAM_MS, where a query says when it was made: that long a foreachBatch function
+may work before it begins the query. All other queries of a micro-batch are made before their plan,
+or in a later micro-batch."""
 
 _UUID_WITH_TIME = 7
 _NAMED = 3
@@ -41,9 +45,9 @@ class Query(NamedTuple):
     """Names the query, or the micro-batch of a streaming query."""
     created_ms: int | None
     """The time on the driver's host when Spark made the query; None where Spark does not tell."""
-    in_stream_plan: bool
-    """Whether the task belongs to the plan of a streaming query, not to a query that a foreachBatch
-    function runs."""
+    is_in_stream: bool
+    """Whether the task belongs to a micro-batch: to the plan of the streaming query, or to a query
+    that a foreachBatch function runs. Spark gives a task nothing that tells these two apart."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +68,14 @@ def find_query(get_property: Callable[[str], str | None]) -> Query | None:
     if execution_id is None:
         return None
     query_id = get_property("spark.sql.execution.query.id")
+    created_ms = None if query_id is None else _time_of(query_id)
     batch_id = get_property("streaming.sql.batchId")
     if batch_id is not None:
         stream_id = get_property("sql.streaming.queryId")
-        is_root = execution_id == get_property("spark.sql.execution.root.id")
-        return Query(f"{stream_id}/{batch_id}", None, is_root)
-    if query_id is None:
-        return Query(execution_id, None, False)
-    return Query(query_id, _time_of(query_id), False)
+        # A run may repeat a micro-batch of an earlier run, with a plan that was made in that run.
+        run_id = get_property("spark.jobGroup.id")
+        return Query(f"{stream_id}/{run_id}/{batch_id}", created_ms, True)
+    return Query(query_id or execution_id, created_ms, False)
 
 
 def _time_of(query_id: str) -> int | None:
@@ -88,11 +92,17 @@ def is_reused(plan: Plan, query: Query, known_key: bool | None, now_ms: int) -> 
     ``known_key`` says whether this host has seen the plan with this query's key (True), with
     another one (False), or not at all (None).
     """
-    if query.created_ms is not None and query.created_ms > plan.planned_ms:
-        return True
-    if known_key is None and query.in_stream_plan and not plan.by_filters:
+    if query.is_in_stream and known_key is None:
+        # With pushed filters Spark plans in each micro-batch.
+        return not plan.by_filters and _is_of_earlier_micro_batch(plan, query, now_ms)
+    is_made_after = query.created_ms is not None and query.created_ms > plan.planned_ms
+    return known_key is False or (is_made_after and not query.is_in_stream)
+
+
+def _is_of_earlier_micro_batch(plan: Plan, query: Query, now_ms: int) -> bool:
+    if query.created_ms is None:
         return now_ms - plan.planned_ms > OLDEST_IN_A_STREAM_MS
-    return known_key is False
+    return query.created_ms - plan.planned_ms > LONGEST_BEFORE_QUERY_MS
 
 
 def is_constant(bound: Bound | None) -> bool:
