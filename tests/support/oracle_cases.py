@@ -130,7 +130,7 @@ class Plan:
         maker = Maker(number, version, random)
         request = deepcopy(BASES[key](maker))
         done = [_apply(request, change, maker) for change in chosen]
-        _fit(request, version)
+        fit(request, version)
         if getattr(request, "group_id", None) == "":
             # Other cases use the empty id, too: they must not see what this one commits.
             maker.probe(DeleteGroupsRequest(groups_names=[""]), 1)
@@ -196,7 +196,7 @@ def _structs(value: Any, version: int) -> Iterator[Struct]:
             yield from _structs(each, version)
 
 
-def _fit(value: Any, version: int) -> None:
+def fit(value: Any, version: int) -> None:
     """Give every field that the version lacks its default: the encoder refuses other values."""
     for struct in list(_structs(value, version)):
         for name, row in type(struct).__fields__.items():

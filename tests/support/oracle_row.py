@@ -6,13 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.message import Struct
 from pyspark_klog.records.compression import Codec
+from tests.support.oracle_names import topic_uuid
 from tests.support.oracle_records import MadeRecords
 from tests.support.oracle_steps import Case
 
 Allows = Callable[[Case, Any, Any], bool]
 """Takes a case and the values of Kafka and klog; says whether they may differ so."""
+
+
+SAME = "as 3.9.1"
+SERVER_ERROR = "UNKNOWN_SERVER_ERROR"
+ORDER = "the order of the checks; klog's first one says more or costs less"
 
 
 @dataclass(frozen=True)
@@ -67,9 +74,42 @@ def partitions_of(request: Any) -> list[Any]:
 
 def records_may_be(request: Any, codec: Codec) -> bool:
     """Whether a Produce request has a record set that may be compressed so."""
-    kinds = (codec.name.lower(), "likely", "damaged")
     return any(
-        isinstance(each.records, MadeRecords) and each.records.kind in kinds
+        each.kind in (codec.name.lower(), "likely", "damaged") for each in _record_sets(request)
+    )
+
+
+def records_are(*kinds: str) -> Allows:
+    """A record set of the Produce request is of one of these kinds."""
+    return of_request(lambda request: any(each.kind in kinds for each in _record_sets(request)))
+
+
+def has_batch_without_epoch(request: Any) -> bool:
+    """Whether a transactional batch of a Produce request has the producer epoch -1."""
+    return any(each.is_transactional and each.epoch == -1 for each in _record_sets(request))
+
+
+def _record_sets(request: Any) -> list[MadeRecords]:
+    return [
+        each.records
+        for topic in request.topic_data
+        for each in topic.partition_data
+        if isinstance(each.records, MadeRecords)
+    ]
+
+
+def is_fault_of_acks_or_topic(case: Case, kafka: Any, klog: Any) -> bool:
+    """Whether klog's code is that of the Produce request's acks, topic or partition."""
+    request: Any = case.request
+    own = case.topics[0]
+    if klog == ErrorCode.INVALID_REQUIRED_ACKS:
+        return request.acks not in (-1, 0, 1)
+    if klog == ErrorCode.INVALID_TOPIC_EXCEPTION:
+        return any(topic.name.startswith("__") for topic in request.topic_data)
+    if klog == ErrorCode.UNKNOWN_TOPIC_ID:
+        return any(topic.topic_id != topic_uuid(own.name) for topic in request.topic_data)
+    return klog == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and any(
+        topic.name != own.name or not 0 <= each.index < own.num_partitions
         for topic in request.topic_data
         for each in topic.partition_data
     )
@@ -117,3 +157,13 @@ def _has_twins(value: Any) -> bool:
         for each in value
     ]
     return len(set(names)) < len(names) or any(_has_twins(each) for each in value)
+
+
+def is_under_another_id(case: Case, kafka: Any, klog: Any) -> bool:
+    """Whether the producer has committed offsets under its own transactional id before."""
+    request: Any = case.request
+    earlier: list[Any] = [each.request for each in case.setup]
+    return any(
+        type(each) is type(request) and each.transactional_id != request.transactional_id
+        for each in earlier
+    )

@@ -1,11 +1,14 @@
 """Where klog's responses may differ from both Kafkas': the one declaration of these differences.
 
 `tests/peers/test_data_api_oracle.py` reads the rows. `python -m tests.support.oracle_docs` prints
-them as the table in docs/differences.md.
+them as the table in docs/differences.md. The rows of Produce are in `oracle_produce_rows`.
 """
 
-from pyspark_klog.records.compression import Codec
+from tests.support.oracle_produce_rows import PRODUCE_ROWS
 from tests.support.oracle_row import (
+    ORDER,
+    SAME,
+    SERVER_ERROR,
     Row,
     all_of,
     both_refuse,
@@ -15,14 +18,10 @@ from tests.support.oracle_row import (
     is_changed,
     is_named_twice,
     is_since,
+    is_under_another_id,
     of_request,
     partitions_of,
-    records_may_be,
 )
-
-_SAME = "as 3.9.1"
-_SERVER_ERROR = "UNKNOWN_SERVER_ERROR"
-_ORDER = "the order of the checks; klog's first one says more or costs less"
 
 _EVERYWHERE = [
     Row(
@@ -30,7 +29,7 @@ _EVERYWHERE = [
         "",
         "a topic without partitions",
         "the topic is not in the response (AddPartitionsToTxn: it is)",
-        _SAME,
+        SAME,
         "the topic is there with no partitions (AddPartitionsToTxn: it is not)",
         "nothing was asked for; clients match rows by their partitions",
         lambda case, kafka, klog: (
@@ -44,7 +43,7 @@ _EVERYWHERE = [
         "",
         "a topic, a partition, a group or a resource twice",
         "a row for each time, or the rows of both topics under one (by API)",
-        _SAME,
+        SAME,
         "one row (DescribeGroups, DescribeConfigs, AddPartitionsToTxn), else one for each time",
         "an answer can be much longer than the name; no client names anything twice",
         lambda case, kafka, klog: (
@@ -59,8 +58,8 @@ _READING = [
             api,
             "",
             "isolation_level other than 0 and 1",
-            _SERVER_ERROR,
-            _SAME,
+            SERVER_ERROR,
+            SAME,
             "as 0, READ_UNCOMMITTED",
             "Kafka's error is one of parsing that it does not catch",
             of_request(lambda request: request.isolation_level not in (0, 1)),
@@ -71,8 +70,8 @@ _READING = [
         "Fetch",
         "",
         "max_bytes or partition_max_bytes below 0",
-        _SERVER_ERROR,
-        _SAME,
+        SERVER_ERROR,
+        SAME,
         "as 0: at least one batch",
         "Kafka's error is an exception that it does not catch",
         of_request(
@@ -85,22 +84,29 @@ _READING = [
     Row(
         "Fetch",
         "",
-        "topic_id of zeros, version 13 and later",
-        _SERVER_ERROR,
-        _SAME,
+        "two partitions of a topic_id of zeros, version 13 and later",
+        SERVER_ERROR,
+        SAME,
         "UNKNOWN_TOPIC_ID for the topic",
         "Kafka's error is an exception that it does not catch",
         all_of(
             is_since(13),
-            of_request(lambda request: any(topic.topic_id.int == 0 for topic in request.topics)),
+            of_request(
+                lambda request: (
+                    sum(
+                        len(topic.partitions) for topic in request.topics if topic.topic_id.int == 0
+                    )
+                    > 1
+                )
+            ),
         ),
     ),
     Row(
         "Fetch",
         "",
         "session_id of no session, with epoch 0 or -1",
-        _SERVER_ERROR + " for ids that Kafka's shards of the cache do not cover",
-        _SAME,
+        SERVER_ERROR + " for ids that Kafka's shards of the cache do not cover",
+        SAME,
         "the session is ended, if there is one",
         "ids that no broker gave: Kafka computes a shard from the id, which fails",
         of_request(lambda request: request.session_id != 0),
@@ -110,7 +116,7 @@ _READING = [
         "session_id",
         "a session without partitions",
         "a session",
-        _SAME,
+        SAME,
         "0, no session",
         "an empty session would only be kept in memory",
         of_request(lambda request: not partitions_of(request)),
@@ -120,7 +126,7 @@ _READING = [
         "responses.partitions.current_leader",
         "replica_id of a broker that does not follow the partition",
         "the leader",
-        _SAME,
+        SAME,
         "none",
         "followers get leaders from the controller",
         of_request(lambda request: max(request.replica_id, request.replica_state.replica_id) >= 0),
@@ -139,7 +145,7 @@ _READING = [
         "ListOffsets",
         "topics.partitions",
         "max_num_offsets of 0 and below (version 0)",
-        "no offsets; " + _SERVER_ERROR + " below 0",
+        "no offsets; " + SERVER_ERROR + " below 0",
         "does not serve it",
         "INVALID_REQUEST",
         "the client can get nothing by it",
@@ -155,9 +161,9 @@ _READING = [
         "topics.partitions.error_code",
         "a timestamp that needs a later version, and an unknown topic or a wrong epoch",
         "UNSUPPORTED_VERSION",
-        _SAME,
+        SAME,
         "the code of the topic or the epoch",
-        _ORDER,
+        ORDER,
         has_codes({35}, {3, 74, 75}),
     ),
     Row(
@@ -165,7 +171,7 @@ _READING = [
         "topics.partitions",
         "the largest timestamp (-3), where DeleteRecords has moved the log start",
         "its record, which may lie before the log start",
-        _SAME,
+        SAME,
         "the first record with it from the log start on",
         "Kafka's offset cannot be fetched",
         of_request(
@@ -180,7 +186,7 @@ _READING = [
         "topics.partitions",
         "leader_epoch below -1",
         "the epoch of the request and the log start",
-        _SAME,
+        SAME,
         "-1 and -1: no epoch",
         "no log has such an epoch",
         of_request(lambda request: any(each.leader_epoch < -1 for each in partitions_of(request))),
@@ -189,8 +195,8 @@ _READING = [
         "Metadata",
         "",
         "a topic with neither name nor id",
-        _SERVER_ERROR + " for the whole request",
-        _SAME,
+        SERVER_ERROR + " for the whole request",
+        SAME,
         "INVALID_REQUEST for the topic",
         "Kafka's error is an exception that it does not catch",
         of_request(
@@ -228,7 +234,7 @@ _TRANSACTIONS = [
         "",
         "no transactions (version 4 and later)",
         "no response at all",
-        _SAME,
+        SAME,
         "an empty response",
         "the client would wait until its time-out",
         all_of(
@@ -252,12 +258,26 @@ _TRANSACTIONS = [
             ("EndTxn > DescribeTransactions", "transaction_states.producer_epoch"),
         )
     ),
+    *(
+        Row(
+            api,
+            "",
+            "another transactional_id, in a transaction that has the partition of the offsets",
+            "accepted, as part of the transaction of producer_id (4.4.0, too)",
+            SAME,
+            "refused by the coordinator of transactional_id: INVALID_PRODUCER_ID_MAPPING",
+            "the producer id is of another producer; Kafka refuses only the first offsets of a"
+            " transaction",
+            is_under_another_id,
+        )
+        for api in ("TxnOffsetCommit", "TxnOffsetCommit > OffsetFetch")
+    ),
     Row(
         "InitProducerId",
         "",
         "a wrong producer_epoch, while a transaction is open",
         "the transaction is aborted, and a second request with the epoch that this made succeeds",
-        _SAME,
+        SAME,
         "PRODUCER_FENCED",
         "a producer that was fenced must not abort its successor's transaction",
         is_changed("producer_epoch"),
@@ -270,7 +290,7 @@ _ADMIN = [
         "results.error_code",
         "an internal topic",
         "INVALID_PARTITIONS, or the topic grows",
-        _SAME,
+        SAME,
         "INVALID_REQUEST",
         "keys of groups and transactions would move to other partitions",
         has_codes({37}, {42}),
@@ -280,9 +300,9 @@ _ADMIN = [
         "topics.error_code",
         "several faults at once",
         "INVALID_CONFIG, if a setting is wrong",
-        _SAME,
+        SAME,
         "the fault of replicas or assignments",
-        _ORDER,
+        ORDER,
         all_of(both_refuse, lambda case, kafka, klog: len(case.changes) > 1),
     ),
     Row(
@@ -290,7 +310,7 @@ _ADMIN = [
         "topics.topic_id",
         "validate_only",
         "an id",
-        _SAME,
+        SAME,
         "zeros",
         "there is no topic that has the id",
         of_request(lambda request: request.validate_only),
@@ -310,7 +330,7 @@ _ADMIN = [
         "results",
         "resource_type 8 (loggers)",
         "all loggers of its libraries",
-        _SAME,
+        SAME,
         "one logger, `root`",
         "klog has one log level",
         of_request(lambda request: any(each.resource_type == 8 for each in request.resources)),
@@ -329,89 +349,11 @@ _ADMIN = [
     ),
 ]
 
-_PRODUCE = [
-    Row(
-        "Produce",
-        "",
-        "null records",
-        "no response at all",
-        _SAME,
-        "INVALID_RECORD",
-        "the client would wait until its time-out",
-        all_of(
-            lambda case, kafka, klog: isinstance(kafka, str),
-            of_request(
-                lambda request: any(
-                    each.records is None
-                    for topic in request.topic_data
-                    for each in topic.partition_data
-                )
-            ),
-        ),
-    ),
-    Row(
-        "Produce",
-        "responses.partition_responses.log_start_offset",
-        "records that are refused",
-        "the log start offset",
-        _SAME,
-        "-1",
-        "no client uses it beside an error",
-        lambda case, kafka, klog: klog == -1,
-    ),
-    Row(
-        "Produce",
-        "responses.partition_responses.error_code",
-        "damaged records, or several faults at once",
-        "CORRUPT_MESSAGE, " + _SERVER_ERROR + " or the fault that it finds first",
-        _SAME,
-        "INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE or the fault that it finds first",
-        "clients send again on CORRUPT_MESSAGE, for ever; the rest is the order of the checks",
-        both_refuse,
-    ),
-    Row(
-        "Produce",
-        "responses.partition_responses",
-        "a batch that is cut off, versions 0 to 2",
-        "accepted, and nothing is written",
-        "does not serve them",
-        "INVALID_RECORD",
-        "the producer must learn that its records are lost",
-        all_of(is_before(3), has_codes({0}, {87})),
-    ),
-    *(
-        Row(
-            api,
-            "",
-            "a zstd batch in versions 0 to 2",
-            "stored (versions 3 to 6: UNSUPPORTED_COMPRESSION_TYPE)",
-            "does not serve them",
-            "UNSUPPORTED_COMPRESSION_TYPE, as for versions 3 to 6",
-            "clients of these versions write message sets; none knows zstd",
-            all_of(is_before(3), of_request(lambda request: records_may_be(request, Codec.ZSTD))),
-        )
-        for api in ("Produce", "Produce > Fetch", "Produce > ListOffsets")
-    ),
-    *(
-        Row(
-            api,
-            "",
-            "a partition twice",
-            "the records that are named last, in one batch",
-            _SAME,
-            "each record set is appended",
-            "acknowledged records must not be dropped",
-            is_named_twice,
-        )
-        for api in ("Produce", "Produce > Fetch", "Produce > ListOffsets")
-    ),
-]
-
 ROWS: tuple[Row, ...] = (
     *_READING,
     *_GROUPS,
     *_TRANSACTIONS,
     *_ADMIN,
-    *_PRODUCE,
+    *PRODUCE_ROWS,
     *_EVERYWHERE,
 )

@@ -19,6 +19,8 @@ from tests.support.oracle_cases import Plan
 from tests.support.oracle_differences import Found, Responses, differences, row_for
 from tests.support.oracle_player import Player
 from tests.support.oracle_requests import BASES
+from tests.support.oracle_row import Row
+from tests.support.oracle_row_cases import NUMBERS, row_case
 from tests.support.oracle_state import SETTINGS
 from tests.support.oracle_steps import Case
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
@@ -46,8 +48,15 @@ class Played:
 
     def unexplained(self) -> list[Found]:
         """The differences that no row allows."""
-        found = differences(self.case, self.oldest, self.newest, self.klog)
-        return [each for each in found if row_for(each) is None]
+        return [each for each in self._differences() if row_for(each) is None]
+
+    def rows(self) -> set[Row]:
+        """The rows that allow differences of this case."""
+        rows = {row_for(each) for each in self._differences()}
+        return {each for each in rows if each is not None}
+
+    def _differences(self) -> list[Found]:
+        return differences(self.case, self.oldest, self.newest, self.klog)
 
 
 class Oracle:
@@ -77,7 +86,9 @@ class Oracle:
 
     def play(self, numbers: Iterable[int]) -> list[Played]:
         """Prepare all brokers, send them the requests with these numbers, and collect."""
-        cases = [self.plan.case(number) for number in numbers]
+        cases = [
+            row_case(number) if number in NUMBERS else self.plan.case(number) for number in numbers
+        ]
         with ThreadPoolExecutor(len(self._players)) as pool:
             oldest, newest, klog = pool.map(
                 lambda index: self._play_on(index, cases), range(len(self._players))
