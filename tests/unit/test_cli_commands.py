@@ -38,9 +38,9 @@ class TestKlog:
         monkeypatch.setattr(importlib, "import_module", refuse)
         result = klog("--help")
         assert result.exit_code == 0
-        for name, text in group.COMMANDS.items():
+        for name, entry in group.COMMANDS.items():
             assert name in result.output
-            assert text in result.output
+            assert entry.help in result.output
 
     def test_every_listed_command_exists(self) -> None:
         for name in group.COMMANDS:

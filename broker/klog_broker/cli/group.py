@@ -1,7 +1,7 @@
 """`klog` itself: the list of commands, and how their errors reach the user."""
 
 import importlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
@@ -10,50 +10,76 @@ from klog_broker.cli.errors import exit_with
 from pyspark_klog._version import __version__
 from pyspark_klog.errors import KlogError
 
-#: By command: its line in `klog --help`. A command's module is imported only when it is called.
+
+class CommandEntry(NamedTuple):
+    """A command of `klog`."""
+
+    module: str
+    """The module that defines ``command``; imported only when the command is called."""
+    help: str
+    """The line of the command in `klog --help`."""
+
+
 COMMANDS = {
-    "broker": "Run a broker in the foreground.",
-    "topics": "List, create, describe, alter and delete topics.",
-    "groups": "List, describe and delete consumer groups, reset their offsets.",
-    "produce": "Write lines as records.",
-    "consume": "Print records.",
-    "perf": "Measure how fast records are written and read.",
-    "configs": "Show and change settings and quotas.",
-    "records": "Delete the records before an offset.",
-    "log-dirs": "Show how large topics are on the brokers' disks.",
-    "transactions": "List, describe and abort transactions.",
-    "sinks": "List, describe and delete the progress of exactly-once sinks.",
-    "dump-log": "Show what the files of a log hold, without a broker.",
-    "verify": "Check the files of a data directory, without a broker.",
-    "completion": "Print the completion of this command for a shell.",
+    "broker": CommandEntry("klog_broker.cli.broker", "Run a broker in the foreground."),
+    "topics": CommandEntry(
+        "klog_broker.cli.topics", "List, create, describe, alter and delete topics."
+    ),
+    "groups": CommandEntry(
+        "klog_broker.cli.groups", "List, describe and delete consumer groups, reset their offsets."
+    ),
+    "produce": CommandEntry("klog_broker.cli.produce", "Write lines as records."),
+    "consume": CommandEntry("klog_broker.cli.consume", "Print records."),
+    "perf": CommandEntry("klog_broker.cli.perf", "Measure how fast records are written and read."),
+    "configs": CommandEntry("klog_broker.cli.configs", "Show and change settings and quotas."),
+    "records": CommandEntry("klog_broker.cli.records", "Delete the records before an offset."),
+    "log-dirs": CommandEntry(
+        "klog_broker.cli.log_dirs", "Show how large topics are on the brokers' disks."
+    ),
+    "transactions": CommandEntry(
+        "klog_broker.cli.transactions", "List, describe and abort transactions."
+    ),
+    "sinks": CommandEntry(
+        "klog_broker.cli.sinks", "List, describe and delete the progress of exactly-once sinks."
+    ),
+    "dump-log": CommandEntry(
+        "klog_broker.cli.dump_log", "Show what the files of a log hold, without a broker."
+    ),
+    "verify": CommandEntry(
+        "klog_broker.cli.verify", "Check the files of a data directory, without a broker."
+    ),
+    "completion": CommandEntry(
+        "klog_broker.cli.completion", "Print the completion of this command for a shell."
+    ),
 }
+"""The commands by name, in the order of `klog --help`."""
 
 
 class LazyGroup(click.Group):
     """A group whose commands are modules of this package."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The names, in the table's order."""
+        """The names, in the order of COMMANDS."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import the command's module."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"klog_broker.cli.{cmd_name.replace('-', '_')}")
+        module = importlib.import_module(COMMANDS[cmd_name].module)
         found: click.Command = module.command
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The texts of COMMANDS: `klog --help` must not import the commands' modules."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Commands by the texts of COMMANDS, whose modules must not be imported for it; options."""
         commands = [
-            CompletionItem(name, help=text)
-            for name, text in COMMANDS.items()
+            CompletionItem(name, help=entry.help)
+            for name, entry in COMMANDS.items()
             if name.startswith(incomplete)
         ]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
