@@ -109,12 +109,12 @@ def _dirty_mark_lost(original: Any) -> Any:
 
 
 def _any_epoch(original: Any) -> Any:
-    def scope_of(request: Any, context: Any, *named: Any) -> Any:
+    def scope_of(request: Any, version: int, services: Any, *named: Any) -> Any:
         """The request is taken for the session's next one."""
-        session = context.broker.fetch_sessions.find(request.session_id)
+        session = services.fetch_sessions.find(request.session_id)
         if session is not None and request.session_epoch > 0:
             request.session_epoch = session.epoch
-        return original(request, context, *named)
+        return original(request, version, services, *named)
 
     return scope_of
 
