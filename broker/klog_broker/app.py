@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from klog_broker.cluster_part import ClusterPart, InCluster, NoCluster
 from klog_broker.compaction.cleaner import Cleaner
 from klog_broker.config import BrokerConfig
 from klog_broker.exit_codes import CannotStart, ExitCode
-from klog_broker.handlers.awaited_followers import AwaitedFollowers
-from klog_broker.handlers.context import BrokerServices, Endpoint
-from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
-from klog_broker.handlers.fetch_convert import DownConversions
-from klog_broker.handlers.fetch_sessions import FetchSessions
-from klog_broker.handlers.group_service import start_groups
-from klog_broker.handlers.produce_pipeline import ProducePipeline
+from klog_broker.handlers.coordinator_hosting import follow_leaderships
+from klog_broker.handlers.dispatcher import Dispatcher
 from klog_broker.handlers.producer_ids import ProducerIds
-from klog_broker.handlers.served import SERVED
-from klog_broker.handlers.transaction_service import start_transactions
+from klog_broker.handlers.state_topics import Endpoint
 from klog_broker.life import Life
 from klog_broker.log.errors import LoadingGivenUp, LogDirectoryError, OutOfDescriptors
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import StoreRefused
-from klog_broker.metadata.image import BrokerRegistration, MetadataImage
+from klog_broker.metadata.image import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    BrokerRegistration,
+    MetadataImage,
+)
 from klog_broker.metadata.live_brokers import LiveBrokers
 from klog_broker.metadata.orders import Order, OrderResults
 from klog_broker.metrics.requests import RequestTimes
@@ -35,6 +34,7 @@ from klog_broker.monitoring.collecting import Sources
 from klog_broker.monitoring.server import MetricsServer
 from klog_broker.network.server import Server
 from klog_broker.opening import OpenStore, open_local_store, open_logs
+from klog_broker.parts import BrokerParts
 from klog_broker.produce.idle import IdleKernels
 from klog_broker.produce.loading import CompileKernel, LoadKernel
 from klog_broker.produce.planner import ProducePlanner
@@ -72,7 +72,7 @@ from klog_broker.stopping import Stopping
 from klog_broker.topics.adoption import AdoptingStore
 from klog_broker.topics.announcing import image_changed
 from klog_broker.workers import workers_of
-from pyspark_klog.errors import KlogError
+from pyspark_klog.errors import InvariantViolation, KlogError
 from pyspark_klog.ids import BrokerId
 
 _log = logging.getLogger("klog.app")
@@ -80,6 +80,11 @@ _log = logging.getLogger("klog.app")
 # After this time the log manager is asked again for its next deadline, which can become earlier (by
 # a deletion or a new setting).
 _LONGEST_PAUSE_MS = 1000
+
+
+class _Started(NamedTuple):
+    services: BrokerParts
+    server: Server
 
 
 class BrokerServer:
@@ -108,7 +113,6 @@ class BrokerServer:
         poller: Poller | None = None,
         make_helpers: Callable[[Loop], Helpers] | None = None,
         side_by_side: SideBySide | None = None,
-        handlers: Iterable[ApiHandler] = SERVED,
         load_kernel: LoadKernel | None = None,
         adopt: bool = False,
         accept_missing: bool = False,
@@ -135,7 +139,6 @@ class BrokerServer:
         self._open_session = open_session
         self._is_serving = False
         self._is_stopping = False
-        self._handlers = tuple(handlers)
         self._load_kernel = load_kernel
         self._adopt = adopt
         self._accept_missing = accept_missing
@@ -148,13 +151,33 @@ class BrokerServer:
         self._log_helpers = HelpersOfAStart()
         self._exit_code = ExitCode.OK
         self._is_closed = False
-        self.services: BrokerServices
-        self.server: Server
+        self._started: _Started | None = None
 
     @property
     def config(self) -> BrokerConfig:
         """The settings in force: those of the start, and what was changed since."""
         return self._settings.config
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether ``start`` has made ``services`` and ``server``."""
+        return self._started is not None
+
+    @property
+    def services(self) -> BrokerParts:
+        """The parts of the broker, once started."""
+        return self._parts.services
+
+    @property
+    def server(self) -> Server:
+        """The broker's connections, once started."""
+        return self._parts.server
+
+    @property
+    def _parts(self) -> _Started:
+        if self._started is None:
+            raise InvariantViolation("the broker has not started yet")
+        return self._started
 
     # -- start --------------------------------------------------------------------------------
 
@@ -167,7 +190,7 @@ class BrokerServer:
             refusal = refusal_of(error)
             if refusal is None:
                 raise
-            if hasattr(self, "server"):
+            if self._started is not None:
                 # What the broker has begun is in order if only somebody else was in the way.
                 self.close(cleanly=refusal is error)
             else:
@@ -180,10 +203,10 @@ class BrokerServer:
             raise refusal from error
 
     def when_ready(self, then: Callable[[], None]) -> None:
-        """Call back once the broker, which has started, knows what clients may ask it for: at once
-        if it runs alone, else in a turn of the loop. A cluster's broker that is told to stop before
-        that never is."""
-        self.cluster_part.when_told(self.services, then)
+        """Call back once the started broker knows the topics that clients may ask for: a standalone
+        broker at once, a broker in a cluster in a turn of the loop. There is no call if a broker in
+        a cluster has to stop earlier."""
+        self.cluster_part.when_ready(self.services.known_topics, then)
 
     def _start(self) -> None:
         self._life.starting(self.config)
@@ -204,37 +227,41 @@ class BrokerServer:
             logs.release_locks()
             self._release()
             raise self._refused_disks()
+        self._started = started = self._make_parts(broker_id, metadata, logs)
+        self._begin(started, metadata)
+
+    def _make_parts(
+        self, broker_id: BrokerId, metadata: AdoptingStore, logs: LogManager
+    ) -> _Started:
+        """Make all parts that requests are served with; no listener is open yet."""
         config = self.config
         purgatory = Purgatory(self.loop)
-        self.services = BrokerServices(
-            config=config,
-            broker_id=broker_id,
-            cluster_id=metadata.image.cluster_id,
+        replicas = self._host(broker_id, metadata, logs, purgatory)
+        services = BrokerParts(
+            config,
+            broker_id,
+            self.cluster_part.side(),
             clock=self._clock,
             chance=self._chance,
             loop=self.loop,
             purgatory=purgatory,
             helpers=self._helpers,
             logs=logs,
-            replicas=self._host(broker_id, metadata, logs, purgatory),
+            replicas=replicas,
             metadata=metadata,
-            produce=ProducePipeline(),
             producer_ids=ProducerIds(metadata, prefetches=config.joins_cluster),
-            conversions=DownConversions(self.loop, self._helpers, self._prepare_kernels),
-            fetch_sessions=FetchSessions(
-                self.loop,
-                purgatory,
-                self._chance,
-                config["max.incremental.fetch.session.cache.slots"],
-            ),
-            awaited_followers=AwaitedFollowers(self.loop, purgatory),
+            prepare_kernels=self._prepare_kernels,
         )
-        self.services.replicas.on_lead.append(self.services.awaited_followers.begin)
-        self.cluster_part.add_services(self.services)
-        dispatcher = Dispatcher(self.services, (*self._handlers, *self.cluster_part.handlers))
-        self.services.logs.free_space.on_change = self.services.replicas.room_changed
-        self.services.replicas.on_resign.append(lambda _: self.services.leader_holders.let_go_all())
-        self.server = Server(
+        replicas.on_lead.append(services.awaited_followers.begin)
+        self.cluster_part.begin(services)
+        dispatcher = Dispatcher(
+            services.requests,
+            self.cluster_part.handlers(services, services.cluster_id),
+            self.cluster_part.is_brokers_listener,
+        )
+        logs.free_space.on_change = replicas.room_changed
+        replicas.on_resign.append(lambda _: services.leader_holders.let_go_all())
+        server = Server(
             self.loop,
             self._helpers,
             self._network,
@@ -243,38 +270,44 @@ class BrokerServer:
             dispatcher.pipelined_apis,
             RequestTimes(dispatcher.serves),
         )
+        return _Started(services, server)
+
+    def _begin(self, started: _Started, metadata: AdoptingStore) -> None:
+        """Lead, listen, and join the cluster."""
+        services, server = started
         deleted = [topic.name for topic in metadata.image.deleting.values()]
         if self._load_kernel is not None:
             self.plans = TurnPlans(
-                self.server,
+                server,
                 self._load_kernel,
                 self._make_planner,
                 lambda connection: may_be_planned(connection.principal),
             )
-            self.server.use_plans(self.plans)
+            server.use_plans(self.plans)
         self._cleaner = Cleaner(
-            self.services.logs,
+            services.logs,
             helpers=self._workers.of_cleaner,
             timers=self.loop,
             clock=self._clock,
             chance=self._chance,
-            settings=cleaner_settings(config),
+            settings=cleaner_settings(self.config),
             prepare=partial(self._load_cleaner, lambda: not self._is_wanted),
         )
-        self._settings.connect(self.services, self.server, self._cleaner)
+        self._settings.connect(services, server, self._cleaner)
         self._lead(metadata)
         self._listen()
-        self.services.groups = start_groups(self.services)
-        start_transactions(self.services)
+        follow_leaderships(services, CONSUMER_OFFSETS, services.groups)
+        services.on_topic_deleted.append(services.groups.forget_topic)
+        follow_leaderships(services, TRANSACTION_STATE, services.transactions)
         for name in deleted:
-            self.services.groups.forget_topic(name)
+            services.groups.forget_topic(name)
         self._schedule_log_work()
         self._cleaner.begin()
         self._listen_for_scrapes(self._cleaner)
         if self.plans is not None and self._compile_kernel is not None:
-            IdleKernels(self.server, self.plans, self._compile_kernel).begin()
-        self.cluster_part.serve(self.services)
-        self._life.serving(self.services, self.ports)
+            IdleKernels(server, self.plans, self._compile_kernel).begin()
+        self.cluster_part.serve(services)
+        self._life.serving(self.config, services.metadata.image, self.ports, services.advertised)
         self._is_serving = True
         if not self._is_wanted:
             self.loop.post(self._begin_to_stop)
@@ -288,6 +321,7 @@ class BrokerServer:
             self._network,
             self._helpers,
             self._open_session,
+            in_force=lambda: self.config,
             is_wanted=lambda: self._is_wanted,
             on_lost=self._on_membership_lost,
         )
@@ -328,7 +362,11 @@ class BrokerServer:
         self.services.replicas.apply(orders, applied)
 
     def _host(
-        self, broker_id: BrokerId, metadata: AdoptingStore, logs: LogManager, purgatory: Purgatory
+        self,
+        broker_id: BrokerId,
+        metadata: AdoptingStore,
+        logs: LogManager,
+        purgatory: Purgatory,
     ) -> ReplicaManager:
         """Make the replica manager, with the loaded logs; orders give them roles later."""
         return ReplicaManager(
@@ -410,6 +448,7 @@ class BrokerServer:
         loop, now_ms = self.loop, self._clock.now_ms()
         sources = Sources(
             self.services,
+            self.cluster_part,
             self.server,
             cleaner,
             process_facts,

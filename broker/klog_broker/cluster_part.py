@@ -1,4 +1,4 @@
-"""A broker's part in its cluster, from the start to the end; one that runs alone has none.
+"""A broker's part in its cluster, from the start to the end; a standalone broker has none.
 
 app.py calls the same in both cases.
 """
@@ -6,18 +6,36 @@ app.py calls the same in both cases.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from klog_broker.config import BrokerConfig
-from klog_broker.handlers.context import BrokerServices
-from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.following_leaders import follow_leaders
-from klog_broker.handlers.in_sync_changes import InSyncChanges
-from klog_broker.handlers.served import BETWEEN_BROKERS
-from klog_broker.handlers.told_topics import was_told_all, when_told_all
+from klog_broker.handlers.api_handler import ApiHandler
+from klog_broker.handlers.at_controller import TopicRequests
+from klog_broker.handlers.families import cluster_handlers, standalone_handlers
+from klog_broker.handlers.family_services import AllServices
+from klog_broker.handlers.fetch_replicas import FollowerRefusal, followers_on, no_followers
+from klog_broker.handlers.following_leaders import FollowingServices, follow_leaders
+from klog_broker.handlers.in_sync_changes import InSyncChanges, InSyncServices
+from klog_broker.handlers.known_topics import (
+    AllSettingsRead,
+    AllTopicsKnown,
+    KnownTopics,
+    NewTopicSettings,
+    TopicsFromController,
+)
+from klog_broker.handlers.producer_ids import ProducerIds
+from klog_broker.handlers.transaction_service import (
+    TransactionHosting,
+    Transactions,
+    new_transactions,
+    new_transactions_in_cluster,
+)
 from klog_broker.membership import Membership
 from klog_broker.opening import OpenStore
+from klog_broker.replication.fetchers import Fetchers
+from klog_broker.replication.follower import FollowedPartition
 from klog_broker.room_settings import real_sessions
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock
@@ -35,26 +53,54 @@ _TOLD_PATIENCE_MS = 10_000
 """How long a broker that is registered waits for the controller before it calls itself ready."""
 
 
+class ClusterSide(NamedTuple):
+    """The parts of a broker that a standalone broker and one in a cluster have in other ways."""
+
+    broker_epoch: Callable[[], int]
+    """-1 while the broker is not registered, and without a cluster."""
+    follower_refusal: FollowerRefusal
+    known_topics: KnownTopics
+    new_topic_settings: NewTopicSettings
+    new_transactions: Callable[[TransactionHosting], Transactions]
+    other_controller: Callable[[], TopicRequests | None]
+    """Asks the controller; None while this broker makes and changes topics itself."""
+
+
+class ServicesInCluster(FollowingServices, InSyncServices, Protocol):
+    """The parts of a broker that its part in the cluster works with."""
+
+    @property
+    def producer_ids(self) -> ProducerIds: ...
+
+
 class ClusterPart(Protocol):
     """Called in this order, in the loop's thread; `join`, `serve` and `close` block."""
 
-    handlers: tuple[ApiHandler, ...]
-    """Of what is asked only between brokers."""
     open_store: OpenStore
 
     def join(self, files: Files, chance: Chance) -> BrokerId:
         """Find out whose cluster it is; the broker's number. CannotStart, StoreRefused."""
 
-    def add_services(self, services: BrokerServices) -> None:
-        """Give handlers what only a broker in a cluster has."""
+    def side(self) -> ClusterSide:
+        """The parts that the broker is made with, once its store is open."""
 
-    def serve(self, services: BrokerServices) -> None:
+    def begin(self, services: ServicesInCluster) -> None:
+        """The broker has its parts: begin to copy what this broker follows."""
+
+    def handlers(self, services: AllServices, cluster_id: str) -> tuple[ApiHandler, ...]:
+        """The handlers of all APIs that the broker serves."""
+
+    def is_brokers_listener(self, listener: str) -> bool:
+        """Whether the other brokers of the cluster connect to the listener of this name."""
+
+    def serve(self, services: ServicesInCluster) -> None:
         """Its listeners are open: begin to ask and to answer other brokers. Returns once the broker
         is known to the cluster. CannotStart."""
 
-    def when_told(self, services: BrokerServices, then: Callable[[], None]) -> None:
-        """Call back once the broker knows what partitions there are: who is told that it is ready
-        may ask for any. Without a controller that takes some seconds. Not if it is told to stop."""
+    def when_ready(self, known_topics: KnownTopics, then: Callable[[], None]) -> None:
+        """Call back once the broker knows which partitions there are: clients of a broker that is
+        ready may ask for any. Without a controller that takes some seconds. Never calls back if
+        the broker is to stop."""
 
     def leave(self, then: Callable[[], None]) -> None:
         """Have others lead what this broker leads, then call back."""
@@ -62,42 +108,64 @@ class ClusterPart(Protocol):
     def close(self, *, cleanly: bool) -> None:
         """The broker ends."""
 
+    def without_leader(self, offline: int) -> int:
+        """How many partitions have no leader, if so many of this broker's are ``offline``: for
+        metrics."""
+
+    def followed(self) -> Iterable[tuple[BrokerId, FollowedPartition]]:
+        """The partitions that this broker copies, with the leader of each: for metrics."""
+
 
 class NoCluster:
-    """Of a broker that runs alone."""
-
-    handlers: tuple[ApiHandler, ...] = ()
+    """The part of a standalone broker."""
 
     def __init__(self, config: BrokerConfig, open_store: OpenStore) -> None:
         self._broker_id = BrokerId(config["broker.id"])
         self.open_store = open_store
 
     def join(self, _files: Files, _chance: Chance) -> BrokerId:
-        """See ClusterPart."""
         return self._broker_id
 
-    def add_services(self, _services: BrokerServices) -> None:
-        """See ClusterPart."""
+    def side(self) -> ClusterSide:
+        return ClusterSide(
+            broker_epoch=lambda: -1,
+            follower_refusal=no_followers,
+            known_topics=AllTopicsKnown(),
+            new_topic_settings=AllSettingsRead(),
+            new_transactions=new_transactions,
+            other_controller=lambda: None,
+        )
 
-    def serve(self, _services: BrokerServices) -> None:
-        """See ClusterPart."""
+    def begin(self, _services: ServicesInCluster) -> None:
+        """A standalone broker has nothing to do here."""
 
-    def when_told(self, _services: BrokerServices, then: Callable[[], None]) -> None:
-        """See ClusterPart."""
+    def handlers(self, services: AllServices, cluster_id: str) -> tuple[ApiHandler, ...]:
+        return standalone_handlers(services, cluster_id)
+
+    def is_brokers_listener(self, _listener: str) -> bool:
+        return False
+
+    def serve(self, _services: ServicesInCluster) -> None:
+        """A standalone broker has nothing to do here."""
+
+    def when_ready(self, _known_topics: KnownTopics, then: Callable[[], None]) -> None:
         then()
 
     def leave(self, then: Callable[[], None]) -> None:
-        """See ClusterPart."""
         then()
 
     def close(self, *, cleanly: bool) -> None:
-        """See ClusterPart."""
+        """A standalone broker has nothing to do here."""
+
+    def without_leader(self, offline: int) -> int:
+        return offline
+
+    def followed(self) -> Iterable[tuple[BrokerId, FollowedPartition]]:
+        return ()
 
 
 class InCluster:
-    """Of a broker with zookeeper.connect."""
-
-    handlers = BETWEEN_BROKERS
+    """The part of a broker with zookeeper.connect."""
 
     def __init__(
         self,
@@ -109,10 +177,12 @@ class InCluster:
         helpers: Helpers,
         open_session: OpenSession | None,
         *,
+        in_force: Callable[[], BrokerConfig],
         is_wanted: Callable[[], bool],
         on_lost: Callable[[str], None],
     ) -> None:
-        """`open_session` is that of ZooKeeper's client by default; `on_lost` see Membership."""
+        """`open_session` is that of ZooKeeper's client by default; `in_force` and `on_lost` see
+        Membership."""
 
         def make_peers(broker_id: BrokerId, from_address: str | None) -> Peers:
             return Peers(
@@ -124,41 +194,66 @@ class InCluster:
                 from_address=from_address,
             )
 
-        self._log_dirs = config.log_dirs
+        self._config = config
+        self._loop = loop
+        self._in_force = in_force
         self._is_wanted = is_wanted
+        self._fetchers: Fetchers | None = None
         self.membership = Membership(
             config,
             loop,
             clock,
             open_session or real_sessions(config),
             make_peers,
+            in_force=in_force,
             is_wanted=is_wanted,
             on_lost=on_lost,
         )
         self.open_store: OpenStore = self.membership.open_store
 
     def join(self, files: Files, chance: Chance) -> BrokerId:
-        """See ClusterPart."""
-        return self.membership.join(files, self._log_dirs, chance)
+        return self.membership.join(files, self._config.log_dirs, chance)
 
-    def add_services(self, services: BrokerServices) -> None:
-        """See ClusterPart."""
-        self.membership.join_services(services)
-        follow_leaders(services)
+    def side(self) -> ClusterSide:
+        peers, to_controller, cluster = self.membership.joined
+        store = cluster.store
+        requests = TopicRequests(self._in_force, self._loop, to_controller)
+        return ClusterSide(
+            broker_epoch=self.membership.broker_epoch,
+            follower_refusal=followers_on(self._config.inter_broker_listener),
+            known_topics=TopicsFromController(
+                cluster.orders, lambda: store.view.unreadable, self._loop
+            ),
+            new_topic_settings=store,
+            new_transactions=partial(new_transactions_in_cluster, peers=peers),
+            other_controller=lambda: (
+                None if store.image.controller_id == self.membership.broker_id else requests
+            ),
+        )
 
-    def serve(self, services: BrokerServices) -> None:
-        """See ClusterPart."""
-        assert services.to_controller is not None and services.cluster is not None
-        InSyncChanges(services, services.to_controller).begin()
+    def begin(self, services: ServicesInCluster) -> None:
+        joined = self.membership.joined
+        # Later there may be no controller, or no ZooKeeper, when the first producer comes.
+        joined.cluster.orders.on_told_all.append(services.producer_ids.fetch_first)
+        self._fetchers = follow_leaders(services, joined.peers)
+
+    def handlers(self, services: AllServices, cluster_id: str) -> tuple[ApiHandler, ...]:
+        return cluster_handlers(services, cluster_id, self.membership.joined.cluster)
+
+    def is_brokers_listener(self, listener: str) -> bool:
+        return listener == self._config.inter_broker_listener
+
+    def serve(self, services: ServicesInCluster) -> None:
+        InSyncChanges(services, self.membership.joined.to_controller).begin()
         self.membership.wait_until_registered()
 
-    def when_told(self, services: BrokerServices, then: Callable[[], None]) -> None:
-        """See ClusterPart."""
+    def when_ready(self, known_topics: KnownTopics, then: Callable[[], None]) -> None:
+        """A standalone broker has nothing to do here."""
 
         def over() -> None:
             if not self._is_wanted():
                 return
-            if not was_told_all(services):
+            if not known_topics.has_been_complete:
                 _log.warning(
                     "ready, but no controller has told this broker of the cluster's partitions in"
                     " %d ms: what it does not know it answers so that clients ask again",
@@ -166,15 +261,19 @@ class InCluster:
                 )
             then()
 
-        if was_told_all(services):
+        if known_topics.has_been_complete:
             then()
         else:
-            when_told_all(services, over, _TOLD_PATIENCE_MS)
+            known_topics.when_complete(over, _TOLD_PATIENCE_MS)
 
     def leave(self, then: Callable[[], None]) -> None:
-        """See ClusterPart."""
         self.membership.leave(then)
 
     def close(self, *, cleanly: bool) -> None:
-        """See ClusterPart."""
         self.membership.close(cleanly=cleanly)
+
+    def without_leader(self, _offline: int) -> int:
+        return self.membership.joined.cluster.controller.offline_partitions
+
+    def followed(self) -> Iterable[tuple[BrokerId, FollowedPartition]]:
+        return () if self._fetchers is None else self._fetchers.followed()

@@ -1,9 +1,10 @@
 """The log lines of a broker's start and end, at INFO: one line an event, with key=value facts."""
 
 import logging
+from collections.abc import Mapping
 
 from klog_broker.config import BrokerConfig
-from klog_broker.handlers.context import BrokerServices
+from klog_broker.metadata.image import MetadataImage
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.identity import process_id
 from pyspark_klog._version import __version__
@@ -30,16 +31,23 @@ class Life:
             process_id(),
         )
 
-    def serving(self, services: BrokerServices, ports: dict[str, int]) -> None:
-        """The listeners are open."""
-        topics = services.metadata.image.topics.values()
-        listeners = [each._replace(port=ports[each.name]) for each in services.config.listeners]
-        advertised = [f"{name}://{at.host}:{at.port}" for name, at in services.advertised.items()]
+    def serving(
+        self,
+        config: BrokerConfig,
+        image: MetadataImage,
+        ports: Mapping[str, int],
+        advertised: Mapping[str, tuple[str, int]],
+    ) -> None:
+        """The listeners are open. ``advertised`` has the advertised host and port by listener
+        name."""
+        topics = image.topics.values()
+        listeners = [each._replace(port=ports[each.name]) for each in config.listeners]
+        addresses = [f"{name}://{host}:{port}" for name, (host, port) in advertised.items()]
         _log.info(
             "serving cluster_id=%s listeners=%s advertised=%s topics=%d partitions=%d took_ms=%d",
-            services.cluster_id,
+            image.cluster_id,
             ",".join(map(str, listeners)),
-            ",".join(advertised),
+            ",".join(addresses),
             len(topics),
             sum(len(topic.partitions) for topic in topics),
             self._took_ms(),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from klog_broker.config import BrokerConfig, topic_setting
 from klog_broker.config.cluster import GENERATED
@@ -9,7 +10,7 @@ from klog_broker.controller.leaving import Leaving
 from klog_broker.controller.member import Member
 from klog_broker.controller.producer_id_blocks import ProducerIdBlocks
 from klog_broker.controller.to_controller import ToController
-from klog_broker.handlers.context import BrokerServices, ClusterServices
+from klog_broker.handlers.between_brokers import ClusterServices
 from klog_broker.handlers.order_queue import OrderQueue
 from klog_broker.metadata.zookeeper.directories import refuse_a_lone_brokers, stored_id
 from klog_broker.metadata.zookeeper.joining import NotJoined
@@ -21,6 +22,7 @@ from klog_broker.runtime.files import Files
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.peers import Peers
 from klog_broker.runtime.zookeeper import OpenSession
+from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import BrokerId
 
 # How often a start that waits looks whether the broker was told to stop.
@@ -29,10 +31,17 @@ _LOOK_MS = 100
 _CLOSING_MS = 2_000
 
 
+class Joined(NamedTuple):
+    """The parts of a broker that exist once it has joined its cluster."""
+
+    peers: Peers
+    to_controller: ToController
+    cluster: ClusterServices
+
+
 class Membership:
-    """For the loop's thread. Calls, in order: ``join``, ``open_store``, ``join_services``,
-    ``wait_until_registered``, ``leave``, ``close``. The first two, the wait and the last one
-    block."""
+    """For the loop's thread. Calls, in order: ``join``, ``open_store``, ``wait_until_registered``,
+    ``leave``, ``close``. The first two, the wait and the last one block."""
 
     def __init__(
         self,
@@ -42,17 +51,18 @@ class Membership:
         open_session: OpenSession,
         make_peers: Callable[[BrokerId, str | None], Peers],
         *,
+        in_force: Callable[[], BrokerConfig],
         is_wanted: Callable[[], bool],
         on_lost: Callable[[str], None],
     ) -> None:
         """`make_peers` gets the broker's number, and the address to connect from, if it matters.
+        `in_force` gives the settings that count now.
         `on_lost` is called with a sentence when a broker that has started must not go on: its
         number belongs to another one now."""
         self._config = config
         self._loop = loop
         self._clock = clock
-        self.peers: Peers
-        self.to_controller: ToController
+        self._joined: Joined | None = None
         self._make_peers = make_peers
         self._is_wanted = is_wanted
         self._on_lost = on_lost
@@ -63,10 +73,17 @@ class Membership:
             config["zookeeper.session.timeout.ms"],
             on_in_use=self._in_use,
         )
-        self._in_force: Callable[[], BrokerConfig] = lambda: config
+        self._in_force = in_force
         self._refusal: str | None = None
         self._is_started = False
         self._has_begun = False
+
+    @property
+    def joined(self) -> Joined:
+        """The parts that ``open_store`` has made. InvariantViolation before that."""
+        if self._joined is None:
+            raise InvariantViolation("the broker has not joined its cluster yet")
+        return self._joined
 
     def join(self, files: Files, directories: Sequence[Path], chance: Chance) -> BrokerId:
         """Find out whose cluster it is. The broker's number. CannotStart, StoreRefused."""
@@ -91,22 +108,23 @@ class Membership:
         """See opening.OpenStore. CannotStart."""
         member, config = self._member, self._config
         listener = config.inter_broker_listener
-        self.peers = self._make_peers(broker_id, _own_address(config))
+        peers = self._make_peers(broker_id, _own_address(config))
         store = member.follow(
             listener,
-            self.peers.connect,
+            peers.connect,
             chance,
             config["controller.socket.timeout.ms"],
             is_unclean=lambda configs: _is_unclean(self._in_force(), configs),
             deletes_topics=config["delete.topic.enable"],
         )
-        self.to_controller = ToController(
-            lambda: store.image, listener, self.peers.connect, self._loop.call_soon
+        to_controller = ToController(
+            lambda: store.image, listener, peers.connect, self._loop.call_soon
         )
-        member.election.on_controller.append(lambda _: self.to_controller.look())
-        blocks = ProducerIdBlocks(
-            self.to_controller, broker_id, lambda: member.registration.broker_epoch
-        )
+        orders = OrderQueue(self.broker_epoch)
+        cluster = ClusterServices(store, member.controller, orders, member.changes)
+        self._joined = Joined(peers, to_controller, cluster)
+        member.election.on_controller.append(lambda _: to_controller.look())
+        blocks = ProducerIdBlocks(to_controller, broker_id, self.broker_epoch)
         store.allocate = blocks.allocate
         # Logs are loaded with the settings of their topics.
         patience_ms = config["zookeeper.connection.timeout.ms"]
@@ -114,21 +132,14 @@ class Membership:
             raise no_zookeeper(config["zookeeper.connect"], patience_ms, was_connected=True)
         return store
 
-    def join_services(self, services: BrokerServices) -> None:
-        """Give handlers what only a broker in a cluster has."""
-        self._in_force = lambda: services.config
-        registration = self._member.registration
-        services.broker_epoch = lambda: registration.broker_epoch
-        services.peers = self.peers
-        services.to_controller = self.to_controller
-        services.cluster = ClusterServices(
-            self._member.store,
-            self._member.controller,
-            OrderQueue(services.broker_epoch),
-            self._member.changes,
-        )
-        # Later there may be no controller, or no ZooKeeper, when the first producer comes.
-        services.cluster.orders.on_told_all.append(services.producer_ids.fetch_first)
+    @property
+    def broker_id(self) -> BrokerId:
+        """This broker's number, once it has joined."""
+        return self._member.registration.broker_id
+
+    def broker_epoch(self) -> int:
+        """This broker's epoch in the cluster; -1 while it is not registered."""
+        return self._member.registration.broker_epoch
 
     def wait_until_registered(self) -> None:
         """CannotStart if the number, or an address, is another broker's."""
@@ -147,7 +158,7 @@ class Membership:
             return
         Leaving(
             self._loop,
-            self.to_controller,
+            self.joined.to_controller,
             registration.broker_id,
             lambda: registration.broker_epoch,
             lambda: self._member.store.image.brokers.keys() <= {registration.broker_id},
@@ -162,8 +173,8 @@ class Membership:
         """Resign, and end the session. Waits a moment for ZooKeeper if ``cleanly``. Called once."""
         if not self._has_begun:
             return
-        if hasattr(self, "to_controller"):
-            self.to_controller.close()
+        if self._joined is not None:
+            self._joined.to_controller.close()
         is_told = False
 
         def told() -> None:

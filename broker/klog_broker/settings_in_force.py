@@ -7,6 +7,7 @@ of topics in slices. docs/operations.md tells users of it.
 import logging
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import NamedTuple, Protocol
 
 from klog_broker.compaction.cleaner import Cleaner
 from klog_broker.config import (
@@ -17,9 +18,12 @@ from klog_broker.config import (
     stored_topic_config,
 )
 from klog_broker.config.ignored import reason_without_effect
-from klog_broker.handlers.context import BrokerServices
+from klog_broker.handlers.request_runtime import RequestRuntime
+from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.image import INTERNAL_TOPICS, MetadataImage
+from klog_broker.metadata.interface import MetadataStore
 from klog_broker.network.server import Server
+from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
 from klog_broker.room_settings import cleaner_settings, log_settings, network_limits
 from klog_broker.runtime.slices import Steps
@@ -37,6 +41,30 @@ _DEFAULTS_OF_TOPICS = {
 }
 
 
+class FollowingServices(Protocol):
+    """The parts of a broker that follow its settings."""
+
+    config: BrokerConfig
+
+    @property
+    def logs(self) -> LogManager: ...
+
+    @property
+    def metadata(self) -> MetadataStore: ...
+
+    @property
+    def replicas(self) -> ReplicaManager: ...
+
+    @property
+    def requests(self) -> RequestRuntime: ...
+
+
+class _Followers(NamedTuple):
+    services: FollowingServices
+    server: Server
+    cleaner: Cleaner
+
+
 class SettingsInForce:
     """For the loop's thread. `begin` is called once the metadata is read, `connect` once the parts
     of the broker are there, then `image_changed` with each new image."""
@@ -46,9 +74,7 @@ class SettingsInForce:
         self._start = start
         self._given: Mapping[str, Mapping[str, str]] = {}
         self._problems: tuple[str, ...] = ()
-        self._services: BrokerServices
-        self._server: Server
-        self._cleaner: Cleaner
+        self._followers: _Followers | None = None
         self._following: object | None = None
         self._read = lru_cache(_TOPIC_SETTINGS_KEPT)(self._read_topic)
 
@@ -67,9 +93,9 @@ class SettingsInForce:
                 len(image.client_quotas),
             )
 
-    def connect(self, services: BrokerServices, server: Server, cleaner: Cleaner) -> None:
+    def connect(self, services: FollowingServices, server: Server, cleaner: Cleaner) -> None:
         """From now on these follow the settings."""
-        self._services, self._server, self._cleaner = services, server, cleaner
+        self._followers = _Followers(services, server, cleaner)
 
     def topic_settings(self, name: str, configs: Mapping[str, str]) -> TopicSettings:
         """What a topic's replicas need to know of its settings; the broker's count besides."""
@@ -88,24 +114,19 @@ class SettingsInForce:
         old = self.config
         self._take(image)
         new = self.config
-        services = self._services
+        if self._followers is None:
+            return
+        services, server, cleaner = self._followers
         services.config = new
         services.logs.take_settings(log_settings(new))
         if network_limits(old) != network_limits(new):
-            self._server.take_limits(network_limits(new))
+            server.take_limits(network_limits(new))
         if cleaner_settings(old) != cleaner_settings(new):
-            self._cleaner.take_settings(cleaner_settings(new))
+            cleaner.take_settings(cleaner_settings(new))
         if any(old[name] != new[name] for name in _DEFAULTS_OF_TOPICS):
             # Whoever follows older settings stops: the topics that are left get these.
             following = self._following = object()
-            services.slices.run(self._follow(), lambda: self._following is following)
-
-    def _follow(self) -> Steps:
-        """Have the logs take the settings. A topic that is made or altered meanwhile has them."""
-        replicas = self._services.replicas
-        for topic in self._services.metadata.image.topics.values():
-            yield 1 + len(topic.partitions)
-            replicas.topics_changed((topic.name,))
+            services.requests.slices.run(_follow(services), lambda: self._following is following)
 
     def _take(self, image: MetadataImage) -> None:
         old = self.config
@@ -118,6 +139,13 @@ class SettingsInForce:
                 _log.warning("does not count: %s", problem)
         self._problems = problems
         _tell_changes(old, self.config)
+
+
+def _follow(services: FollowingServices) -> Steps:
+    """Have the logs take the settings. A topic that is made or altered meanwhile has them."""
+    for topic in services.metadata.image.topics.values():
+        yield 1 + len(topic.partitions)
+        services.replicas.topics_changed((topic.name,))
 
 
 def _tell_changes(old: BrokerConfig, new: BrokerConfig) -> None:

@@ -2,12 +2,16 @@
 
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
-from klog_broker.handlers.context import BrokerServices
+from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from klog_broker.network.server import Server
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Partition
+from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.purgatory import Purgatory
 
 _log = logging.getLogger("klog.app")
 
@@ -22,6 +26,22 @@ _LOOK_MS = 20
 _ENDED_A_TURN = 200
 
 
+class StoppingServices(Protocol):
+    """The parts of a broker that a shutdown works with."""
+
+    @property
+    def logs(self) -> LogManager: ...
+
+    @property
+    def loop(self) -> Loop: ...
+
+    @property
+    def purgatory(self) -> Purgatory: ...
+
+    @property
+    def replicas(self) -> ReplicaManager: ...
+
+
 class Stopping:
     """Ends the connections of a broker whose loop still turns, then calls ``over``.
 
@@ -32,7 +52,9 @@ class Stopping:
     nothing is written for any of that. At last connections whose clients do not read are closed.
     """
 
-    def __init__(self, server: Server, services: BrokerServices, over: Callable[[], None]) -> None:
+    def __init__(
+        self, server: Server, services: StoppingServices, over: Callable[[], None]
+    ) -> None:
         self._server = server
         self._services = services
         self._over = over

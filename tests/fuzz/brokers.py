@@ -6,7 +6,7 @@ from functools import cache
 from random import Random
 from uuid import UUID
 
-from klog_broker.handlers.served import SERVED
+from klog_broker.handlers.families import SERVED
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request
@@ -78,7 +78,7 @@ class FedBroker:
         return stream
 
     def _check(self) -> None:
-        bugs = self.memory.broker.services.bugs
+        bugs = self.memory.broker.services.requests.bugs
         if bugs.total:
             raise BrokenPromise(f"bugs: {dict(bugs.counts)}")
         self._fed += 1

@@ -31,7 +31,7 @@ def test_compressed_batches_are_answered_as_by_kafka(broker: MemoryBroker) -> No
         if not answer.error_code:
             expected += case.values
     assert values(broker) == expected
-    assert broker.broker.services.bugs.total == 0
+    assert broker.broker.services.requests.bugs.total == 0
     # The broker compressed again the batches that librdkafka cannot read.
     for codec, payload in stored(broker):
         assert inflate_produced(codec, payload, magic=2, max_bytes=1 << 20).is_plain

@@ -32,7 +32,7 @@ def bystander(broker: BrokerThread) -> Iterator[RawClient]:
         client.call(MetadataRequest(topics=[]), 9)
         yield client
         client.call(MetadataRequest(topics=[]), 9)
-    assert broker.broker.services.bugs.total == 0
+    assert broker.broker.services.requests.bugs.total == 0
 
 
 def framed(content: bytes) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from klog_broker.config import Listener
+from klog_broker.handlers.fetch_replicas import followers_on
 from klog_broker.handlers.following_leaders import follow_leaders
 from klog_broker.handlers.in_sync_changes import InSyncChanges
 from klog_broker.log.partition_log import PartitionLog
@@ -56,13 +57,13 @@ class Pair:
             services = broker.services
             controller: Any = NoController()
             services.broker_epoch = lambda: 70 + number
-            services.peers = Peers(
+            peers = Peers(
                 broker.loop, services.helpers, RealNetwork(), services.chance, client_id="b"
             )
-            services.to_controller = controller
+            services.follower_refusal = followers_on(services.config.inter_broker_listener)
             services.metadata.register_broker(BrokerRegistration(other, (endpoint,)))
             InSyncChanges(services, controller).begin()
-            follow_leaders(services)
+            follow_leaders(services, peers)
 
         thread.in_loop(join)
 

@@ -48,7 +48,7 @@ def test_java_reads_each_compressed_batch_that_klog_stores(tmp_path: Path) -> No
     with BrokerThread(tmp_path / "data") as broker, broker.client() as client:
         answers = answers_of(client)
         stored = list(stored_batches(client))
-        assert broker.broker.services.bugs.total == 0
+        assert broker.broker.services.requests.bugs.total == 0
     accepted = [case for case in cases() if not answers[case.name].error_code]
     assert len(stored) == len(accepted) > 200
     lines = run_java([f"read true {data.hex()}" for data in stored])

@@ -48,7 +48,7 @@ def test_new_versions_and_bounds_are_kafkas(tmp_path: Path) -> None:
         kafkas = answers_of(lambda: RawClient((host, int(port))))
     with BrokerThread(tmp_path / "data", SETTINGS) as broker:
         klogs = answers_of(broker.client)
-        assert broker.broker.services.bugs.total == 0
+        assert broker.broker.services.requests.bugs.total == 0
     for name, answer in kafkas.items():
         assert klogs[name] == answer, name
     assert len(klogs) == len(kafkas) > 40

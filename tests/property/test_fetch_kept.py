@@ -333,7 +333,7 @@ def test_a_failure_behind_the_answer_does_not_answer_twice(monkeypatch: pytest.M
         stream.inbox += frames[2]
         broker.turns()
     assert len(stream.sent) == 3 * one_answer
-    assert broker.broker.services.bugs.total == 1
+    assert broker.broker.services.requests.bugs.total == 1
     stream.inbox += frames[0]
     broker.turns()
     assert len(stream.sent) == 4 * one_answer

@@ -211,5 +211,5 @@ def test_each_is_answered_and_a_group_still_works(asked: list[tuple[int, Request
         assert not stream.is_closed
         stream.is_at_end = True
         served.turns()
-    assert served.broker.services.bugs.total == 0
+    assert served.broker.services.requests.bugs.total == 0
     a_member_works(served)

@@ -183,7 +183,7 @@ def test_each_is_answered_and_a_transaction_still_works(asked: list[tuple[int, R
     served = broker()
     for version, request in asked:
         assert served.call(request, version) is not None
-    assert served.broker.services.bugs.total == 0
+    assert served.broker.services.requests.bugs.total == 0
     client = MemoryClient(served, "of-others")
     assert client.init() == 0
     assert client.verify(PLAIN) == 0

@@ -80,4 +80,4 @@ class BrokerThread:
     def counter(self, name: str) -> int:
         """A counter of the handlers or of the network."""
         broker = self.broker
-        return broker.services.counters.get(name, 0) + broker.server.counters[name]
+        return broker.services.requests.counters.get(name, 0) + broker.server.counters[name]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from klog_broker.config import Listener
+from klog_broker.handlers.fetch_replicas import followers_on
 from klog_broker.handlers.in_sync_changes import InSyncChanges
 from klog_broker.metadata.image import BrokerRegistration, ImageDraft
 from pyspark_klog.errors import ErrorCode
@@ -59,8 +60,8 @@ class LeaderOfMany:
             metadata: Any = self.services.metadata
             metadata.register_broker(BrokerRegistration(number, (endpoint,)))
         self.services.broker_epoch = lambda: EPOCHS[ME]
+        self.services.follower_refusal = followers_on("PLAINTEXT")
         controller: Any = self.controller
-        self.services.to_controller = controller
         InSyncChanges(self.services, controller).begin()
         self.ids = topic_ids()
 

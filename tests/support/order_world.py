@@ -6,8 +6,9 @@ from typing import Any
 from klog_broker.config import BrokerConfig, topic_config
 from klog_broker.controller.order_batch import Order
 from klog_broker.handlers import leader_and_isr, stop_replica, update_metadata
-from klog_broker.handlers.context import ClusterServices
+from klog_broker.handlers.between_brokers import BetweenBrokersServices, ClusterServices
 from klog_broker.handlers.order_queue import OrderQueue
+from klog_broker.handlers.request_runtime import RequestRuntime
 from klog_broker.metadata.zookeeper.store import ClusterStore
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
@@ -88,25 +89,24 @@ class OrderWorld:
             call_soon=self.loop.call_soon,
         )
         self.orders = OrderQueue(lambda: self.epoch)
-        self.broker = SimpleNamespace(
-            broker_id=NUMBER,
-            config=SimpleNamespace(inter_broker_listener="INSIDE"),
-            loop=self.loop,
-            slices=Slices(self.loop),
-            replicas=self.replicas,
-            cluster=ClusterServices(self.store, None, self.orders, None),  # type: ignore[arg-type]
+        self.services = BetweenBrokersServices(
+            NUMBER,
+            "INSIDE",
+            self.loop,
+            self.replicas,
+            RequestRuntime(Slices(self.loop)),
+            ClusterServices(self.store, None, self.orders, None),  # type: ignore[arg-type]
         )
 
     def give(self, order: Order, *, listener: str = "INSIDE") -> NotedReply:
         """The order arrives; turns follow by `turns`."""
         reply = NotedReply()
         context = SimpleNamespace(
-            broker=self.broker,
             listener=listener,
             reply=reply,
             connection_id=f"127.0.0.1:9092-127.0.0.2:50000-{self.connection}",
         )
-        _HANDLERS[type(order)](order, context)
+        _HANDLERS[type(order)](self.services, order, context)
         return reply
 
     def turns(self, count: int = 12) -> None:

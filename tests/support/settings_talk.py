@@ -39,8 +39,8 @@ def ask(broker: BrokerServer, module: Any, request: Request) -> Any:
                 sent.append(end.value)
 
     reply = SimpleNamespace(send=sent.append, send_in_slices=send_all)
-    context = SimpleNamespace(broker=broker.services, api_version=version, reply=reply)
-    response = module.HANDLER.handle(received, context)
+    context = SimpleNamespace(api_version=version, reply=reply)
+    response = module.API.handle(broker.services, received, context)
     if isinstance(response, GeneratorType):
         send_all(response)
     elif response is not None:

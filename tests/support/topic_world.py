@@ -11,6 +11,7 @@ from typing import Any
 
 from klog_broker.config import BrokerConfig, Listener, topic_config
 from klog_broker.handlers import create_topics
+from klog_broker.handlers.known_topics import AllSettingsRead, AllTopicsKnown
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.log_config import LogConfig
 from klog_broker.metadata.image import BrokerRegistration
@@ -157,7 +158,6 @@ class World:
         self.checked: list[TopicPartition] = []
         self.deleted: list[str] = []
         self.broker: Any = SimpleNamespace(
-            cluster=None,
             config=config,
             broker_id=self.broker_id,
             helpers=self.helpers,
@@ -165,6 +165,9 @@ class World:
             logs=self.logs,
             metadata=self.store,
             on_topic_deleted=[self.deleted.append],
+            known_topics=AllTopicsKnown(),
+            new_topic_settings=AllSettingsRead(),
+            other_controller=lambda: None,
         )
         self.start_broker()
         self.store.register_broker(
@@ -216,12 +219,11 @@ class World:
                     send(end.value)
 
         context = SimpleNamespace(
-            broker=self.broker,
             api_version=version,
             listener="P",
             reply=SimpleNamespace(send=send, send_in_slices=send_all),
         )
-        response = module.HANDLER.handle(received, context)
+        response = module.API.handle(self.broker, received, context)
         if isinstance(response, GeneratorType):
             send_all(response)
         elif response is not None:

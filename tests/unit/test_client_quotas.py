@@ -2,7 +2,6 @@
 
 import logging
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -292,10 +291,10 @@ def test_so_many_have_quotas(broker: BrokerServer, monkeypatch: pytest.MonkeyPat
 def test_one_error_for_a_whole_request() -> None:
     code = ErrorCode.UNKNOWN_SERVER_ERROR
     request = altering.AlterClientQuotasRequest(entries=[entry({USER: "a"}, {})] * 2)
-    answer = alter_client_quotas.HANDLER.error_response(request, code)
+    answer = alter_client_quotas.API.error_response(request, code)
     assert [row.error_code for row in answer.entries] == [-1, -1]
     asked = describing.DescribeClientQuotasRequest()
-    told: Any = describe_client_quotas.HANDLER.error_response(asked, code)
+    told: Any = describe_client_quotas.API.error_response(asked, code)
     assert (told.error_code, told.entries) == (-1, None)
 
 
@@ -307,8 +306,8 @@ def test_entities_that_are_only_looked_at_take_a_fifth_of_the_work(broker: Broke
     def steps_of(name: str) -> int:
         rows = [describing.ComponentData(entity_type=USER, match_type=EXACT, match=name)]
         request = describing.DescribeClientQuotasRequest(components=rows)
-        context = SimpleNamespace(broker=broker.services)
-        steps: Any = describe_client_quotas.HANDLER.handle(request, context)  # type: ignore[arg-type]
+        no_context: Any = None
+        steps: Any = describe_client_quotas.handle(broker.services, request, no_context)
         return sum(1 for _ in steps)
 
     assert steps_of("nobody") == 4

@@ -15,17 +15,18 @@ from klog_broker.handlers import (
     create_topics,
     delete_topics,
     elect_leaders,
-    find_coordinator,
     init_producer_id,
     metadata,
     offset_commit,
     offset_fetch,
 )
-from klog_broker.handlers.at_controller import have_created
-from klog_broker.handlers.context import Endpoint
+from klog_broker.handlers.at_controller import TopicRequests
+from klog_broker.handlers.elect_leaders import ElectionServices
+from klog_broker.handlers.known_topics import AllTopicsKnown
+from klog_broker.handlers.offsets_in_zookeeper import OffsetsServices
 from klog_broker.handlers.producer_ids import ProducerIds
 from klog_broker.handlers.seen_partitions import SeenPartitions
-from klog_broker.handlers.state_topics import CoordinatorFinder
+from klog_broker.handlers.state_topics import CoordinatorFinder, Endpoint
 from klog_broker.metadata.image import (
     CONSUMER_OFFSETS,
     NO_BROKER,
@@ -88,6 +89,9 @@ class Told:
         self.asked: list[tuple[CreateTopicsRequest, Any]] = []
         self.soon: list[Any] = []
         self.answers: list[Any] = []
+        loop: Any = SimpleNamespace(call_soon=self.soon.append)
+        to_controller: Any = SimpleNamespace(send=self._send)
+        self.requests = TopicRequests(lambda: self.broker.config, loop, to_controller)
         self.broker: Any = SimpleNamespace(
             config=BrokerConfig.load(None, config, data=Path("unused")),
             broker_id=ONE,
@@ -95,13 +99,11 @@ class Told:
             replicas=SimpleNamespace(partition=lambda *_: None),
             advertised={"CLIENTS": Endpoint("clients1", 9092)},
             chance=Chance(1),
-            creating=set(),
-            loop=SimpleNamespace(call_soon=self.soon.append),
-            to_controller=SimpleNamespace(send=self._send),
-            cluster=None,
+            loop=loop,
+            known_topics=AllTopicsKnown(),
+            other_controller=lambda: None if controller == ONE else self.requests,
         )
         self.context: Any = SimpleNamespace(
-            broker=self.broker,
             listener=listener,
             api_version=12,
             reply=SimpleNamespace(send=self.answers.append, send_in_slices=self._finish),
@@ -123,8 +125,9 @@ class Told:
         topic = Topic(name, TopicId(UUID(int=next(IDS))), states)
         self.broker.metadata.image = self.broker.metadata.image.with_topics([topic])
 
-    def answer(self, handler: Any, request: Any) -> Any:
-        found = handler.handle(request, self.context)
+    def answer(self, handler: Any, request: Any, services: Any = None) -> Any:
+        """``services``: the broker's, if the handler works with no others."""
+        found = handler.handle(services or self.broker, request, self.context)
         if hasattr(found, "send"):
             self._finish(found)
         elif found is not None:
@@ -133,7 +136,7 @@ class Told:
 
 
 def codes(told: Told, *, hides: bool = False, names: bool = True) -> list[Any]:
-    seen = SeenPartitions(told.context, names_listeners=names, hides_replicas=hides)
+    seen = SeenPartitions(told.broker, told.context, names_listeners=names, hides_replicas=hides)
     rows = [
         seen.partition("t", 0, state(TWO, TWO, ONE)),
         seen.partition("t", 1, state(TWO, TWO, GONE)),
@@ -169,13 +172,16 @@ def test_the_first_clients_are_not_told_of_replicas_without_an_address() -> None
 
 
 def test_replicas_on_brokers_that_are_gone_are_offline() -> None:
-    seen = SeenPartitions(Told().context).partition("t", 0, state(TWO, TWO, GONE, THREE))
+    told = Told()
+    partitions = SeenPartitions(told.broker, told.context)
+    seen = partitions.partition("t", 0, state(TWO, TWO, GONE, THREE))
     assert seen.offline_replicas == [GONE]
 
 
 def test_replicas_that_the_controller_says_are_offline_are() -> None:
-    told = replace(state(TWO, TWO, GONE, ONE, THREE), offline=(ONE, GONE))
-    seen = SeenPartitions(Told().context).partition("t", 0, told)
+    told = Told()
+    shown = replace(state(TWO, TWO, GONE, ONE, THREE), offline=(ONE, GONE))
+    seen = SeenPartitions(told.broker, told.context).partition("t", 0, shown)
     assert (seen.leader_id, seen.offline_replicas) == (TWO, [GONE, ONE])
 
 
@@ -255,20 +261,20 @@ def test_a_topic_is_asked_for_once_at_a_time() -> None:
     told = Told()
     found: list[Any] = []
     for _ in range(2):
-        have_created(told.broker, ["t"], found.append)
+        told.requests.create(["t"], found.append)
     assert len(told.asked) == 1
     [later] = told.soon
     later()
     assert found == [{"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}]
     told.asked[0][1](None)
-    have_created(told.broker, ["t"], found.append)
+    told.requests.create(["t"], found.append)
     assert len(told.asked) == 2
 
 
 # --- coordinators -----------------------------------------------------------------------------
 def finder(told: Told, code: ErrorCode = ErrorCode.NONE) -> Any:
     made = CoordinatorFinder(told.broker, CONSUMER_OFFSETS, lambda _: code)
-    told.broker.find_coordinator = {find_coordinator.GROUP: made.find}
+    told.broker.group_finder = made
     return made
 
 
@@ -336,9 +342,9 @@ class Elections:
 def elected(outcome: Any, request: ElectLeadersRequest) -> tuple[Elections, dict[Any, Any]]:
     told = Told()
     told.shows("t", state(TWO), state(TWO))
-    elections = Elections(outcome)
-    told.broker.cluster = SimpleNamespace(changes=elections)
-    answer = told.answer(elect_leaders, request)
+    elections: Any = Elections(outcome)
+    services = ElectionServices(told.broker.metadata, elections)
+    answer = told.answer(elect_leaders.IN_CLUSTER, request, services)
     assert answer.error_code == ErrorCode.NONE
     return elections, {
         (topic.topic, row.partition_id): row.error_code
@@ -371,8 +377,10 @@ def test_all_partitions_of_nothing_are_no_success(version: int) -> None:
     """A broker that was not told of the topics has no partition to say it of."""
     told = Told()
     told.context.api_version = version
-    told.broker.cluster = SimpleNamespace(changes=Elections(ErrorCode.NOT_CONTROLLER))
-    answer = told.answer(elect_leaders, ElectLeadersRequest(topic_partitions=None))
+    elections: Any = Elections(ErrorCode.NOT_CONTROLLER)
+    services = ElectionServices(told.broker.metadata, elections)
+    request = ElectLeadersRequest(topic_partitions=None)
+    answer = told.answer(elect_leaders.IN_CLUSTER, request, services)
     # The first version has no error but the partitions'.
     assert answer.error_code == (ErrorCode.NOT_CONTROLLER if version else ErrorCode.NONE)
     assert answer.replica_election_results == []
@@ -518,21 +526,20 @@ def test_version_0_says_of_no_partition_that_it_has_no_offset_before_all_is_told
     """A consumer without one begins anew."""
     told = Told()
     told.context.api_version = 0
-    told.broker.cluster = SimpleNamespace(
-        orders=SimpleNamespace(knows_all=knows_all),
-        store=SimpleNamespace(
-            consumer_offsets=SimpleNamespace(
-                fetch=lambda _group, partitions, done: done(dict.fromkeys(partitions)),
-                commit=lambda _group, offsets, done: done(dict.fromkeys(offsets)),
-            )
-        ),
+    told.broker.known_topics = SimpleNamespace(is_complete=knows_all)
+    offsets: Any = SimpleNamespace(
+        fetch=lambda _group, partitions, done: done(dict.fromkeys(partitions)),
+        commit=lambda _group, offsets, done: done(dict.fromkeys(offsets)),
     )
+    services = OffsetsServices(told.broker, offsets)
     told.shows("t", state(TWO))
     asked = OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])
-    found = told.answer(offset_fetch.HANDLER, OffsetFetchRequest(group_id="g", topics=[asked]))
+    fetch = OffsetFetchRequest(group_id="g", topics=[asked])
+    found = told.answer(offset_fetch.IN_CLUSTER, fetch, services)
     rows = [(each.error_code, each.committed_offset) for each in found.topics[0].partitions]
     assert rows == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1), (error, -1)]
     partitions = [OffsetCommitRequestPartition(partition_index=each) for each in (0, 1)]
     topic = OffsetCommitRequestTopic(name="t", partitions=partitions)
-    found = told.answer(offset_commit.HANDLER, OffsetCommitRequest(group_id="g", topics=[topic]))
+    commit = OffsetCommitRequest(group_id="g", topics=[topic])
+    found = told.answer(offset_commit.IN_CLUSTER, commit, services)
     assert [each.error_code for each in found.topics[0].partitions] == [ErrorCode.NONE, error]

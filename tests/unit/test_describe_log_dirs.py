@@ -152,4 +152,4 @@ def test_a_bug_while_the_volume_is_asked(
     monkeypatch.setattr(broker.files, "disk_usage", fail)
     answer = ask(broker)
     assert (answer.error_code, answer.results) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
-    assert broker.broker.services.bugs.total == 1
+    assert broker.broker.services.requests.bugs.total == 1

@@ -358,7 +358,7 @@ def test_a_fetch_whose_client_leaves_while_an_index_is_cold_holds_no_deleted_seg
     broker.files.freeze()
     broker.helpers.hold = True
     client.send({("small-segments", 0): 0}, 0)
-    assert broker.broker.services.counters["cold-look-ups"] == 1
+    assert broker.broker.services.requests.counters["cold-look-ups"] == 1
     client.stream.is_at_end = True
     broker.turns()
     broker.files.thaw.set()

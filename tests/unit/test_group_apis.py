@@ -67,7 +67,7 @@ def test_a_member_with_the_longest_name_has_an_id_that_can_be_told(
     assert joined.leader == joined.member_id
     assert joined.member_id.startswith(longest[:1_000])
     assert sync(broker, 4, joined, group_instance_id=longest).error_code == NONE
-    assert broker.broker.services.bugs.total == 0
+    assert broker.broker.services.requests.bugs.total == 0
 
 
 def sync(broker: MemoryBroker, version: int, joined: Any, **options: Any) -> Any:

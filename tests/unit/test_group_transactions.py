@@ -261,9 +261,9 @@ def test_who_asks_for_stable_offsets_is_told_to_ask_again(
         seen = shard.state.visible_offsets("g", shard.log.high_watermark)
         groups = SimpleNamespace(committed=lambda _: (ErrorCode.NONE, seen))
         no_topics = SimpleNamespace(image=SimpleNamespace(topic=lambda _: None))
-        broker = SimpleNamespace(groups=groups, metadata=no_topics)
-        context: Any = SimpleNamespace(api_version=7, broker=broker)
-        steps = handle(request, context)
+        services: Any = SimpleNamespace(groups=groups, metadata=no_topics)
+        context: Any = SimpleNamespace(api_version=7)
+        steps = handle(services, request, context)
         assert not isinstance(steps, Response)
         try:
             while True:

@@ -78,7 +78,7 @@ def offset_at(broker: MemoryBroker, timestamp_ms: int) -> tuple[int, int]:
 
 
 def no_bug_in(broker: MemoryBroker) -> bool:
-    return broker.broker.services.bugs.total == 0
+    return broker.broker.services.requests.bugs.total == 0
 
 
 @pytest.mark.parametrize("version", [4, 9, NEWEST])

@@ -1,20 +1,21 @@
 """The dispatcher against handlers that are wrong: everybody gets an answer, nothing breaks."""
 
 import logging
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from klog_broker.handlers.bugs import BugReports
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import (
+from klog_broker.handlers.api_handler import (
     MAX_REQUEST_ELEMENTS,
+    Api,
     ApiHandler,
-    Dispatcher,
+    bind,
     top_level_error,
 )
+from klog_broker.handlers.dispatcher import Dispatcher
 from klog_broker.handlers.prepared import PREPARED_BYTES
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
+from klog_broker.handlers.request_runtime import RequestRuntime
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.slices import Slices
 from klog_broker.security.principal import KafkaPrincipal
@@ -82,29 +83,36 @@ class Connection:
         self.prepared.clear()
 
 
-class Services:
-    """The part of BrokerServices that the dispatcher itself uses."""
+class Services(RequestRuntime):
+    """The dispatcher's services, and the loop that the slices run in."""
 
     def __init__(self) -> None:
-        self.served: tuple[object, ...] = ()
         self.loop = Loop(ManualClock(0), ScriptedPoller())
-        self.slices = Slices(self.loop)
-        self.bugs = BugReports()
-        self.counters: dict[str, int] = {}
-        self.errors: dict[tuple[int, int], int] = {}
-        self.config = SimpleNamespace(inter_broker_listener="INSIDE")
+        super().__init__(Slices(self.loop))
 
-    def count_error(self, api_key: int, code: int) -> None:
-        self.errors[api_key, code] = self.errors.get((api_key, code), 0) + 1
 
-    def count(self, name: str) -> None:
-        self.counters[name] = self.counters.get(name, 0) + 1
+def is_inside(listener: str) -> bool:
+    return listener == "INSIDE"
+
+
+def handler(
+    api_key: ApiKey, handle: Any, prepare: Any = None, **options: Any
+) -> tuple[ApiHandler, ...]:
+    """One row, of an API without services."""
+
+    def handled(_: object, request: Any, context: RequestContext) -> Any:
+        return handle(request, context)
+
+    def prepared(_: object, frame: bytes, request: Any, context: RequestContext) -> Any:
+        return prepare(frame, request, context)
+
+    options["prepare"] = None if prepare is None else prepared
+    return bind([Api(api_key, handled, top_level_error(api_key), **options)], None)
 
 
 def served(handle: Any, **options: Any) -> tuple[Dispatcher, Services]:
     services = Services()
-    row = ApiHandler(ApiKey.HEARTBEAT, handle, top_level_error(ApiKey.HEARTBEAT), **options)
-    return Dispatcher(services, [row]), services  # type: ignore[arg-type]
+    return Dispatcher(services, handler(ApiKey.HEARTBEAT, handle, **options), is_inside), services
 
 
 def ask(dispatcher: Dispatcher, version: int = 2) -> Slot:
@@ -185,20 +193,19 @@ def test_an_answer_for_nobody_is_not_encoded() -> None:
 
 
 def test_versions_outside_of_what_is_served_close_the_connection() -> None:
-    dispatcher, services = served(lambda *_: HeartbeatResponse(), min_version=1, max_version=2)
-    assert services.served == ((ApiKey.HEARTBEAT, 1, 2),)
+    dispatcher, _ = served(lambda *_: HeartbeatResponse(), min_version=1, max_version=2)
     assert "served from 1 to 2, not as 0" in ask(dispatcher, 0).closed
     assert ask(dispatcher, 1).closed == ""
     assert "not as 3" in ask(dispatcher, 3).closed
 
 
 def test_an_api_is_registered_once_and_within_its_versions() -> None:
-    dispatcher, _ = served(lambda *_: None)
-    error = top_level_error(ApiKey.HEARTBEAT)
+    heartbeat = handler(ApiKey.HEARTBEAT, lambda *_: None)
     with pytest.raises(ValueError, match="already"):
-        dispatcher.register(ApiHandler(ApiKey.HEARTBEAT, lambda *_: None, error))
+        Dispatcher(Services(), heartbeat + heartbeat, is_inside)
+    too_new = handler(ApiKey.LIST_GROUPS, lambda *_: None, max_version=99)
     with pytest.raises(ValueError, match="cannot be served"):
-        dispatcher.register(ApiHandler(ApiKey.LIST_GROUPS, lambda *_: None, error, max_version=99))
+        Dispatcher(Services(), too_new, is_inside)
 
 
 @pytest.mark.parametrize("steps_before", [0, 100])
@@ -341,13 +348,12 @@ def test_a_bug_behind_the_answer_of_what_was_prepared_does_not_answer_twice() ->
 
 def send_large(services: Services, handled: list[object], *, cut_bytes: int = 0) -> Slot:
     """Send a request of more elements than clients may send."""
-    row = ApiHandler(
+    row = handler(
         ApiKey.STOP_REPLICA,
         lambda request, _: handled.append(request),
-        top_level_error(ApiKey.STOP_REPLICA),
         max_elements=2 * MAX_REQUEST_ELEMENTS,
     )
-    dispatcher = Dispatcher(services, [row])  # type: ignore[arg-type]
+    dispatcher = Dispatcher(services, row, is_inside)
     states = [StopReplicaPartitionState()] * (MAX_REQUEST_ELEMENTS + 1)
     request = StopReplicaRequest(
         topic_states=[StopReplicaTopicState(topic_name="t", partition_states=states)]

@@ -106,7 +106,7 @@ def test_a_client_that_leaves_meanwhile_is_not_answered(broker: MemoryBroker) ->
     broker.helpers.let_go()
     broker.turns()
     assert [bool(each.sent) for each in streams] == [False, False, True]
-    assert broker.broker.services.bugs.total == 0
+    assert broker.broker.services.requests.bugs.total == 0
     assert values(fetch(broker)[0]) == [b"a"]
 
 
@@ -120,7 +120,7 @@ def test_a_topic_that_goes_meanwhile_was_read_before(broker: MemoryBroker) -> No
     assert values(answers(stream)[0]) == [b"a"]
     assert deleted.sent
     assert fetch(broker)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert broker.broker.services.bugs.total == 0
+    assert broker.broker.services.requests.bugs.total == 0
 
 
 def test_a_disk_that_fails_meanwhile(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:

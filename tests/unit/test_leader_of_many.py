@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from klog_broker.handlers.fetch_read import FetchReader
+from klog_broker.handlers.fetch_replicas import followers_on, no_followers
 from klog_broker.stopping import Stopping
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
@@ -175,16 +176,13 @@ def test_an_earlier_life_of_a_follower_is_refused(leader: LeaderOfMany) -> None:
     assert leader.leader().replicas.followers[OTHER].log_end_offset == 0
 
 
-def test_only_the_listener_of_the_brokers_takes_followers(
-    leader: LeaderOfMany, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = type(leader.services.config)
-    monkeypatch.setattr(config, "inter_broker_listener", "INSIDE")
+def test_only_the_listener_of_the_brokers_takes_followers(leader: LeaderOfMany) -> None:
+    leader.services.follower_refusal = followers_on("INSIDE")
     assert names(FakeFollower(leader, OTHER).fetch(0)) == "TOPIC_AUTHORIZATION_FAILED"
 
 
 def test_a_broker_alone_takes_no_followers(leader: LeaderOfMany) -> None:
-    leader.services.to_controller = None
+    leader.services.follower_refusal = no_followers
     assert names(FakeFollower(leader, OTHER).fetch(0)) == "NOT_LEADER_OR_FOLLOWER"
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.handlers.dispatcher import MAX_REQUEST_ELEMENTS
+from klog_broker.handlers.api_handler import MAX_REQUEST_ELEMENTS
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis import create_partitions as more_partitions
 from pyspark_klog.protocol.apis import (
@@ -434,4 +434,4 @@ def test_a_look_up_by_time_in_much_is_made_beside_the_loop() -> None:
     (topic,) = answer_of(stream, request, 7).topics
     found = [(each.partition_index, each.offset, each.timestamp) for each in topic.partitions]
     assert found == [(0, 1, 200), (1, 150, 150), (2, 1, 200)]
-    assert broker.broker.services.counters["cold-look-ups"] == 2
+    assert broker.broker.services.requests.counters["cold-look-ups"] == 2

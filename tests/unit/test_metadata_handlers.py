@@ -167,7 +167,7 @@ class TestCreateTopics:
 
     def test_the_same_error_everywhere(self) -> None:
         request = CreateTopicsRequest(topics=[new("a"), new("b")])
-        response: Any = create_topics.HANDLER.error_response(request, ErrorCode.INVALID_REQUEST)
+        response: Any = create_topics.API.error_response(request, ErrorCode.INVALID_REQUEST)
         assert [row.error_code for row in response.topics] == [42, 42]
 
 
@@ -611,7 +611,7 @@ class TestIncrementalAlterConfigs:
     ],
 )
 def test_one_error_for_a_whole_request(module: Any, request_: Any, rows: str) -> None:
-    response = module.HANDLER.error_response(request_, ErrorCode.UNKNOWN_SERVER_ERROR)
+    response = module.API.error_response(request_, ErrorCode.UNKNOWN_SERVER_ERROR)
     assert [row.error_code for row in getattr(response, rows)] == [-1, -1]
 
 

@@ -35,7 +35,7 @@ class World:
         self.body = [b"some 1\n", b"more 2\n"]
         services = SimpleNamespace(
             loop=self.loop,
-            bugs=self.bugs,
+            requests=SimpleNamespace(bugs=self.bugs),
             logs=SimpleNamespace(
                 directories=[
                     SimpleNamespace(path="/data/a", is_offline=False),

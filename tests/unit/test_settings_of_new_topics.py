@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.handlers.told_topics import PATIENCE_MS
+from klog_broker.handlers.known_topics import PATIENCE_MS
 from klog_broker.topics.entries import ResourceType
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.describe_configs import (
@@ -30,14 +30,11 @@ class Reading:
         self.learning: list[tuple[dict[str, Any], Callable[[], None]]] = []
         self.services = broker.broker.services
         self.topic_id = self.services.metadata.image.topics[TOPIC].topic_id
-        cluster: Any = SimpleNamespace(
-            orders=SimpleNamespace(knows_all=True),
-            store=SimpleNamespace(
-                is_reading_settings_of=lambda each: self.is_reading and each == self.topic_id,
-                learn_topics=lambda topics, done: self.learning.append((topics, done)),
-            ),
+        reading: Any = SimpleNamespace(
+            is_reading_settings_of=lambda each: self.is_reading and each == self.topic_id,
+            learn_topics=lambda topics, done: self.learning.append((topics, done)),
         )
-        self.services.cluster = cluster
+        self.services.new_topic_settings = reading
 
     def describe(self, resource_type: ResourceType, name: str) -> FakeStream:
         wanted = DescribeConfigsResource(resource_type=resource_type, resource_name=name)

@@ -6,11 +6,12 @@ from typing import Any, cast
 import pytest
 
 from klog_broker.config import BrokerConfig
-from klog_broker.handlers.context import ClusterServices
-from klog_broker.handlers.group_service import start_groups
+from klog_broker.handlers.coordinator_hosting import follow_leaderships
+from klog_broker.handlers.group_service import new_groups
+from klog_broker.handlers.known_topics import TopicsFromController
 from klog_broker.handlers.order_queue import OrderQueue
-from klog_broker.handlers.transaction_service import start_transactions
-from klog_broker.metadata.image import TRANSACTION_STATE, MetadataImage
+from klog_broker.handlers.transaction_service import new_transactions_in_cluster
+from klog_broker.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataImage
 from klog_broker.metadata.interface import MetadataStore
 from klog_broker.metadata.zookeeper.view import ClusterView
 from klog_broker.runtime.peers import Peers
@@ -44,20 +45,23 @@ class Cluster:
         self.whole = services.metadata.image
         self.coordinators = [TopicPartition(TRANSACTION_STATE, each) for each in range(2)]
         self.brokers = ScriptedBrokers(services.loop)
-        services.peers = cast("Peers", self.brokers)
         self.orders = OrderQueue(lambda: 5)
         self.orders.told_all(0, 5)
         self.view = ClusterView("cluster", lambda _: {})
-        cluster = SimpleNamespace(orders=self.orders, store=SimpleNamespace(view=self.view))
-        services.cluster = cast("ClusterServices", cluster)
+        services.known_topics = TopicsFromController(
+            self.orders, lambda: self.view.unreadable, services.loop
+        )
         services.config = BrokerConfig.load(None, SETTINGS)
         self.image_is(
             image_of({FAR: 2, PLAIN: 0, **dict.fromkeys(self.coordinators, 0)}, {2: 9093})
         )
         services.replicas.on_lead.clear()
         services.replicas.on_resign.clear()
-        services.groups = start_groups(services)
-        start_transactions(services)
+        services.groups = new_groups(services)
+        follow_leaderships(services, CONSUMER_OFFSETS, services.groups)
+        made = new_transactions_in_cluster(services, cast("Peers", self.brokers))
+        services.transactions, services.verify_transactions, services.verifies_elsewhere = made
+        follow_leaderships(services, TRANSACTION_STATE, services.transactions)
         self.broker.turns()
         self.client = MemoryClient(self.broker, raises=False)
 

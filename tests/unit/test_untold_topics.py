@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from klog_broker.handlers.alterable_topics import alterable_topic
+from klog_broker.handlers.known_topics import PATIENCE_MS, TopicsFromController
 from klog_broker.handlers.order_queue import OrderQueue
-from klog_broker.handlers.told_topics import PATIENCE_MS
 from klog_broker.metadata.image import CONSUMER_OFFSETS, ImageDraft
 from klog_broker.topics.entries import ResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -76,9 +76,7 @@ class Untold:
         self.broker = broker
         self.services = broker.broker.services
         self.orders = OrderQueue(lambda: LIFE)
-        store = SimpleNamespace(is_reading_settings_of=lambda _: False)
-        cluster: Any = SimpleNamespace(orders=self.orders, store=store)
-        self.services.cluster = cluster
+        self.knows_by(self.orders)
         self._whole = self.services.metadata
         draft = ImageDraft(self._whole.image)
         for topic in list(self._whole.image.topics.values()):
@@ -87,6 +85,10 @@ class Untold:
             image=draft.image(), topic_configs=self._whole.topic_configs, close=self._whole.close
         )
         self.services.metadata = shown
+
+    def knows_by(self, orders: OrderQueue) -> None:
+        loop = self.broker.broker.loop
+        self.services.known_topics = TopicsFromController(orders, frozenset, loop)
 
     def tell(self) -> None:
         self.services.metadata = self._whole
@@ -166,7 +168,7 @@ def test_known_topics_are_not_waited_for(untold: Untold) -> None:
     untold.tell()
     newer = OrderQueue(lambda: LIFE + 1)
     newer.told_all(0, LIFE)
-    untold.services.cluster.orders = newer  # type: ignore[union-attr, misc]
+    untold.knows_by(newer)
     assert codes(untold.ask("plain")) == {"plain": ErrorCode.NONE}
     assert codes(untold.ask()) == {}
     assert "plain" in (codes(untold.ask(None)) or {})  # all that there was a moment ago

@@ -1,6 +1,6 @@
 """Whether partitions take part in a transaction that another broker coordinates."""
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -8,7 +8,6 @@ from klog_broker.coordinator.to_brokers import ToBrokers
 from klog_broker.coordinator.transaction.coordinator import TRANSACTION_STATE
 from klog_broker.coordinator.transaction.verifying import VerificationApi, Verifier
 from klog_broker.metadata.image import CONSUMER_OFFSETS
-from klog_broker.runtime.peers import Peers
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.apis.add_partitions_to_txn import (
@@ -58,7 +57,7 @@ class Cluster:
         )
         self.verifier = Verifier(BrokerId(1), self.image, services.transactions, self.others)
         services.verify_transactions = self.verifier.verify
-        services.peers = cast("Peers", self.brokers)
+        services.verifies_elsewhere = lambda each: services.transactions.find(each) is not NONE
         self.results: list[dict[TopicPartition, ErrorCode]] = []
 
     def image(self) -> Any:

@@ -1,15 +1,16 @@
 """Prints docs/apis.md: the APIs that are served, and those that are not, with reasons."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.families import BETWEEN_BROKERS, SERVED
 from klog_broker.handlers.not_served import LEFT_OUT, REASONS
-from klog_broker.handlers.served import BETWEEN_BROKERS, SERVED
 from pyspark_klog.protocol import registry
 from pyspark_klog.protocol.keys import ApiKey
 
 _HEAD = """\
-<!-- Printed by `./dev python -m tools.docs`; edit broker/klog_broker/handlers/served.py
+<!-- Printed by `./dev python -m tools.docs`; edit broker/klog_broker/handlers/families.py
      and not_served.py, not this page. -->
 # APIs of the broker
 
@@ -51,9 +52,6 @@ def api_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _served(rows: Iterable[ApiHandler]) -> Iterator[str]:
-    for row in sorted(rows, key=lambda row: row.api_key):
-        api = registry.api(row.api_key)
-        first = api.min_version if row.min_version is None else row.min_version
-        last = api.max_version if row.max_version is None else row.max_version
-        yield f"| {api.name} | {int(row.api_key)} | {first}-{last} |"
+def _served(apis: Iterable[Api[Any]]) -> Iterator[str]:
+    for key, first, last in sorted(each.served for each in apis):
+        yield f"| {registry.api(key).name} | {int(key)} | {first}-{last} |"

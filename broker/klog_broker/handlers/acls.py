@@ -4,8 +4,8 @@ So every client may do everything, and no rule is kept. Kafka's brokers without 
 the same error.
 """
 
-from klog_broker.handlers.context import RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.create_acls import (
     AclCreationResult,
@@ -21,15 +21,21 @@ from pyspark_klog.protocol.apis.describe_acls import DescribeAclsRequest, Descri
 from pyspark_klog.protocol.keys import ApiKey
 
 
-def handle_describe(request: DescribeAclsRequest, _: RequestContext) -> DescribeAclsResponse:
+def handle_describe(
+    _services: object, request: DescribeAclsRequest, _: RequestContext
+) -> DescribeAclsResponse:
     return _described(request, ErrorCode.SECURITY_DISABLED)
 
 
-def handle_create(request: CreateAclsRequest, _: RequestContext) -> CreateAclsResponse:
+def handle_create(
+    _services: object, request: CreateAclsRequest, _: RequestContext
+) -> CreateAclsResponse:
     return _created(request, ErrorCode.SECURITY_DISABLED)
 
 
-def handle_delete(request: DeleteAclsRequest, _: RequestContext) -> DeleteAclsResponse:
+def handle_delete(
+    _services: object, request: DeleteAclsRequest, _: RequestContext
+) -> DeleteAclsResponse:
     return _deleted(request, ErrorCode.SECURITY_DISABLED)
 
 
@@ -49,6 +55,6 @@ def _deleted(request: DeleteAclsRequest, code: ErrorCode) -> DeleteAclsResponse:
     return DeleteAclsResponse(filter_results=[result] * len(request.filters))
 
 
-DESCRIBE = ApiHandler(ApiKey.DESCRIBE_ACLS, handle_describe, _described)
-CREATE = ApiHandler(ApiKey.CREATE_ACLS, handle_create, _created)
-DELETE = ApiHandler(ApiKey.DELETE_ACLS, handle_delete, _deleted)
+DESCRIBE = Api(ApiKey.DESCRIBE_ACLS, handle_describe, _described)
+CREATE = Api(ApiKey.CREATE_ACLS, handle_create, _created)
+DELETE = Api(ApiKey.DELETE_ACLS, handle_delete, _deleted)

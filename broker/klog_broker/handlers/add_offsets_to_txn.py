@@ -6,9 +6,9 @@ transaction.version 2 do without: TxnOffsetCommit adds it.
 
 from klog_broker.coordinator.transaction.metadata import VERSION_PLAIN, ProducerIdAndEpoch
 from klog_broker.coordinator.transaction.transaction import TransactionReply
-from klog_broker.handlers.context import RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
-from klog_broker.handlers.group_service import GROUP_KEY_TYPE
+from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.family_services import TransactionServices
+from klog_broker.handlers.request_context import RequestContext
 from klog_broker.handlers.transactions import as_known_by
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.add_offsets_to_txn import (
@@ -18,21 +18,22 @@ from pyspark_klog.protocol.apis.add_offsets_to_txn import (
 from pyspark_klog.protocol.keys import ApiKey
 
 
-def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> None:
-    broker = context.broker
+def handle(
+    services: TransactionServices, request: AddOffsetsToTxnRequest, context: RequestContext
+) -> None:
     if not request.group_id:
         raise BrokerError(ErrorCode.INVALID_GROUP_ID)
-    partition = broker.groups.partition_for(request.group_id)
+    partition = services.groups.partition_for(request.group_id)
     if partition is None:
         # The topic is made for the first group, and clients of a transaction ask for it here first.
-        broker.find_coordinator[GROUP_KEY_TYPE](request.group_id, context)
+        services.group_finder.find(request.group_id, context)
         raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def answer(reply: TransactionReply) -> None:
         error = as_known_by(reply.error_code, context.api_version)
         context.reply.send(AddOffsetsToTxnResponse(error_code=error))
 
-    broker.transactions.add_partitions(
+    services.transactions.add_partitions(
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         [partition],
@@ -41,4 +42,4 @@ def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> None:
     )
 
 
-HANDLER = ApiHandler(ApiKey.ADD_OFFSETS_TO_TXN, handle, top_level_error(ApiKey.ADD_OFFSETS_TO_TXN))
+API = Api(ApiKey.ADD_OFFSETS_TO_TXN, handle, top_level_error(ApiKey.ADD_OFFSETS_TO_TXN))

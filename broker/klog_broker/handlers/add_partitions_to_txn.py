@@ -10,9 +10,9 @@ from functools import partial
 from klog_broker.coordinator.transaction.coordinator import partitions_of
 from klog_broker.coordinator.transaction.metadata import VERSION_PLAIN, ProducerIdAndEpoch
 from klog_broker.coordinator.transaction.transaction import TransactionReply
-from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.told_topics import knows_all_partitions
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import TransactionServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.transactions import absent_partitions, as_known_by
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from pyspark_klog.errors import ErrorCode
@@ -35,7 +35,9 @@ _PARTITION = 2
 _Errors = Mapping[TopicPartition, ErrorCode]
 
 
-def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: TransactionServices, request: AddPartitionsToTxnRequest, context: RequestContext
+) -> AnswerSteps:
     transactions = _transactions(request, context.api_version)
     answers: dict[int, AddPartitionsToTxnResult] = {}
     if not transactions:
@@ -50,11 +52,11 @@ def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> Answe
     for number, transaction in enumerate(transactions):
         partitions = partitions_of((each.name, each.partitions) for each in transaction.topics)
         yield 1 + _PARTITION * len(partitions)
-        refused = _refused(context.broker, partitions, context.api_version)
+        refused = _refused(services, partitions, context.api_version)
         if refused:
             told(number, refused)
         else:
-            _ask(context, transaction, partitions, partial(told, number))
+            _ask(services, context, transaction, partitions, partial(told, number))
     return None
 
 
@@ -74,13 +76,13 @@ def _transactions(
 
 
 def _refused(
-    broker: BrokerServices, partitions: list[TopicPartition], version: int
+    services: TransactionServices, partitions: list[TopicPartition], version: int
 ) -> dict[TopicPartition, ErrorCode]:
-    """An error for each, if one of them has one: then nothing is added. As in Kafka producers
-    cannot add the topics of the broker's own state. A coordinator that has just been loaded may not
-    have heard of all partitions: it has not come so far as to say that there are none."""
-    absent = absent_partitions(broker, partitions)
-    if absent and not knows_all_partitions(broker):
+    """An error for each partition, if one of them has an error: then nothing is added. Producers
+    cannot add the topics of the broker's own state, as in Kafka. A coordinator that has just been
+    loaded may not have heard of all partitions yet, so it cannot say that there are none."""
+    absent = absent_partitions(services, partitions)
+    if absent and not services.known_topics.is_complete:
         return dict.fromkeys(partitions, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     errors = dict.fromkeys(absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if version < BATCHED_SINCE:
@@ -95,12 +97,13 @@ def _refused(
 
 
 def _ask(
+    services: TransactionServices,
     context: RequestContext,
     transaction: AddPartitionsToTxnTransaction,
     partitions: list[TopicPartition],
     told: Callable[[_Errors], None],
 ) -> None:
-    transactions = context.broker.transactions
+    transactions = services.transactions
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     if context.api_version >= BATCHED_SINCE:
         transactions.verify(
@@ -165,4 +168,4 @@ def error_response(
     return _response([_result(only, errors(only), 0)], 0)
 
 
-HANDLER = ApiHandler(ApiKey.ADD_PARTITIONS_TO_TXN, handle, error_response)
+API = Api(ApiKey.ADD_PARTITIONS_TO_TXN, handle, error_response)

@@ -1,18 +1,20 @@
 """AllocateProducerIds: a broker needs producer ids (KIP-730). The controller answers."""
 
-from klog_broker.handlers.between_brokers import MAX_ELEMENTS, cluster_of
-from klog_broker.handlers.context import RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.between_brokers import MAX_ELEMENTS, BetweenBrokersServices, cluster_of
+from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
 from pyspark_klog.protocol.keys import ApiKey
 
 
-def handle(request: AllocateProducerIdsRequest, context: RequestContext) -> None:
+def handle(
+    services: BetweenBrokersServices, request: AllocateProducerIdsRequest, context: RequestContext
+) -> None:
     """NOT_CONTROLLER if another broker is it, or becomes it before this is done."""
-    cluster_of(context).controller.allocate_producer_ids(request, context.reply.send)
+    cluster_of(services, context).controller.allocate_producer_ids(request, context.reply.send)
 
 
-HANDLER = ApiHandler(
+API = Api(
     ApiKey.ALLOCATE_PRODUCER_IDS,
     handle,
     top_level_error(ApiKey.ALLOCATE_PRODUCER_IDS),

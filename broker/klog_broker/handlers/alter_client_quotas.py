@@ -7,8 +7,9 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import SettingsServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
 from klog_broker.metadata.image import QuotaEntity
 from klog_broker.quota.entities import check_quota, checked_entity
@@ -29,7 +30,9 @@ _log = logging.getLogger("klog.quota")
 _Names = tuple[tuple[str, str | None], ...]
 
 
-def handle(request: AlterClientQuotasRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: SettingsServices, request: AlterClientQuotasRequest, context: RequestContext
+) -> AnswerSteps:
     """Every entity succeeds or fails as a whole, by itself. One that is named twice is answered
     once, with an error, and keeps its quotas; Kafka makes the first of its changes then."""
     names_of = [_names(entry) for entry in request.entries]
@@ -69,7 +72,7 @@ def handle(request: AlterClientQuotasRequest, context: RequestContext) -> Answer
             )
         context.reply.send(response)
 
-    context.broker.metadata.update_client_quotas(updates, done)
+    services.metadata.update_client_quotas(updates, done)
     return None
 
 
@@ -110,4 +113,4 @@ def error_response(request: AlterClientQuotasRequest, code: ErrorCode) -> AlterC
     return response
 
 
-HANDLER = ApiHandler(ApiKey.ALTER_CLIENT_QUOTAS, handle, error_response)
+API = Api(ApiKey.ALTER_CLIENT_QUOTAS, handle, error_response)

@@ -11,8 +11,9 @@ from functools import partial
 
 from klog_broker.handlers.alterable_brokers import stored_name
 from klog_broker.handlers.alterable_topics import alterable_topic, check_alterable, check_names
-from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import SettingsServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
 from klog_broker.topics.broker_settings import Given, checked_broker_configs
 from klog_broker.topics.changing import Alter, change_broker_configs, change_topic_configs
@@ -34,9 +35,10 @@ _BROKER_CHECKED = 100
 _CHANGE = 20
 
 
-def handle(request: AlterConfigsRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: SettingsServices, request: AlterConfigsRequest, context: RequestContext
+) -> AnswerSteps:
     """Every resource succeeds or fails as a whole, by itself."""
-    broker = context.broker
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
     response = AlterConfigsResponse()
     planned: list[tuple[AlterConfigsResourceResponse, Alter]] = []
@@ -50,9 +52,9 @@ def handle(request: AlterConfigsRequest, context: RequestContext) -> AnswerSteps
                 raise BrokerError(ErrorCode.INVALID_REQUEST, text)
             if asked.resource_type == ResourceType.BROKER:
                 yield _BROKER_CHECKED
-                planned.append((result, _planned_broker(broker, asked)))
+                planned.append((result, _planned_broker(services, asked)))
             else:
-                planned.append((result, _planned(broker, asked)))
+                planned.append((result, _planned(services, asked)))
         except BrokerError as error:
             _put(result, error)
     if request.validate_only or not planned:
@@ -73,29 +75,29 @@ def handle(request: AlterConfigsRequest, context: RequestContext) -> AnswerSteps
     return None
 
 
-def _planned(broker: BrokerServices, asked: AlterConfigsResource) -> Alter:
+def _planned(services: SettingsServices, asked: AlterConfigsResource) -> Alter:
     """What gives a topic its new overrides, which are checked. BrokerError."""
     names = [each.name for each in asked.configs]
     configs = _texts(asked)
     # As in Kafka, settings that no topic could have are refused before the topic is looked for.
     check_alterable(asked.resource_type, asked.resource_name, names)
-    check_effects(broker, names)
-    checked_topic_config(broker, configs)
-    alterable_topic(broker, asked.resource_type, asked.resource_name, names)
-    return partial(change_topic_configs, broker, asked.resource_name, lambda _: configs)
+    check_effects(services, names)
+    checked_topic_config(services, configs)
+    alterable_topic(services, asked.resource_type, asked.resource_name, names)
+    return partial(change_topic_configs, services, asked.resource_name, lambda _: configs)
 
 
-def _planned_broker(broker: BrokerServices, asked: AlterConfigsResource) -> Alter:
+def _planned_broker(services: SettingsServices, asked: AlterConfigsResource) -> Alter:
     """What gives a broker, or all, their new settings, which are checked. BrokerError."""
     texts = _texts(asked)
     check_names([each.name for each in asked.configs])
-    name = stored_name(broker, asked.resource_name)
+    name = stored_name(services, asked.resource_name)
 
     def change(given: Given) -> Mapping[str, str]:
-        return checked_broker_configs(broker.config, broker.broker_id, given, name, texts)
+        return checked_broker_configs(services.config, services.broker_id, given, name, texts)
 
-    change(broker.metadata.image.broker_configs)
-    return partial(change_broker_configs, broker, name, change)
+    change(services.metadata.image.broker_configs)
+    return partial(change_broker_configs, services, name, change)
 
 
 def _texts(asked: AlterConfigsResource) -> dict[str, str]:
@@ -128,4 +130,4 @@ def error_response(request: AlterConfigsRequest, code: ErrorCode) -> AlterConfig
     return response
 
 
-HANDLER = ApiHandler(ApiKey.ALTER_CONFIGS, handle, error_response)
+API = Api(ApiKey.ALTER_CONFIGS, handle, error_response)

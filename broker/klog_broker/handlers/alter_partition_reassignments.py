@@ -6,8 +6,9 @@ broker that runs alone could make, and a cluster makes none yet.
 
 from collections.abc import Sequence
 
-from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.family_services import TopicsServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.alter_partition_reassignments import (
@@ -19,7 +20,9 @@ from pyspark_klog.protocol.apis.alter_partition_reassignments import (
 from pyspark_klog.protocol.keys import ApiKey
 
 
-def handle(request: AlterPartitionReassignmentsRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: TopicsServices, request: AlterPartitionReassignmentsRequest, _: RequestContext
+) -> AnswerSteps:
     """Every partition succeeds or fails by itself. Null replicas cancel a move."""
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
@@ -36,15 +39,17 @@ def handle(request: AlterPartitionReassignmentsRequest, context: RequestContext)
             )
             found.partitions.append(answer)
             try:
-                _check(context.broker, topic.name, each.partition_index, each.replicas)
+                _check(services, topic.name, each.partition_index, each.replicas)
             except BrokerError as error:
                 answer.error_code, answer.error_message = error.code, told(error)
     return response
 
 
-def _check(broker: BrokerServices, topic: str, index: int, replicas: Sequence[int] | None) -> None:
+def _check(
+    services: TopicsServices, topic: str, index: int, replicas: Sequence[int] | None
+) -> None:
     """BrokerError unless the partition has these replicas."""
-    image = broker.metadata.image
+    image = services.metadata.image
     state = image.partition(topic, index)
     if state is None:
         text = f"there is no partition {index} of a topic {topic}"
@@ -66,7 +71,7 @@ def _check(broker: BrokerServices, topic: str, index: int, replicas: Sequence[in
         raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
 
 
-HANDLER = ApiHandler(
+API = Api(
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     handle,
     top_level_error(ApiKey.ALTER_PARTITION_REASSIGNMENTS),

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from klog_broker.handlers.context import BrokerServices
-from klog_broker.handlers.told_topics import unknown_topic
+from klog_broker.handlers.family_services import SettingsServices
+from klog_broker.handlers.known_topics import unknown_topic
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import Topic, check_topic_name
 from klog_broker.topics.entries import ResourceType
@@ -27,14 +27,14 @@ def without_settings(resource_type: int) -> str:
 
 
 def alterable_topic(
-    broker: BrokerServices, resource_type: int, name: str, settings: Sequence[str]
+    services: SettingsServices, resource_type: int, name: str, settings: Sequence[str]
 ) -> Topic:
     """The topic that a resource names, once :func:`check_alterable` lets it pass. BrokerError."""
     check_alterable(resource_type, name, settings)
-    topic = broker.metadata.image.topic(name)
+    topic = services.metadata.image.topic(name)
     if topic is None:
         text = f"there is no topic {name}"
-        raise BrokerError(unknown_topic(broker), text)
+        raise BrokerError(unknown_topic(services.known_topics), text)
     return topic
 
 

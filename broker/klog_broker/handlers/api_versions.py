@@ -1,12 +1,14 @@
 """ApiVersions: the APIs and versions that this broker serves, from the registry of handlers."""
 
 import re
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from klog_broker.coordinator.transaction.metadata import VERSION_RAISING
-from klog_broker.handlers.context import RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api, ServedApi
+from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -44,39 +46,48 @@ _FINALIZED = [
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+class VersionsServices(NamedTuple):
+    """The facts that ApiVersions shows: the broker's identity, and the APIs that it serves."""
+
+    cluster_id: str
+    broker_id: BrokerId
+    has_features: bool
+    served: Sequence[ServedApi]
+
+
+def handle(
+    services: VersionsServices, request: ApiVersionsRequest, context: RequestContext
+) -> ApiVersionsResponse:
     if context.api_version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             raise BrokerError(ErrorCode.INVALID_REQUEST)
     if context.api_version >= CHECKS_NODE_SINCE:
-        _check_node(request, context)
-    has_features = not context.broker.config.joins_cluster
-    tells_supported = has_features and context.api_version >= ZERO_LEVEL_SINCE
+        _check_node(services, request)
+    tells_supported = services.has_features and context.api_version >= ZERO_LEVEL_SINCE
     return ApiVersionsResponse(
-        api_keys=_ranges(context),
+        api_keys=_ranges(services.served),
         supported_features=_SUPPORTED if tells_supported else [],
         finalized_features_epoch=FEATURES_EPOCH,
-        finalized_features=_FINALIZED if has_features else [],
+        finalized_features=_FINALIZED if services.has_features else [],
     )
 
 
-def _check_node(request: ApiVersionsRequest, context: RequestContext) -> None:
+def _check_node(services: VersionsServices, request: ApiVersionsRequest) -> None:
     """BrokerError if the client means another broker, or gives only one of cluster and node id."""
     if (request.cluster_id is None) != (request.node_id == NO_NODE_ID):
         raise BrokerError(ErrorCode.INVALID_REQUEST)
-    broker = context.broker
     if request.cluster_id is not None and (request.cluster_id, request.node_id) != (
-        broker.cluster_id,
-        broker.broker_id,
+        services.cluster_id,
+        services.broker_id,
     ):
         raise BrokerError(ErrorCode.REBOOTSTRAP_REQUIRED)
 
 
-def _ranges(context: RequestContext) -> list[ApiVersion]:
+def _ranges(served: Sequence[ServedApi]) -> list[ApiVersion]:
     return [
         ApiVersion(api_key=row.api_key, min_version=row.min_version, max_version=row.max_version)
-        for row in context.broker.served
+        for row in served
     ]
 
 
@@ -84,4 +95,4 @@ def error_response(_: Any, code: ErrorCode) -> Response:
     return ApiVersionsResponse(error_code=code)
 
 
-HANDLER = ApiHandler(ApiKey.API_VERSIONS, handle, error_response)
+API = Api(ApiKey.API_VERSIONS, handle, error_response)

@@ -1,17 +1,19 @@
-"""What only the controller of a cluster does: clients ask it themselves, and brokers for clients.
+"""Changes of topics, which the controller of a cluster makes: clients ask the controller, and
+brokers ask it for clients.
 
-A broker that is alone is its own controller.
+A standalone broker is its own controller.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from __future__ import annotations
 
-from klog_broker.handlers.context import (
-    AnswerSteps,
-    BrokerServices,
-    ErrorResponse,
-    RequestContext,
-)
-from klog_broker.handlers.told_topics import knows_all_partitions, once_told
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from klog_broker.config import BrokerConfig
+from klog_broker.controller.to_controller import ToController
+from klog_broker.handlers.known_topics import KnownTopics, once_complete
+from klog_broker.handlers.request_context import AnswerSteps, ErrorResponse, RequestContext
+from klog_broker.runtime.loop import Loop
 from klog_broker.topics.internal import internal_topic
 from klog_broker.topics.planning import MAX_PARTITIONS_PER_REQUEST
 from pyspark_klog.client.errors import error_code
@@ -32,67 +34,82 @@ _SLACK_MS = 500
 Refused = dict[str, ErrorCode]
 
 
-def is_controller(broker: BrokerServices) -> bool:
-    """Whether topics are made and changed here."""
-    if not broker.config.joins_cluster:
-        return True
-    return broker.metadata.image.controller_id == broker.broker_id
+class ControllerServices(Protocol):
+    """The services of APIs that the controller answers."""
+
+    @property
+    def known_topics(self) -> KnownTopics: ...
+
+    @property
+    def other_controller(self) -> Callable[[], TopicRequests | None]:
+        """Asks the controller; None while this broker makes and changes topics itself."""
 
 
 def at_controller(
+    services: ControllerServices,
     answer: Callable[[], AnswerSteps],
     request: Request,
     context: RequestContext,
     error_response: ErrorResponse,
 ) -> Response | AnswerSteps | None:
-    """What a handler returns whose `answer` is the controller's, and may be that a topic is not
-    there. A controller that has just started waits until it knows: nobody asks again who hears
-    that. On NOT_CONTROLLER clients do."""
-    broker = context.broker
-    if not is_controller(broker):
+    """Return from a handler whose `answer` only the controller has, and may say that a topic does
+    not exist. Other brokers answer NOT_CONTROLLER, on which clients ask again. A controller that
+    has just started waits until it knows all topics: on UNKNOWN_TOPIC_OR_PARTITION no client asks
+    again."""
+    if services.other_controller() is not None:
         return error_response(request, ErrorCode.NOT_CONTROLLER)
 
     def once_known() -> AnswerSteps:
-        if not knows_all_partitions(broker):
+        if not services.known_topics.is_complete:
             raise BrokerError(ErrorCode.NOT_CONTROLLER)
         return (yield from answer())
 
-    return once_told(once_known, request, context, error_response)
+    return once_complete(services.known_topics, once_known, request, context, error_response)
 
 
-def have_created(
-    broker: BrokerServices, names: Sequence[str], done: Callable[[Refused], None]
-) -> None:
-    """Have the controller, which is another broker, make topics with what this broker is configured
-    for. ``done`` is called once, later, with those that were not made."""
-    room = MAX_PARTITIONS_PER_REQUEST
-    topics: list[CreatableTopic] = []
-    for name in names:
-        # Who asks again meanwhile makes nothing new.
-        topic = _topic(broker, name)
-        if name not in broker.creating and topic.num_partitions <= room:
-            room -= topic.num_partitions
-            topics.append(topic)
-    asked = [topic.name for topic in topics]
-    unknown: Refused = dict.fromkeys(names, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    to_controller = broker.to_controller
-    if not asked or to_controller is None:
-        broker.loop.call_soon(lambda: done(unknown))
-        return
+class TopicRequests:
+    """Asks the controller, another broker, to create topics. ``config`` gives the settings in
+    force."""
 
-    def answered(reply: CreateTopicsResponse | None) -> None:
-        broker.creating.difference_update(asked)
-        if reply is None:
-            done(unknown)
+    def __init__(
+        self, config: Callable[[], BrokerConfig], loop: Loop, to_controller: ToController
+    ) -> None:
+        self._config = config
+        self._loop = loop
+        self._to_controller = to_controller
+        self._creating: set[str] = set()
+        """Topics that the controller was asked to create and has not answered for."""
+
+    def create(self, names: Sequence[str], done: Callable[[Refused], None]) -> None:
+        """Have topics created with what this broker is configured for. ``done`` is called once,
+        later, with the topics that were not created."""
+        room = MAX_PARTITIONS_PER_REQUEST
+        topics: list[CreatableTopic] = []
+        for name in names:
+            # A topic that the controller was asked for already is not asked for twice.
+            topic = _topic(self._config(), name)
+            if name not in self._creating and topic.num_partitions <= room:
+                room -= topic.num_partitions
+                topics.append(topic)
+        asked = [topic.name for topic in topics]
+        unknown: Refused = dict.fromkeys(names, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not asked:
+            self._loop.call_soon(lambda: done(unknown))
             return
-        codes = {each.name: error_code(each.error_code) for each in reply.topics}
-        done(unknown | not_made(codes))
 
-    broker.creating.update(asked)
-    request = CreateTopicsRequest(topics=topics, timeout_ms=AUTO_CREATION_TIMEOUT_MS)
-    to_controller.send(
-        CreateTopicsResponse, lambda _: request, answered, AUTO_CREATION_TIMEOUT_MS + _SLACK_MS
-    )
+        def answered(reply: CreateTopicsResponse | None) -> None:
+            self._creating.difference_update(asked)
+            if reply is None:
+                done(unknown)
+                return
+            codes = {each.name: error_code(each.error_code) for each in reply.topics}
+            done(unknown | not_made(codes))
+
+        self._creating.update(asked)
+        request = CreateTopicsRequest(topics=topics, timeout_ms=AUTO_CREATION_TIMEOUT_MS)
+        self._to_controller.send(
+            CreateTopicsResponse, lambda _: request, answered, AUTO_CREATION_TIMEOUT_MS + _SLACK_MS
+        )
 
 
 def not_made(codes: Mapping[str, ErrorCode]) -> Refused:
@@ -109,13 +126,13 @@ _TOLD = {
 }
 
 
-def _topic(broker: BrokerServices, name: str) -> CreatableTopic:
-    own = internal_topic(name, broker.config)
+def _topic(config: BrokerConfig, name: str) -> CreatableTopic:
+    own = internal_topic(name, config)
     if own is None:
         return CreatableTopic(
             name=name,
-            num_partitions=broker.config["num.partitions"],
-            replication_factor=broker.config["default.replication.factor"],
+            num_partitions=config["num.partitions"],
+            replication_factor=config["default.replication.factor"],
         )
     return CreatableTopic(
         name=name,

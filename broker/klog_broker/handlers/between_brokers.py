@@ -5,15 +5,22 @@ part a turn.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from klog_broker.handlers.context import ClusterServices, RequestContext
-from klog_broker.handlers.order_queue import OrderRequest
+from klog_broker.controller.controller import Controller
+from klog_broker.controller.topic_changes import TopicChanges
+from klog_broker.handlers.order_queue import OrderQueue, OrderRequest
+from klog_broker.handlers.request_context import RequestContext
+from klog_broker.handlers.request_runtime import RequestRuntime
 from klog_broker.log.errors import InconsistentTopicId, LogStorageError
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import check_topic_name
+from klog_broker.metadata.zookeeper.store import ClusterStore
 from klog_broker.replication.errors import StaleOrder
+from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.runtime.loop import Loop
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
+from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol import registry
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
@@ -31,19 +38,44 @@ ORDERS_A_TURN = 50
 Order = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
 
-def cluster_of(context: RequestContext) -> ClusterServices:
+class ClusterServices(NamedTuple):
+    """A broker's part in its cluster."""
+
+    store: ClusterStore
+    controller: Controller
+    """This broker's controller, which answers NOT_CONTROLLER while another broker is it."""
+    orders: OrderQueue
+    changes: TopicChanges
+    """Elects leaders, too, which a standalone broker has nobody for."""
+
+
+class BetweenBrokersServices(NamedTuple):
+    """The services of the APIs that the brokers of a cluster ask each other."""
+
+    broker_id: BrokerId
+    brokers_listener: str
+    """The name of the listener that is for brokers alone."""
+    loop: Loop
+    replicas: ReplicaManager
+    requests: RequestRuntime
+    cluster: ClusterServices
+
+
+def cluster_of(services: BetweenBrokersServices, context: RequestContext) -> ClusterServices:
     """BrokerError CLUSTER_AUTHORIZATION_FAILED unless another broker can have asked."""
-    cluster = context.broker.cluster
-    if cluster is None or context.listener != context.broker.config.inter_broker_listener:
+    if context.listener != services.brokers_listener:
         raise BrokerError(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
             "this is asked between the brokers of a cluster, on their own listener",
         )
-    return cluster
+    return services.cluster
 
 
 def take_order(
-    request: Order, context: RequestContext, begin: Callable[[Callable[[], None]], None]
+    services: BetweenBrokersServices,
+    request: Order,
+    context: RequestContext,
+    begin: Callable[[Callable[[], None]], None],
 ) -> None:
     """Have `begin` carry the order out, in its turn. It answers, and then calls back."""
     reply = context.reply
@@ -56,7 +88,7 @@ def take_order(
         response.error_code = int(code)
         reply.send(response)
 
-    cluster_of(context).orders.put(
+    cluster_of(services, context).orders.put(
         OrderRequest(
             request.controller_epoch,
             request.broker_epoch,

@@ -3,9 +3,10 @@
 from collections import Counter
 from functools import partial
 
+from klog_broker.handlers.api_handler import Api
 from klog_broker.handlers.at_controller import at_controller
-from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.family_services import TopicsServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
 from klog_broker.metadata.image import Topic
 from klog_broker.topics.changing import add_partitions
@@ -30,14 +31,17 @@ _CHANGE = 10
 
 
 def handle(
-    request: CreatePartitionsRequest, context: RequestContext
+    services: TopicsServices, request: CreatePartitionsRequest, context: RequestContext
 ) -> Response | AnswerSteps | None:
-    return at_controller(lambda: _add(request, context), request, context, error_response)
+    return at_controller(
+        services, lambda: _add(services, request, context), request, context, error_response
+    )
 
 
-def _add(request: CreatePartitionsRequest, context: RequestContext) -> AnswerSteps:
+def _add(
+    services: TopicsServices, request: CreatePartitionsRequest, context: RequestContext
+) -> AnswerSteps:
     """Every topic succeeds or fails by itself; a name that the request has twice fails once."""
-    broker = context.broker
     times = Counter(topic.name for topic in request.topics)
     results = {name: CreatePartitionsTopicResult(name=name) for name in times}
     planned: dict[str, MorePartitions] = {}
@@ -47,7 +51,7 @@ def _add(request: CreatePartitionsRequest, context: RequestContext) -> AnswerSte
             if times[topic.name] > 1:
                 text = f"topic {topic.name} stands {times[topic.name]} times in the request"
                 raise BrokerError(ErrorCode.INVALID_REQUEST, text)
-            planned[topic.name] = _plan(broker, topic)
+            planned[topic.name] = _plan(services, topic)
         except BrokerError as error:
             _put(results[topic.name], error)
     total = sum(len(more.assignment) for more in planned.values())
@@ -70,12 +74,12 @@ def _add(request: CreatePartitionsRequest, context: RequestContext) -> AnswerSte
 
     for name, more in planned.items():
         yield _CHANGE
-        add_partitions(broker, name, more, partial(done, name), timeout_ms=request.timeout_ms)
+        add_partitions(services, name, more, partial(done, name), timeout_ms=request.timeout_ms)
     return None
 
 
-def _plan(broker: BrokerServices, asked: CreatePartitionsTopic) -> MorePartitions:
-    topic = broker.metadata.image.topic(asked.name)
+def _plan(services: TopicsServices, asked: CreatePartitionsTopic) -> MorePartitions:
+    topic = services.metadata.image.topic(asked.name)
     if topic is None:
         text = f"there is no topic {asked.name}"
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
@@ -85,7 +89,7 @@ def _plan(broker: BrokerServices, asked: CreatePartitionsTopic) -> MorePartition
     assignment = None
     if asked.assignments is not None:
         assignment = [each.broker_ids for each in asked.assignments]
-    return plan_more_partitions(broker, topic, asked.count, assignment)
+    return plan_more_partitions(services, topic, asked.count, assignment)
 
 
 def _put(result: CreatePartitionsTopicResult, error: BrokerError) -> None:
@@ -104,4 +108,4 @@ def error_response(request: CreatePartitionsRequest, code: ErrorCode) -> CreateP
     )
 
 
-HANDLER = ApiHandler(ApiKey.CREATE_PARTITIONS, handle, error_response)
+API = Api(ApiKey.CREATE_PARTITIONS, handle, error_response)

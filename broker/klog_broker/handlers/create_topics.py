@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Generator
 
 from klog_broker.config import topic_config
-from klog_broker.handlers.at_controller import is_controller
-from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import TopicsServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
 from klog_broker.metadata.image import INTERNAL_TOPICS, Topic
 from klog_broker.metadata.interface import NewTopic
@@ -44,10 +44,11 @@ _SETTINGS = 60
 _Told = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
 
 
-def handle(request: CreateTopicsRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: TopicsServices, request: CreateTopicsRequest, context: RequestContext
+) -> AnswerSteps:
     """Every topic succeeds or fails by itself; a name that the request has twice fails once."""
-    broker = context.broker
-    if not is_controller(broker):
+    if services.other_controller() is not None:
         return error_response(request, ErrorCode.NOT_CONTROLLER)
     results: dict[str, CreatableTopicResult] = {}
     planned: list[NewTopic] = []
@@ -58,7 +59,7 @@ def handle(request: CreateTopicsRequest, context: RequestContext) -> AnswerSteps
             if times[topic.name] > 1:
                 text = f"topic {topic.name} stands {times[topic.name]} times in the request"
                 raise BrokerError(ErrorCode.INVALID_REQUEST, text)
-            planned.append(_plan(broker, topic))
+            planned.append(_plan(services, topic))
         except BrokerError as error:
             results[topic.name] = _failed(topic.name, error)
     total = sum(len(new.assignment) for new in planned)
@@ -69,7 +70,7 @@ def handle(request: CreateTopicsRequest, context: RequestContext) -> AnswerSteps
     told: _Told = {}
     if request.validate_only or not planned:
         for new in planned:
-            results[new.name] = yield from _created(broker, new, _NO_ID, told)
+            results[new.name] = yield from _created(services, new, _NO_ID, told)
         return _response(times, results)
 
     def done(outcomes: list[Topic | BrokerError]) -> None:
@@ -80,14 +81,14 @@ def handle(request: CreateTopicsRequest, context: RequestContext) -> AnswerSteps
             if isinstance(outcome, BrokerError):
                 results[new.name] = _failed(new.name, outcome)
             else:
-                results[new.name] = yield from _created(broker, new, outcome.topic_id, told)
+                results[new.name] = yield from _created(services, new, outcome.topic_id, told)
         return _response(times, results)
 
-    create_topics(broker, planned, done, timeout_ms=request.timeout_ms)
+    create_topics(services, planned, done, timeout_ms=request.timeout_ms)
     return None
 
 
-def _plan(broker: BrokerServices, topic: CreatableTopic) -> NewTopic:
+def _plan(services: TopicsServices, topic: CreatableTopic) -> NewTopic:
     configs: dict[str, str] = {}
     for config in topic.configs:
         if config.value is None:
@@ -102,7 +103,7 @@ def _plan(broker: BrokerServices, topic: CreatableTopic) -> NewTopic:
             )
         assignment[row.partition_index] = row.broker_ids
     return plan_new_topic(
-        broker,
+        services,
         topic.name,
         num_partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
@@ -118,7 +119,7 @@ def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
 
 
 def _created(
-    broker: BrokerServices, new: NewTopic, topic_id: UUID, told: _Told
+    services: TopicsServices, new: NewTopic, topic_id: UUID, told: _Told
 ) -> Generator[int, None, CreatableTopicResult]:
     """The answer for a topic that was created, or (without an id) that could be created.
 
@@ -126,7 +127,7 @@ def _created(
     given = tuple(sorted(new.configs.items()))
     yield 1 if given in told else _SETTINGS
     if given not in told:
-        told[given] = _settings(broker, new)
+        told[given] = _settings(services, new)
     return CreatableTopicResult(
         name=new.name,
         topic_id=topic_id,
@@ -138,8 +139,8 @@ def _created(
     )
 
 
-def _settings(broker: BrokerServices, new: NewTopic) -> list[CreatableTopicConfigs]:
-    entries = topic_entries(topic_config(broker.config, new.configs), broker.config)
+def _settings(services: TopicsServices, new: NewTopic) -> list[CreatableTopicConfigs]:
+    entries = topic_entries(topic_config(services.config, new.configs), services.config)
     return [
         CreatableTopicConfigs(
             name=entry.setting.name,
@@ -165,4 +166,4 @@ def error_response(request: CreateTopicsRequest, code: ErrorCode) -> CreateTopic
     return CreateTopicsResponse(topics=[_failed(topic.name, error) for topic in request.topics])
 
 
-HANDLER = ApiHandler(ApiKey.CREATE_TOPICS, handle, error_response)
+API = Api(ApiKey.CREATE_TOPICS, handle, error_response)

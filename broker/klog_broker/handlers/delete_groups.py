@@ -1,8 +1,9 @@
 """DeleteGroups: forget groups that have no members, with all their offsets."""
 
 from klog_broker.coordinator.group.deletions import GroupCodes
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import GroupServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.delete_groups import (
     DeletableGroupResult,
@@ -12,14 +13,14 @@ from pyspark_klog.protocol.apis.delete_groups import (
 from pyspark_klog.protocol.keys import ApiKey
 
 
-def handle(request: DeleteGroupsRequest, context: RequestContext) -> None:
+def handle(services: GroupServices, request: DeleteGroupsRequest, context: RequestContext) -> None:
     """Each group has its own result; one that is named twice has one result, as in Kafka."""
 
     def answer(codes: GroupCodes) -> None:
         context.reply.send_in_slices(_response(codes))
 
     group_ids = list(dict.fromkeys(request.groups_names))
-    context.broker.groups.deletions.delete_groups(group_ids, answer)
+    services.groups.deletions.delete_groups(group_ids, answer)
 
 
 def _response(codes: GroupCodes) -> AnswerSteps:
@@ -39,4 +40,4 @@ def _error(request: DeleteGroupsRequest, code: ErrorCode) -> DeleteGroupsRespons
     )
 
 
-HANDLER = ApiHandler(ApiKey.DELETE_GROUPS, handle, _error)
+API = Api(ApiKey.DELETE_GROUPS, handle, _error)

@@ -9,9 +9,10 @@ the records are deleted all the same.
 
 from typing import NamedTuple
 
-from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import LogServices
 from klog_broker.handlers.partitions import ended_code, led_partition, why_not_led
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.log.errors import LogStorageError, OffsetOutOfRange
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from klog_broker.replication.leader import Leader
@@ -32,7 +33,9 @@ _NO_LOW_WATERMARK = -1
 _RAISED = 4
 
 
-def handle(request: DeleteRecordsRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: LogServices, request: DeleteRecordsRequest, context: RequestContext
+) -> AnswerSteps:
     """Every partition succeeds or fails by itself; of one that is named twice the last offset
     counts, as in Kafka."""
     wanted: dict[str, dict[int, int]] = {}
@@ -52,7 +55,7 @@ def handle(request: DeleteRecordsRequest, context: RequestContext) -> AnswerStep
             )
             found.partitions.append(answer)
             try:
-                leader = _leader(context.broker, name, index)
+                leader = _leader(services, name, index)
                 start = leader.log.delete_records_before(offset)
                 answer.low_watermark = leader.low_watermark()
                 if answer.low_watermark < start:
@@ -65,9 +68,9 @@ def handle(request: DeleteRecordsRequest, context: RequestContext) -> AnswerStep
                 answer.error_code = error.code
     if not waiting:
         return response
-    delayed = _DelayedDeletion(response, waiting, context)
+    delayed = _DelayedDeletion(services, response, waiting, context)
     keys = [each.leader.topic_partition for each in waiting]
-    purgatory = context.broker.purgatory
+    purgatory = services.purgatory
     if not purgatory.watch(delayed, keys, request.timeout_ms):
         context.reply.when_closed(lambda: purgatory.cancel(delayed))
     return None
@@ -84,12 +87,17 @@ class _Waiting(NamedTuple):
 class _DelayedDeletion(DelayedOperation):
     """A request that waits for followers' logs to begin where the leaders' do."""
 
-    __slots__ = ("_context", "_response", "_waiting")
+    __slots__ = ("_context", "_response", "_services", "_waiting")
     kind = "DeleteRecords"
 
     def __init__(
-        self, response: DeleteRecordsResponse, waiting: list[_Waiting], context: RequestContext
+        self,
+        services: LogServices,
+        response: DeleteRecordsResponse,
+        waiting: list[_Waiting],
+        context: RequestContext,
     ) -> None:
+        self._services = services
         self._response = response
         self._waiting = waiting
         self._context = context
@@ -99,7 +107,7 @@ class _DelayedDeletion(DelayedOperation):
         for each in self._waiting:
             leader = each.leader.present
             if leader.ended is not None:
-                each.answer.error_code = ended_code(self._context.broker, leader)
+                each.answer.error_code = ended_code(self._services, leader)
                 each.answer.low_watermark = _NO_LOW_WATERMARK
                 continue
             each.answer.low_watermark = leader.low_watermark()
@@ -117,13 +125,13 @@ class _DelayedDeletion(DelayedOperation):
         self._context.reply.send(self._response)
 
 
-def _leader(broker: BrokerServices, topic: str, index: int) -> Leader:
+def _leader(services: LogServices, topic: str, index: int) -> Leader:
     """Who leads a partition whose records may be deleted."""
-    if broker.metadata.image.partition(topic, index) is None:
-        raise BrokerError(why_not_led(broker, topic, index))
+    if services.metadata.image.partition(topic, index) is None:
+        raise BrokerError(why_not_led(services, topic, index))
     if topic in INTERNAL_TOPICS:
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    leader = led_partition(broker, topic, index)
+    leader = led_partition(services, topic, index)
     if leader.log.config.compact and not leader.log.config.delete:
         raise BrokerError(ErrorCode.POLICY_VIOLATION)
     return leader
@@ -149,4 +157,4 @@ def error_response(request: DeleteRecordsRequest, code: ErrorCode) -> DeleteReco
     )
 
 
-HANDLER = ApiHandler(ApiKey.DELETE_RECORDS, handle, error_response)
+API = Api(ApiKey.DELETE_RECORDS, handle, error_response)

@@ -3,9 +3,10 @@
 from collections import Counter
 from functools import partial
 
+from klog_broker.handlers.api_handler import Api
 from klog_broker.handlers.at_controller import at_controller
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.family_services import TopicsServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
 from klog_broker.metadata.image import Topic
 from klog_broker.topics.changing import delete_topic
@@ -30,11 +31,17 @@ _FIRST_VERSION_WITH_TOPIC_DELETION_DISABLED = 3
 _DELETION = 10
 
 
-def handle(request: DeleteTopicsRequest, context: RequestContext) -> Response | AnswerSteps | None:
-    return at_controller(lambda: _delete(request, context), request, context, error_response)
+def handle(
+    services: TopicsServices, request: DeleteTopicsRequest, context: RequestContext
+) -> Response | AnswerSteps | None:
+    return at_controller(
+        services, lambda: _delete(services, request, context), request, context, error_response
+    )
 
 
-def _delete(request: DeleteTopicsRequest, context: RequestContext) -> AnswerSteps:
+def _delete(
+    services: TopicsServices, request: DeleteTopicsRequest, context: RequestContext
+) -> AnswerSteps:
     """Every topic succeeds or fails by itself; a topic that the request has twice fails once."""
     asked = _asked(request, context.api_version)
     results: list[DeletableTopicResult] = []
@@ -46,7 +53,7 @@ def _delete(request: DeleteTopicsRequest, context: RequestContext) -> AnswerStep
         try:
             if times[key] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
-            topic = _find(context, each)
+            topic = _find(services, context, each)
             if topic.topic_id in found:
                 text = f"topic {topic.name} is named twice: by its name and by its id"
                 raise BrokerError(ErrorCode.INVALID_REQUEST, text)
@@ -72,7 +79,7 @@ def _delete(request: DeleteTopicsRequest, context: RequestContext) -> AnswerStep
     for topic_id, result in found.items():
         yield _DELETION
         delete_topic(
-            context.broker,
+            services,
             TopicId(topic_id),
             partial(done, result),
             timeout_ms=request.timeout_ms,
@@ -86,15 +93,15 @@ def _asked(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]
     return [DeleteTopicState(name=name) for name in request.topic_names]
 
 
-def _find(context: RequestContext, asked: DeleteTopicState) -> Topic:
-    if not context.broker.config["delete.topic.enable"]:
+def _find(services: TopicsServices, context: RequestContext, asked: DeleteTopicState) -> Topic:
+    if not services.config["delete.topic.enable"]:
         code = (
             ErrorCode.TOPIC_DELETION_DISABLED
             if context.api_version >= _FIRST_VERSION_WITH_TOPIC_DELETION_DISABLED
             else ErrorCode.INVALID_REQUEST
         )
         raise BrokerError(code, "topics are not deleted here: delete.topic.enable=false")
-    image = context.broker.metadata.image
+    image = services.metadata.image
     if asked.name is not None and asked.topic_id != _NO_ID:
         text = "name the topic or give its id, not both"
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)
@@ -132,4 +139,4 @@ def error_response(request: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopic
     return DeleteTopicsResponse(responses=[_failed(each, error) for each in asked])
 
 
-HANDLER = ApiHandler(ApiKey.DELETE_TOPICS, handle, error_response)
+API = Api(ApiKey.DELETE_TOPICS, handle, error_response)

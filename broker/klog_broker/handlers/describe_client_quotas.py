@@ -1,7 +1,8 @@
 """DescribeClientQuotas (key 48): the quotas of users, clients and addresses."""
 
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import SettingsServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
 from klog_broker.quota.filters import checked_filter
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -18,7 +19,9 @@ from pyspark_klog.protocol.keys import ApiKey
 _LOOKED_AT = 5
 
 
-def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: SettingsServices, request: DescribeClientQuotasRequest, _: RequestContext
+) -> AnswerSteps:
     """A filter without components asks for all entities; if it is strict, for none."""
     try:
         wanted = checked_filter(
@@ -28,7 +31,7 @@ def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> Ans
     except BrokerError as error:
         return _failed(error.code, told(error))
     entries = []
-    quotas_of = context.broker.metadata.image.client_quotas
+    quotas_of = services.metadata.image.client_quotas
     for number, (entity, quotas) in enumerate(quotas_of.items()):
         if number % _LOOKED_AT == 0:
             yield 1
@@ -49,4 +52,4 @@ def error_response(_: DescribeClientQuotasRequest, code: ErrorCode) -> DescribeC
     return _failed(code, code.message)
 
 
-HANDLER = ApiHandler(ApiKey.DESCRIBE_CLIENT_QUOTAS, handle, error_response)
+API = Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, handle, error_response)

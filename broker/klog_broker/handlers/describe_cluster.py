@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from klog_broker.handlers.context import RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import TopicsServices
 from klog_broker.handlers.operations import CLUSTER_OPERATIONS
+from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.describe_cluster import (
     DescribeClusterBroker,
@@ -17,13 +18,15 @@ _BROKERS = 1
 _CONTROLLERS = 2
 
 
-def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+def handle(
+    services: TopicsServices, request: DescribeClusterRequest, context: RequestContext
+) -> DescribeClusterResponse:
     if request.endpoint_type != _BROKERS:
         is_known = request.endpoint_type == _CONTROLLERS
         raise BrokerError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         )
-    image = context.broker.metadata.image
+    image = services.metadata.image
     response = DescribeClusterResponse(
         cluster_id=image.cluster_id, controller_id=image.controller_id
     )
@@ -49,4 +52,4 @@ def error_response(request: Any, code: ErrorCode) -> DescribeClusterResponse:
     )
 
 
-HANDLER = ApiHandler(ApiKey.DESCRIBE_CLUSTER, handle, error_response)
+API = Api(ApiKey.DESCRIBE_CLUSTER, handle, error_response)

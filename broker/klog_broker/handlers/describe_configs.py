@@ -8,11 +8,12 @@ from typing import Any
 
 from klog_broker.config import stored_topic_config
 from klog_broker.handlers.alterable_brokers import stored_name
-from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import SettingsServices
+from klog_broker.handlers.known_topics import PATIENCE_MS, once_complete, unknown_topic
 from klog_broker.handlers.other_resources import describe_other
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
-from klog_broker.handlers.told_topics import PATIENCE_MS, once_told, unknown_topic
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import ALL_BROKERS, check_topic_name
 from klog_broker.topics.entries import (
@@ -41,26 +42,35 @@ _SETTINGS = {ResourceType.TOPIC: 60, ResourceType.BROKER: 500}
 _Told = dict[tuple[Any, ...], list[DescribeConfigsResourceResult]]
 
 
-def handle(request: DescribeConfigsRequest, context: RequestContext) -> AnswerSteps | None:
+def handle(
+    services: SettingsServices, request: DescribeConfigsRequest, context: RequestContext
+) -> AnswerSteps | None:
     if all(each.resource_type != ResourceType.TOPIC for each in request.resources):
-        return _answer(request, context)
-    return once_told(lambda: _with_settings(request, context), request, context, error_response)
+        return _answer(services, request, context)
+    return once_complete(
+        services.known_topics,
+        lambda: _with_settings(services, request, context),
+        request,
+        context,
+        error_response,
+    )
 
 
-def _with_settings(request: DescribeConfigsRequest, context: RequestContext) -> AnswerSteps:
+def _with_settings(
+    services: SettingsServices, request: DescribeConfigsRequest, context: RequestContext
+) -> AnswerSteps:
     """Answer once the settings of new topics have been read from ZooKeeper: a topic may be shown a
     moment earlier, and would seem to have no settings of its own."""
-    broker = context.broker
-    cluster = broker.cluster
+    reading = services.new_topic_settings
     unread: dict[str, TopicId] = {}
     for asked in request.resources:
-        topic = broker.metadata.image.topic(asked.resource_name)
-        if cluster is None or topic is None or asked.resource_type != ResourceType.TOPIC:
+        topic = services.metadata.image.topic(asked.resource_name)
+        if topic is None or asked.resource_type != ResourceType.TOPIC:
             continue
-        if cluster.store.is_reading_settings_of(topic.topic_id):
+        if reading.is_reading_settings_of(topic.topic_id):
             unread[topic.name] = topic.topic_id
-    if cluster is None or not unread:
-        return (yield from _answer(request, context))
+    if not unread:
+        return (yield from _answer(services, request, context))
     is_answered = False
 
     def answer() -> None:
@@ -68,14 +78,16 @@ def _with_settings(request: DescribeConfigsRequest, context: RequestContext) -> 
         if not is_answered:
             is_answered = True
             timer.cancel()
-            context.reply.send_in_slices(_answer(request, context))
+            context.reply.send_in_slices(_answer(services, request, context))
 
-    timer = broker.loop.call_later(PATIENCE_MS, answer)
-    cluster.store.learn_topics(unread, answer)
+    timer = services.loop.call_later(PATIENCE_MS, answer)
+    reading.learn_topics(unread, answer)
     return None
 
 
-def _answer(request: DescribeConfigsRequest, context: RequestContext) -> AnswerSteps:
+def _answer(
+    services: SettingsServices, request: DescribeConfigsRequest, context: RequestContext
+) -> AnswerSteps:
     """Every resource succeeds or fails by itself. A list of names that is null or, as in Kafka,
     empty asks for all settings.
 
@@ -90,7 +102,7 @@ def _answer(request: DescribeConfigsRequest, context: RequestContext) -> AnswerS
             error_message=None,
         )
         try:
-            result.configs = yield from _configs(request, asked, context, answered)
+            result.configs = yield from _configs(services, request, asked, context, answered)
         except BrokerError as error:
             result.error_code, result.error_message = error.code, told(error)
         results.append(result)
@@ -98,6 +110,7 @@ def _answer(request: DescribeConfigsRequest, context: RequestContext) -> AnswerS
 
 
 def _configs(
+    services: SettingsServices,
     request: DescribeConfigsRequest,
     asked: DescribeConfigsResource,
     context: RequestContext,
@@ -108,9 +121,9 @@ def _configs(
     yield 1
     keys = asked.configuration_keys or None
     if asked.resource_type not in _SETTINGS:
-        found = describe_other(context.broker, asked.resource_type, asked.resource_name)
+        found = describe_other(services, asked.resource_type, asked.resource_name)
         return [each for each in found if keys is None or each.name in keys]
-    given = _given(context.broker, asked)
+    given = _given(services, asked)
     name = "" if asked.resource_type == ResourceType.TOPIC else asked.resource_name
     key = (asked.resource_type, name, given, None if keys is None else tuple(keys))
     if key not in answered:
@@ -118,7 +131,7 @@ def _configs(
         names = None if keys is None else set(keys)
         answered[key] = [
             _described(entry, request, context.api_version)
-            for entry in _entries(context.broker, asked, dict(given or ()))
+            for entry in _entries(services, asked, dict(given or ()))
             if names is None or entry.setting.name in names
         ]
     return answered[key]
@@ -138,7 +151,7 @@ def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigs
 
 
 def _given(
-    broker: BrokerServices, asked: DescribeConfigsResource
+    services: SettingsServices, asked: DescribeConfigsResource
 ) -> tuple[tuple[str, str], ...] | None:
     """The overrides of a topic; what is given to all brokers; None for one broker."""
     name = asked.resource_name
@@ -148,27 +161,27 @@ def _given(
                 check_topic_name(name)
             except InvalidTopicName as error:
                 raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
-            topic = broker.metadata.image.topic(name)
+            topic = services.metadata.image.topic(name)
             if topic is None:
                 text = f"there is no topic {name}"
-                raise BrokerError(unknown_topic(broker), text)
+                raise BrokerError(unknown_topic(services.known_topics), text)
             return tuple(sorted(topic.configs.items()))
         case ResourceType.BROKER:
-            if stored_name(broker, name) == ALL_BROKERS:
-                return tuple(broker.metadata.image.broker_configs.get(ALL_BROKERS, {}).items())
+            if stored_name(services, name) == ALL_BROKERS:
+                return tuple(services.metadata.image.broker_configs.get(ALL_BROKERS, {}).items())
             return None
         case other:
             raise InvariantViolation(f"resource type {other} has no settings")
 
 
 def _entries(
-    broker: BrokerServices, asked: DescribeConfigsResource, given: Mapping[str, str]
+    services: SettingsServices, asked: DescribeConfigsResource, given: Mapping[str, str]
 ) -> list[ConfigEntry]:
     if asked.resource_type == ResourceType.TOPIC:
-        return topic_entries(stored_topic_config(broker.config, given), broker.config)
+        return topic_entries(stored_topic_config(services.config, given), services.config)
     if asked.resource_name == ALL_BROKERS:
         return all_brokers_entries(given)
-    return broker_entries(broker.config, asked.configuration_keys or ())
+    return broker_entries(services.config, asked.configuration_keys or ())
 
 
 def _described(
@@ -207,4 +220,4 @@ def error_response(request: DescribeConfigsRequest, code: ErrorCode) -> Describe
     )
 
 
-HANDLER = ApiHandler(ApiKey.DESCRIBE_CONFIGS, handle, error_response)
+API = Api(ApiKey.DESCRIBE_CONFIGS, handle, error_response)

@@ -4,9 +4,10 @@ from collections.abc import Generator
 
 from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.states import GroupState
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import GroupServices
 from klog_broker.handlers.operations import GROUP_OPERATIONS
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.describe_groups import (
     DescribedGroup,
@@ -20,7 +21,9 @@ from pyspark_klog.protocol.keys import ApiKey
 NOT_FOUND_SINCE = 6
 
 
-def handle(request: DescribeGroupsRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: GroupServices, request: DescribeGroupsRequest, context: RequestContext
+) -> AnswerSteps:
     """A group that does not exist is Dead; from version 6 on that is an error, too (KIP-1043). A
     group that is named twice is described once, since a description can be much longer than a
     name."""
@@ -30,7 +33,7 @@ def handle(request: DescribeGroupsRequest, context: RequestContext) -> AnswerSte
         operations = GROUP_OPERATIONS
     for group_id in dict.fromkeys(request.groups):
         yield 1
-        error, group = context.broker.groups.describe(group_id)
+        error, group = services.groups.describe(group_id)
         if error is not ErrorCode.NONE:
             groups.append(DescribedGroup(group_id=group_id, error_code=error))
         elif group is None:
@@ -84,4 +87,4 @@ def _error(request: DescribeGroupsRequest, code: ErrorCode) -> DescribeGroupsRes
     )
 
 
-HANDLER = ApiHandler(ApiKey.DESCRIBE_GROUPS, handle, _error)
+API = Api(ApiKey.DESCRIBE_GROUPS, handle, _error)

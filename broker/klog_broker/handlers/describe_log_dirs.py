@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import LogServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.log.directory import LogDirectory
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.files import DiskUsage
@@ -28,24 +29,27 @@ _SEGMENTS_AN_ELEMENT = 20
 _Usages = Mapping[LogDirectory, DiskUsage | None]
 
 
-def handle(request: DescribeLogDirsRequest, context: RequestContext) -> AnswerSteps | None:
+def handle(
+    services: LogServices, request: DescribeLogDirsRequest, context: RequestContext
+) -> AnswerSteps | None:
     """A null list of topics asks for all of them. Only partitions that are here are answered."""
-    broker = context.broker
-    directories = broker.logs.directories
+    directories = services.logs.directories
     if context.api_version < _FIRST_VERSION_WITH_VOLUMES:
-        return _describe(request, broker, dict.fromkeys(directories, DiskUsage(-1, -1)))
+        return _describe(request, services, dict.fromkeys(directories, DiskUsage(-1, -1)))
 
     def ask() -> _Usages:
         return {directory: _usage(directory) for directory in directories}
 
     def asked(usages: _Usages | None, error: BaseException | None) -> None:
         if usages is None:
-            broker.bugs.report(ApiKey.DESCRIBE_LOG_DIRS.name, error or RuntimeError("no answer"))
+            services.requests.bugs.report(
+                ApiKey.DESCRIBE_LOG_DIRS.name, error or RuntimeError("no answer")
+            )
             context.reply.send(error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR))
             return
-        context.reply.send_in_slices(_describe(request, broker, usages))
+        context.reply.send_in_slices(_describe(request, services, usages))
 
-    broker.helpers.submit(ask, asked)
+    services.helpers.submit(ask, asked)
     return None
 
 
@@ -58,12 +62,12 @@ def _usage(directory: LogDirectory) -> DiskUsage | None:
 
 
 def _describe(
-    request: DescribeLogDirsRequest, broker: BrokerServices, usages: _Usages
+    request: DescribeLogDirsRequest, services: LogServices, usages: _Usages
 ) -> AnswerSteps:
     """Partitions that are made or deleted between two steps may be in the response, or not."""
     results = {directory: _result(directory, usage) for directory, usage in usages.items()}
     topics: dict[tuple[LogDirectory, str], DescribeLogDirsTopic] = {}
-    for log in _wanted(request, broker):
+    for log in _wanted(request, services):
         if log is None:
             yield 1
             continue
@@ -98,11 +102,11 @@ def _result(directory: LogDirectory, usage: DiskUsage | None) -> DescribeLogDirs
 
 
 def _wanted(
-    request: DescribeLogDirsRequest, broker: BrokerServices
+    request: DescribeLogDirsRequest, services: LogServices
 ) -> Iterable[PartitionLog | None]:
     """The logs, each once; None for a partition that is not here, or that is named again."""
     if request.topics is None:
-        yield from broker.logs.logs()
+        yield from services.logs.logs()
         return
     named: set[TopicPartition] = set()
     for asked in request.topics:
@@ -111,7 +115,7 @@ def _wanted(
             found = TopicPartition(asked.topic, index)
             is_new = found not in named
             named.add(found)
-            yield broker.logs.get(found) if is_new else None
+            yield services.logs.get(found) if is_new else None
 
 
 def error_response(_: DescribeLogDirsRequest, code: ErrorCode) -> DescribeLogDirsResponse:
@@ -119,4 +123,4 @@ def error_response(_: DescribeLogDirsRequest, code: ErrorCode) -> DescribeLogDir
     return DescribeLogDirsResponse(error_code=code)
 
 
-HANDLER = ApiHandler(ApiKey.DESCRIBE_LOG_DIRS, handle, error_response)
+API = Api(ApiKey.DESCRIBE_LOG_DIRS, handle, error_response)

@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import LogServices
 from klog_broker.handlers.partitions import led_partition
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.producer_state import ProducerEntry
@@ -20,7 +21,9 @@ from pyspark_klog.protocol.apis.describe_producers import (
 from pyspark_klog.protocol.keys import ApiKey
 
 
-def handle(request: DescribeProducersRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: LogServices, request: DescribeProducersRequest, _: RequestContext
+) -> AnswerSteps:
     response = DescribeProducersResponse()
     counts = Counter(
         (topic.name, index) for topic in request.topics for index in topic.partition_indexes
@@ -36,7 +39,7 @@ def handle(request: DescribeProducersRequest, context: RequestContext) -> Answer
             try:
                 if counts[topic.name, index] > 1:
                     raise BrokerError(ErrorCode.INVALID_REQUEST, "asked for more than once")
-                log = _log_of(context.broker, topic.name, index)
+                log = _log_of(services, topic.name, index)
             except BrokerError as error:
                 answer.error_code, answer.error_message = error.code, told(error)
                 continue
@@ -46,12 +49,12 @@ def handle(request: DescribeProducersRequest, context: RequestContext) -> Answer
     return response
 
 
-def _log_of(broker: BrokerServices, topic: str, index: int) -> PartitionLog:
+def _log_of(services: LogServices, topic: str, index: int) -> PartitionLog:
     """Any replica's log will do, as in Kafka. BrokerError."""
-    hosted = broker.replicas.partition(topic, index)
+    hosted = services.replicas.partition(topic, index)
     if hosted is not None and hosted.log is not None and not hosted.log.is_offline:
         return hosted.log
-    return led_partition(broker, topic, index).log
+    return led_partition(services, topic, index).log
 
 
 def _states(log: PartitionLog) -> Iterator[ProducerState]:
@@ -85,4 +88,4 @@ def error_response(request: DescribeProducersRequest, code: ErrorCode) -> Descri
     )
 
 
-HANDLER = ApiHandler(ApiKey.DESCRIBE_PRODUCERS, handle, error_response)
+API = Api(ApiKey.DESCRIBE_PRODUCERS, handle, error_response)

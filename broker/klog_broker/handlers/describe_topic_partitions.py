@@ -7,11 +7,12 @@ from collections.abc import Generator, Iterator
 from heapq import merge
 from itertools import islice
 
-from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import TopicsServices
+from klog_broker.handlers.known_topics import once_complete, unknown_topic
 from klog_broker.handlers.operations import TOPIC_OPERATIONS
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.seen_partitions import SeenPartitions
-from klog_broker.handlers.told_topics import once_told, unknown_topic, was_told_all
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import INTERNAL_TOPICS, MetadataImage, check_topic_name
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -33,22 +34,32 @@ _NAMES_A_STEP = 1000
 _NAMES = 100
 
 
-def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> AnswerSteps | None:
+def handle(
+    services: TopicsServices, request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> AnswerSteps | None:
     """No topics ask for all of them. BrokerError INVALID_REQUEST for a wrong cursor."""
-    return once_told(lambda: _answer(request, context), request, context, error_response)
+    return once_complete(
+        services.known_topics,
+        lambda: _answer(services, request, context),
+        request,
+        context,
+        error_response,
+    )
 
 
-def _answer(request: DescribeTopicPartitionsRequest, context: RequestContext) -> AnswerSteps:
-    if not request.topics and not was_told_all(context.broker):
+def _answer(
+    services: TopicsServices, request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> AnswerSteps:
+    if not request.topics and not services.known_topics.has_been_complete:
         context.reply.close("this broker was not told of the cluster's topics yet")
         return None
-    image = context.broker.metadata.image
+    image = services.metadata.image
     cursor = request.cursor
     names = yield from _names(request, image)
     if cursor is not None and cursor.partition_index < 0:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "the cursor's partition is negative")
     response = DescribeTopicPartitionsResponse()
-    partitions = SeenPartitions(context)
+    partitions = SeenPartitions(services, context)
     room = max(min(request.response_partition_limit, MAX_PARTITIONS), 1)
     for name in names:
         yield 1
@@ -64,7 +75,7 @@ def _answer(request: DescribeTopicPartitionsRequest, context: RequestContext) ->
         response.topics.append(answer)
         topic = image.topic(name)
         if topic is None:
-            answer.error_code = _why_not(context.broker, name)
+            answer.error_code = _why_not(services, name)
             continue
         answer.topic_id = topic.topic_id
         is_first = cursor is not None and cursor.topic_name == name
@@ -111,12 +122,12 @@ def _names(
     return iter(merge(*parts))
 
 
-def _why_not(broker: BrokerServices, name: str) -> ErrorCode:
+def _why_not(services: TopicsServices, name: str) -> ErrorCode:
     try:
         check_topic_name(name)
     except InvalidTopicName:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    return unknown_topic(broker)
+    return unknown_topic(services.known_topics)
 
 
 def error_response(
@@ -131,4 +142,4 @@ def error_response(
     )
 
 
-HANDLER = ApiHandler(ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle, error_response)
+API = Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle, error_response)

@@ -1,8 +1,9 @@
 """DescribeTransactions: what transactional ids have come to."""
 
 from klog_broker.coordinator.transaction.metadata import TransactionMetadata
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import TransactionServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.describe_transactions import (
     DescribeTransactionsRequest,
@@ -13,11 +14,13 @@ from pyspark_klog.protocol.apis.describe_transactions import (
 from pyspark_klog.protocol.keys import ApiKey
 
 
-def handle(request: DescribeTransactionsRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: TransactionServices, request: DescribeTransactionsRequest, _: RequestContext
+) -> AnswerSteps:
     """An id that is named twice is described once: its partitions can be many."""
     states = []
     for transactional_id in dict.fromkeys(request.transactional_ids):
-        error, known = context.broker.transactions.describe(transactional_id)
+        error, known = services.transactions.describe(transactional_id)
         yield 1 + (0 if known is None else len(known.partitions))
         states.append(
             TransactionState(transactional_id=transactional_id, error_code=error)
@@ -51,4 +54,4 @@ def _error(request: DescribeTransactionsRequest, code: ErrorCode) -> DescribeTra
     )
 
 
-HANDLER = ApiHandler(ApiKey.DESCRIBE_TRANSACTIONS, handle, _error)
+API = Api(ApiKey.DESCRIBE_TRANSACTIONS, handle, _error)

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -13,7 +13,9 @@ from pyspark_klog.protocol.apis.describe_user_scram_credentials import (
 from pyspark_klog.protocol.keys import ApiKey
 
 
-def handle(request: DescribeUserScramCredentialsRequest, _: RequestContext) -> AnswerSteps:
+def handle(
+    _services: object, request: DescribeUserScramCredentialsRequest, _: RequestContext
+) -> AnswerSteps:
     """No users ask for all of them. A user who is named twice is answered once, with an error."""
     response = DescribeUserScramCredentialsResponse(error_message=None)
     for user, times in Counter(each.name for each in request.users or ()).items():
@@ -27,7 +29,7 @@ def handle(request: DescribeUserScramCredentialsRequest, _: RequestContext) -> A
     return response
 
 
-HANDLER = ApiHandler(
+API = Api(
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
     handle,
     top_level_error(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS),

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
-from klog_broker.handlers.bugs import BugReports
-from klog_broker.handlers.context import (
-    AnswerSteps,
-    BrokerServices,
-    ErrorResponse,
-    Handle,
-    RequestContext,
-    ServedApi,
-)
+from klog_broker.handlers.api_handler import MAX_REQUEST_ELEMENTS, ApiHandler
 from klog_broker.handlers.encoded_reply import EncodedReply, first_steps, thinned
-from klog_broker.handlers.prepared import PREPARED_BYTES, Prepare, Prepared
+from klog_broker.handlers.prepared import Prepared
 from klog_broker.handlers.reply_slot import ReplySlot
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
+from klog_broker.handlers.request_runtime import RequestRuntime
 from klog_broker.runtime.slices import SLICE_ELEMENTS
 from klog_broker.security.principal import KafkaPrincipal
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -32,10 +25,6 @@ from pyspark_klog.protocol.headers import (
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
 
-MAX_REQUEST_ELEMENTS = 30_000
-"""Elements of all arrays and tagged fields of one request together. Clients of a broker with 10,000
-topics of a partition each need 20,000; decoding as many takes some 10 ms."""
-
 UNCOUNTED_BYTES = 8 * 1024
 """A request up to this size is decoded without counting: it has no room for more elements than
 are handled at once."""
@@ -47,46 +36,6 @@ _DECODED_ELEMENTS_A_STEP = 4
 """Decoding so many partitions takes about as long as an element of `Slices` stands for."""
 
 _DATA_APIS = frozenset((ApiKey.PRODUCE, ApiKey.FETCH))
-
-
-def top_level_error(api_key: ApiKey) -> ErrorResponse:
-    """For an API whose response has one ``error_code`` of its own and needs nothing else."""
-
-    def make(_: Any, code: ErrorCode) -> Response:
-        response: Any = registry.response_class(api_key)()
-        response.error_code = int(code)
-        if "error_message" in response.__fields__:
-            response.error_message = code.message
-        answer: Response = response
-        return answer
-
-    return make
-
-
-@dataclass(frozen=True, slots=True)
-class ApiHandler:
-    """An API that the broker serves. ``handlers/<api>.py`` ends with its ``HANDLER``.
-
-    ``handle`` may raise BrokerError (answered through ``error_response``); any other exception is a
-    bug: UNKNOWN_SERVER_ERROR, one traceback, a counter.
-    """
-
-    api_key: ApiKey
-    handle: Handle
-    error_response: ErrorResponse
-    max_version: int | None = None
-    """The newest version served, if it is not the registry's."""
-    min_version: int | None = None
-    lets_next_parse: bool = False
-    """While its answer is outstanding, further requests of this same API may be parsed (Produce
-    alone). Any other parked request stops the parsing of its connection."""
-    prepare: Prepare | None = None
-    """Makes an object that serves the connection's next request, if that is like this one."""
-    max_elements: int = MAX_REQUEST_ELEMENTS
-    """A request of more elements is malformed. Only other brokers, on the listener that is for
-    them, send more than MAX_REQUEST_ELEMENTS: these are decoded in slices."""
-    prepared_bytes: int = PREPARED_BYTES
-    """Longer frames are not prepared for: this bounds the memory of a connection."""
 
 
 class ConnectionInfo(Protocol):
@@ -116,27 +65,23 @@ class ConnectionInfo(Protocol):
 class Dispatcher:
     """The rows of one broker, and the way from a frame through them to its reply slot."""
 
-    def __init__(self, broker: BrokerServices, handlers: Iterable[ApiHandler] = ()) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        runtime: RequestRuntime,
+        handlers: Iterable[ApiHandler],
+        is_brokers_listener: Callable[[str], bool],
+    ) -> None:
+        """``is_brokers_listener``: whether other brokers connect to the listener of this name."""
+        self._runtime = runtime
+        self._is_brokers_listener = is_brokers_listener
         self._handlers: dict[int, ApiHandler] = {}
         self._ranges: dict[int, tuple[int, int]] = {}
         for handler in handlers:
-            self.register(handler)
-
-    def register(self, handler: ApiHandler) -> None:
-        """Serves one more API; ApiVersions names it from now on."""
-        if handler.api_key in self._handlers:
-            raise ValueError(f"{handler.api_key.name} has a handler already")
-        api = registry.api(handler.api_key)
-        first = api.min_version if handler.min_version is None else handler.min_version
-        last = api.max_version if handler.max_version is None else handler.max_version
-        if not api.min_version <= first <= last <= api.max_version:
-            raise ValueError(f"{handler.api_key.name} cannot be served from {first} to {last}")
-        self._handlers[handler.api_key] = handler
-        self._ranges[handler.api_key] = (first, last)
-        self._broker.served = tuple(
-            ServedApi(key, *self._ranges[key]) for key in sorted(self._handlers)
-        )
+            api_key, first, last = handler.api.served
+            if api_key in self._handlers:
+                raise ValueError(f"{handler.api.api_key.name} has a handler already")
+            self._handlers[api_key] = handler
+            self._ranges[api_key] = (first, last)
 
     def serves(self, api_key: int, version: int) -> bool:
         """Whether requests of this API and version are served."""
@@ -144,13 +89,9 @@ class Dispatcher:
         return first <= version <= last
 
     @property
-    def bugs(self) -> BugReports:
-        return self._broker.bugs
-
-    @property
     def pipelined_apis(self) -> frozenset[int]:
         """The keys of the APIs of which a request may follow while another one waits."""
-        return frozenset(key for key, row in self._handlers.items() if row.lets_next_parse)
+        return frozenset(key for key, row in self._handlers.items() if row.api.lets_next_parse)
 
     def handle_frame(self, frame: memoryview, slot: ReplySlot, connection: ConnectionInfo) -> bool:
         """Serve a request, a frame without its size. Returns whether the frame's bytes are needed
@@ -164,7 +105,7 @@ class Dispatcher:
                     return True
             except Exception as error:
                 connection.forget_prepared()
-                self._broker.bugs.report(type(found).__name__, error)
+                self._runtime.bugs.report(type(found).__name__, error)
                 if slot.is_filled:
                     return True
                 # Nothing was answered: the handler serves the request.
@@ -183,7 +124,7 @@ class Dispatcher:
             first, last = self._ranges[header.api_key]
             if not first <= version <= last:
                 if header.api_key != ApiKey.API_VERSIONS:
-                    name = handler.api_key.name
+                    name = handler.api.api_key.name
                     slot.close(f"{name} is served from {first} to {last}, not as {version}")
                     return
                 # ApiVersions alone is answered in any version (KIP-511).
@@ -197,9 +138,9 @@ class Dispatcher:
             ):
                 request, _ = decode_message(message_class, version, frame, position)
             else:
-                most = handler.max_elements
+                most = handler.api.max_elements
                 if most > MAX_REQUEST_ELEMENTS:
-                    if self._is_of_brokers(connection):
+                    if self._is_brokers_listener(connection.listener):
                         context = self._context(header, slot, connection)
                         # The turn's end frees the memory of the frame: the steps need a copy.
                         steps = self._decode_later(handler, context, bytes(frame), position)
@@ -214,12 +155,12 @@ class Dispatcher:
                     context.reply.send_in_slices(steps)
                     return
         except MalformedRequest as error:
-            self._broker.count("requests-malformed")
+            self._runtime.count("requests-malformed")
             slot.close(str(error))
             return
         context = self._context(header, slot, connection)
         self.handle(handler, request, context)
-        if handler.prepare is not None and len(frame) <= handler.prepared_bytes:
+        if handler.prepare is not None and len(frame) <= handler.api.prepared_bytes:
             found = handler.prepare(bytes(frame), request, context)
             if found is not None:
                 connection.prepared[header.api_key] = found
@@ -232,19 +173,16 @@ class Dispatcher:
         header = context.header
         message_class = registry.request_class(header.api_key)
         decoding = decode_in_steps(
-            message_class, header.api_version, frame, position, handler.max_elements
+            message_class, header.api_version, frame, position, handler.api.max_elements
         )
         try:
             request, _ = yield from thinned(decoding, _DECODED_ELEMENTS_A_STEP)
         except MalformedRequest as error:
-            self._broker.count("requests-malformed")
+            self._runtime.count("requests-malformed")
             context.reply.close(str(error))
             return None
         steps = self._handle_later(handler, request, context)
         return (yield from self._guarded(handler, request, context, steps))
-
-    def _is_of_brokers(self, connection: ConnectionInfo) -> bool:
-        return connection.listener == self._broker.config.inter_broker_listener
 
     def _all_ranges(self) -> Response:
         """Error 35 with what is served, so that the client can ask again in a version it finds."""
@@ -252,7 +190,7 @@ class Dispatcher:
             error_code=ErrorCode.UNSUPPORTED_VERSION,
             api_keys=[
                 ApiVersion(api_key=key, min_version=first, max_version=last)
-                for key, first, last in self._broker.served
+                for key, (first, last) in sorted(self._ranges.items())
             ],
         )
 
@@ -303,7 +241,7 @@ class Dispatcher:
         self, handler: ApiHandler, request: Request, context: RequestContext, error: Exception
     ) -> None:
         """The handler is wrong, not the request."""
-        self.bugs.report(handler.api_key.name, error)
+        self._runtime.bugs.report(handler.api.api_key.name, error)
         reply = context.reply
         if not (isinstance(reply, EncodedReply) and reply.is_used):
             unknown = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -318,15 +256,14 @@ class Dispatcher:
             connection.connection_id,
             connection.listener,
             connection.principal,
-            EncodedReply(slot, header, self._broker),
-            self._broker,
+            EncodedReply(slot, header, self._runtime),
         )
 
 
 def _send_error(
     handler: ApiHandler, request: Request, context: RequestContext, error: BrokerError
 ) -> None:
-    response = handler.error_response(request, error.code)
+    response = handler.api.error_response(request, error.code)
     if response is None:
         context.reply.close(str(error))
     else:

@@ -6,11 +6,15 @@ or no other broker could.
 
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import NamedTuple
 
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.controller.topic_changes import TopicChanges
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import TopicsServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.seen_partitions import SeenPartitions
-from klog_broker.metadata.image import NO_BROKER, PartitionState
+from klog_broker.metadata.image import NO_BROKER, MetadataImage, PartitionState
+from klog_broker.metadata.interface import MetadataStore
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.elect_leaders import (
@@ -33,29 +37,26 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-def handle(request: ElectLeadersRequest, context: RequestContext) -> AnswerSteps:
+class ElectionServices(NamedTuple):
+    """The services of ElectLeaders in a cluster."""
+
+    metadata: MetadataStore
+    changes: TopicChanges
+
+
+def handle(
+    services: TopicsServices, request: ElectLeadersRequest, context: RequestContext
+) -> AnswerSteps:
     """A null list of topics asks for all partitions: only those are told that have not the right
     leader, below each topic, as in Kafka."""
     response = ElectLeadersResponse()
     asked = request.topic_partitions
     if asked is not None and not asked:
         return response
-    if request.election_type not in tuple(ElectionType):
-        raise BrokerError(ErrorCode.INVALID_REQUEST)
-    election = ElectionType(request.election_type)
-    broker = context.broker
-    if broker.cluster is not None:
-        partitions = None if asked is None else _partitions(asked)
-        broker.cluster.changes.elect_leaders(
-            partitions,
-            lambda elected: context.reply.send_in_slices(_told(request, context, elected)),
-            unclean=election is ElectionType.UNCLEAN,
-            timeout_ms=request.timeout_ms,
-        )
-        return None
-    seen = SeenPartitions(context)
+    election = _election(request)
+    seen = SeenPartitions(services, context)
     if asked is None:
-        for topic in broker.metadata.image.topics.values():
+        for topic in services.metadata.image.topics.values():
             yield 1
             found = ReplicaElectionResult(topic=topic.name)
             response.replica_election_results.append(found)
@@ -72,10 +73,35 @@ def handle(request: ElectLeadersRequest, context: RequestContext) -> AnswerSteps
         response.replica_election_results.append(found)
         for index in each.partitions:
             yield 1
-            known = broker.metadata.image.partition(each.topic, index)
+            known = services.metadata.image.partition(each.topic, index)
             code = _outcome(seen, each.topic, index, known, election)
             found.partition_result.append(_result(index, code))
     return response
+
+
+def handle_in_cluster(
+    services: ElectionServices, request: ElectLeadersRequest, context: RequestContext
+) -> ElectLeadersResponse | None:
+    """The controller elects."""
+    asked = request.topic_partitions
+    if asked is not None and not asked:
+        return ElectLeadersResponse()
+    election = _election(request)
+    services.changes.elect_leaders(
+        None if asked is None else _partitions(asked),
+        lambda elected: context.reply.send_in_slices(
+            _told(services.metadata.image, request, context, elected)
+        ),
+        unclean=election is ElectionType.UNCLEAN,
+        timeout_ms=request.timeout_ms,
+    )
+    return None
+
+
+def _election(request: ElectLeadersRequest) -> ElectionType:
+    if request.election_type not in tuple(ElectionType):
+        raise BrokerError(ErrorCode.INVALID_REQUEST)
+    return ElectionType(request.election_type)
 
 
 def _partitions(asked: list[TopicPartitions]) -> list[TopicPartition]:
@@ -84,6 +110,7 @@ def _partitions(asked: list[TopicPartitions]) -> list[TopicPartition]:
 
 
 def _told(
+    image: MetadataImage,
     request: ElectLeadersRequest,
     context: RequestContext,
     elected: Mapping[TopicPartition, ErrorCode] | ErrorCode,
@@ -93,7 +120,7 @@ def _told(
     if isinstance(elected, ErrorCode):
         asked = request.topic_partitions
         if asked is None:
-            topics = context.broker.metadata.image.topics.values()
+            topics = image.topics.values()
             partitions = [each for topic in topics for each in topic.topic_partitions()]
         else:
             partitions = _partitions(asked)
@@ -148,4 +175,5 @@ def error_response(request: ElectLeadersRequest, code: ErrorCode) -> ElectLeader
     )
 
 
-HANDLER = ApiHandler(ApiKey.ELECT_LEADERS, handle, error_response)
+API = Api(ApiKey.ELECT_LEADERS, handle, error_response)
+IN_CLUSTER = Api(ApiKey.ELECT_LEADERS, handle_in_cluster, error_response)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
-from klog_broker.handlers.context import AnswerSteps, BrokerServices
 from klog_broker.handlers.reply_slot import ReplySlot
+from klog_broker.handlers.request_context import AnswerSteps
+from klog_broker.handlers.request_runtime import RequestRuntime
 from klog_broker.handlers.response_errors import error_codes
 from klog_broker.runtime.slices import Steps
 from pyspark_klog.protocol.headers import (
@@ -25,12 +26,12 @@ _COUNTED_ELEMENTS_A_STEP = 32
 class EncodedReply:
     """Encodes an answer into its slot."""
 
-    __slots__ = ("_broker", "_header", "_slot", "is_used")
+    __slots__ = ("_header", "_runtime", "_slot", "is_used")
 
-    def __init__(self, slot: ReplySlot, header: RequestHeader, broker: BrokerServices) -> None:
+    def __init__(self, slot: ReplySlot, header: RequestHeader, runtime: RequestRuntime) -> None:
         self._slot = slot
         self._header = header
-        self._broker = broker
+        self._runtime = runtime
         self.is_used = False
 
     @property
@@ -50,7 +51,7 @@ class EncodedReply:
                 return
             for code in error_codes(response):
                 if code:
-                    self._broker.count_error(header.api_key, code)
+                    self._runtime.count_error(header.api_key, code)
         self._slot.complete(parts)
 
     def send_parts(self, parts: list[Any]) -> None:
@@ -67,7 +68,7 @@ class EncodedReply:
             self._close_for_bug(None, error)
             return
         if not is_over:
-            self._broker.slices.run(self._work(steps), lambda: self._slot.is_open)
+            self._runtime.slices.run(self._work(steps), lambda: self._slot.is_open)
         elif response is not None:
             self.send(response)
 
@@ -89,7 +90,7 @@ class EncodedReply:
         self._slot.complete(parts)
 
     def _count_errors(self, response: Response) -> Steps:
-        api_key, count_error = self._header.api_key, self._broker.count_error
+        api_key, count_error = self._header.api_key, self._runtime.count_error
         for number, code in enumerate(error_codes(response), 1):
             if code:
                 count_error(api_key, code)
@@ -99,7 +100,7 @@ class EncodedReply:
     def _close_for_bug(self, response: Response | None, error: Exception) -> None:
         self.is_used = True
         name = "an answer" if response is None else type(response).__name__
-        self._broker.bugs.report(f"{name} v{self._header.api_version}", error)
+        self._runtime.bugs.report(f"{name} v{self._header.api_version}", error)
         self._slot.close("an internal error: the answer cannot be encoded")
 
     def skip(self) -> None:

@@ -6,9 +6,10 @@ import struct
 
 from klog_broker.coordinator.transaction.metadata import VERSION_RAISING, ProducerIdAndEpoch
 from klog_broker.coordinator.transaction.transaction import TransactionReply
-from klog_broker.handlers.context import BrokerServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import TransactionServices
 from klog_broker.handlers.reply_slot import ReplySlot
+from klog_broker.handlers.request_context import RequestContext
 from klog_broker.handlers.transactions import as_known_by, client_version
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
@@ -25,7 +26,7 @@ _FIRST_BYTES = struct.calcsize(">4s4sh") + 1
 _REPLY = struct.Struct(">i4sBihqhB")
 
 
-def handle(request: EndTxnRequest, context: RequestContext) -> None:
+def handle(services: TransactionServices, request: EndTxnRequest, context: RequestContext) -> None:
     version = context.api_version
 
     def answer(reply: TransactionReply) -> None:
@@ -37,7 +38,7 @@ def handle(request: EndTxnRequest, context: RequestContext) -> None:
             )
         )
 
-    context.broker.transactions.end(
+    services.transactions.end(
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         client_version(version, RAISES_EPOCH_SINCE),
@@ -50,14 +51,14 @@ class _SameId:
     """The next end of the same transactional id, in version 5: only the correlation id, the
     producer id, its epoch and the decision differ."""
 
-    __slots__ = ("_behind", "_broker", "_head", "_size", "_transactional_id", "_unpack")
+    __slots__ = ("_behind", "_head", "_services", "_size", "_transactional_id", "_unpack")
 
-    def __init__(self, frame: bytes, transactional_id: str, broker: BrokerServices) -> None:
+    def __init__(self, frame: bytes, transactional_id: str, services: TransactionServices) -> None:
         self._size = len(frame)
         self._unpack = struct.Struct(f">4s4s{len(frame) - 8 - _LAST_BYTES}sqh?B").unpack
         self._head, _, self._behind, *_ = self._unpack(frame)
         self._transactional_id = transactional_id
-        self._broker = broker
+        self._services = services
 
     def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
         if len(frame) != self._size:
@@ -67,11 +68,11 @@ class _SameId:
             return False
 
         def answer(reply: TransactionReply) -> None:
-            self._broker.count_error(ApiKey.END_TXN, reply.error_code)
+            self._services.requests.count_error(ApiKey.END_TXN, reply.error_code)
             told = (reply.error_code, reply.producer_id, reply.producer_epoch)
             slot.complete([_REPLY.pack(_REPLY.size - 4, correlation_id, 0, 0, *told, 0)])
 
-        self._broker.transactions.end(
+        self._services.transactions.end(
             self._transactional_id,
             ProducerIdAndEpoch(producer_id, epoch),
             VERSION_RAISING,
@@ -81,18 +82,20 @@ class _SameId:
         return True
 
 
-def prepare(frame: bytes, request: EndTxnRequest, context: RequestContext) -> _SameId | None:
+def prepare(
+    services: TransactionServices, frame: bytes, request: EndTxnRequest, context: RequestContext
+) -> _SameId | None:
     """None for other versions, and for a request with tagged fields: its frame is longer."""
     client_id = (context.header.client_id or "").encode()
     name = request.transactional_id.encode()
     size = _FIRST_BYTES + len(client_id) + len(uvarint(len(name) + 1)) + len(name) + _LAST_BYTES
     if context.api_version != RAISES_EPOCH_SINCE or len(frame) != size:
         return None
-    return _SameId(frame, request.transactional_id, context.broker)
+    return _SameId(frame, request.transactional_id, services)
 
 
 def error_response(_: EndTxnRequest, code: ErrorCode) -> EndTxnResponse:
     return EndTxnResponse(error_code=code)
 
 
-HANDLER = ApiHandler(ApiKey.END_TXN, handle, error_response, prepare=prepare)
+API = Api(ApiKey.END_TXN, handle, error_response, prepare=prepare)

@@ -15,15 +15,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from klog_broker.handlers.api_handler import Api
 from klog_broker.handlers.awaited_followers import FollowerKey
-from klog_broker.handlers.context import RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.fetch_answer import make_answer, pack_answer
 from klog_broker.handlers.fetch_convert import Converted
 from klog_broker.handlers.fetch_kept import MAX_FRAME_BYTES, KeptFetch
 from klog_broker.handlers.fetch_read import FetchReader
 from klog_broker.handlers.fetch_scopes import SessionFetch, WholeFetch, is_enough, scope_of
+from klog_broker.handlers.fetch_services import FetchServices
 from klog_broker.handlers.read_partition import ReadPartition
+from klog_broker.handlers.request_context import RequestContext
 from klog_broker.runtime.purgatory import DelayedOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.fetch import (
@@ -44,17 +45,19 @@ _SESSION_ERRORS = (
 class _DelayedFetch(DelayedOperation):
     """A fetch that has not been answered yet."""
 
-    __slots__ = ("_context", "_reader", "_request", "_scope")
+    __slots__ = ("_context", "_reader", "_request", "_scope", "_services")
     is_long_poll = True
     kind = "Fetch"
 
     def __init__(
         self,
+        services: FetchServices,
         request: FetchRequest,
         context: RequestContext,
         scope: WholeFetch | SessionFetch,
         reader: FetchReader,
     ) -> None:
+        self._services = services
         self._request = request
         self._context = context
         self._reader = reader
@@ -82,16 +85,16 @@ class _DelayedFetch(DelayedOperation):
         for each in self._scope.partitions:
             each.may_block = False
         self._scope.stay()
-        purgatory, keys, wait_ms = context.broker.purgatory, self._scope.keys(), request.max_wait_ms
+        purgatory, keys, wait_ms = self._services.purgatory, self._scope.keys(), request.max_wait_ms
         follower = self._reader.follower
         if follower is not None:
             keys.append(FollowerKey(follower))
-            wait_ms = context.broker.awaited_followers.holds_ms(follower, wait_ms)
+            wait_ms = self._services.awaited_followers.holds_ms(follower, wait_ms)
         if not purgatory.watch(self, keys, wait_ms):
             context.reply.when_closed(self._on_closed)
 
     def _on_closed(self) -> None:
-        self._context.broker.purgatory.cancel(self)
+        self._services.purgatory.cancel(self)
         self._drop()
 
     def try_complete(self, _now_ms: int) -> bool:
@@ -145,8 +148,8 @@ class _DelayedFetch(DelayedOperation):
             # The next read of the partition may block: its pages were read just before, and if they
             # have left the cache since, another helper would not keep them there either.
             each.may_block = True
-            self._context.broker.count("cold-look-ups")
-            self._context.broker.helpers.submit(each.cold, done)
+            self._services.requests.count("cold-look-ups")
+            self._services.helpers.submit(each.cold, done)
 
     def _answer(self) -> None:
         """Answers with the records that were read, converted first for a client that is too old."""
@@ -157,9 +160,8 @@ class _DelayedFetch(DelayedOperation):
             return
 
         def done(found: Sequence[Converted], error: BaseException | None) -> None:
-            broker = self._context.broker
             if error is not None:
-                broker.bugs.report("conversion down", error)
+                self._services.requests.bugs.report("conversion down", error)
                 found = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(converted)
             for each, records in zip(converted, found, strict=True):
                 if isinstance(records, ErrorCode):
@@ -169,7 +171,7 @@ class _DelayedFetch(DelayedOperation):
             self._send()
 
         sets = [each.to_convert for each in converted if each.to_convert is not None]
-        cancel = self._context.broker.conversions.begin(sets, magic, done)
+        cancel = self._services.conversions.begin(sets, magic, done)
 
         def on_closed() -> None:
             cancel()
@@ -200,26 +202,31 @@ class _DelayedFetch(DelayedOperation):
             each.let_go()
 
 
-def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
-    version, broker = context.api_version, context.broker
-    scope = scope_of(request, version, broker)
-    reader = FetchReader(request, version, broker, context.listener)
-    _DelayedFetch(request, context, scope, reader).start()
+def handle(
+    services: FetchServices, request: FetchRequest, context: RequestContext
+) -> FetchResponse | None:
+    version = context.api_version
+    scope = scope_of(request, version, services)
+    reader = FetchReader(request, version, services, context.listener)
+    _DelayedFetch(services, request, context, scope, reader).start()
     return None
 
 
 def _go_on(
+    services: FetchServices,
     request: FetchRequest,
     context: RequestContext,
     scope: WholeFetch | SessionFetch,
     reader: FetchReader,
     cold: list[ReadPartition],
 ) -> None:
-    _DelayedFetch(request, context, scope, reader).go_on(cold)
+    _DelayedFetch(services, request, context, scope, reader).go_on(cold)
 
 
-def prepare(frame: bytes, request: FetchRequest, context: RequestContext) -> KeptFetch:
-    return KeptFetch(frame, request, context, _go_on)
+def prepare(
+    services: FetchServices, frame: bytes, request: FetchRequest, context: RequestContext
+) -> KeptFetch:
+    return KeptFetch(services, frame, request, context, _go_on)
 
 
 def error_response(request: Any, code: ErrorCode) -> FetchResponse:
@@ -243,6 +250,4 @@ def error_response(request: Any, code: ErrorCode) -> FetchResponse:
     )
 
 
-HANDLER = ApiHandler(
-    ApiKey.FETCH, handle, error_response, prepare=prepare, prepared_bytes=MAX_FRAME_BYTES
-)
+API = Api(ApiKey.FETCH, handle, error_response, prepare=prepare, prepared_bytes=MAX_FRAME_BYTES)

@@ -13,14 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from struct import Struct
 
-from klog_broker.handlers.context import BrokerServices, RequestContext
 from klog_broker.handlers.encoded_reply import EncodedReply
 from klog_broker.handlers.fetch_answer import make_answer, pack_answer
 from klog_broker.handlers.fetch_holes import find_holes
 from klog_broker.handlers.fetch_read import FetchReader, requested_partitions
 from klog_broker.handlers.fetch_scopes import SessionFetch, WholeFetch, is_enough, scope_of
+from klog_broker.handlers.fetch_services import FetchServices
 from klog_broker.handlers.read_partition import ReadPartition
 from klog_broker.handlers.reply_slot import ReplySlot
+from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.errors import BrokerError
 from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest
 from pyspark_klog.protocol.headers import RequestHeader, decode_request_header
@@ -29,7 +30,14 @@ MAX_FRAME_BYTES = 4096
 """Of a request that is kept: a hundred partitions."""
 
 GoOn = Callable[
-    [FetchRequest, RequestContext, WholeFetch | SessionFetch, FetchReader, list[ReadPartition]],
+    [
+        FetchServices,
+        FetchRequest,
+        RequestContext,
+        WholeFetch | SessionFetch,
+        FetchReader,
+        list[ReadPartition],
+    ],
     None,
 ]
 """Takes over a fetch of a scope that was read once and is not answered, with the partitions that
@@ -41,7 +49,6 @@ class KeptFetch:
 
     __slots__ = (
         "__weakref__",
-        "_broker",
         "_client_address",
         "_connection_id",
         "_frame",
@@ -56,12 +63,18 @@ class KeptFetch:
         "_reader",
         "_request",
         "_rows",
+        "_services",
         "_size_bytes",
         "_version",
     )
 
     def __init__(
-        self, frame: bytes, request: FetchRequest, context: RequestContext, go_on: GoOn
+        self,
+        services: FetchServices,
+        frame: bytes,
+        request: FetchRequest,
+        context: RequestContext,
+        go_on: GoOn,
     ) -> None:
         # Not the context: its reply holds on to what was answered.
         self._header = context.header
@@ -70,7 +83,7 @@ class KeptFetch:
         self._connection_id = context.connection_id
         self._listener = context.listener
         self._principal = context.principal
-        self._broker = context.broker
+        self._services = services
         self._go_on = go_on
         self._request = request
         self._frame: bytes | None = frame
@@ -92,26 +105,27 @@ class KeptFetch:
         correlation_id = self._take(frame)
         if correlation_id is None:
             return False
-        request, version, broker = self._request, self._version, self._broker
+        request, version, services = self._request, self._version, self._services
         try:
-            scope = scope_of(request, version, broker, self._named)
+            scope = scope_of(request, version, services, self._named)
         except BrokerError:
             # The client is wrong about its session: the handler says so.
             return False
         reader = self._reader
         if reader is None:
-            reader = self._reader = FetchReader(request, version, broker, self._listener)
+            reader = self._reader = FetchReader(request, version, services, self._listener)
         scope.renew()
         cold = reader.read(scope.partitions)
         if cold or not (request.max_wait_ms <= 0 or is_enough(scope, request.min_bytes)):
-            if reader.follower is not None and broker.purgatory.check_now():
+            if reader.follower is not None and services.purgatory.check_now():
                 # Producers have waited for this fetch: they are answered before it is put by.
-                broker.loop.send_now()
+                services.loop.send_now()
                 if any(each.has_moved for each in scope.partitions):
                     # Some of those that have waited append in their turn: a transaction's end.
                     scope.renew()
                     cold = reader.read(scope.partitions)
-            self._go_on(request, self._context(correlation_id, slot), scope, reader, cold)
+            context = self._context(correlation_id, slot)
+            self._go_on(services, request, context, scope, reader, cold)
             return True
         session_id, told, code = scope.answer()
         parts = pack_answer(correlation_id, version, session_id, code, told)
@@ -139,8 +153,7 @@ class KeptFetch:
             self._connection_id,
             self._listener,
             self._principal,
-            EncodedReply(slot, header, self._broker),
-            self._broker,
+            EncodedReply(slot, header, self._services.requests),
         )
 
     def let_go(self) -> None:
@@ -185,12 +198,12 @@ class KeptFetch:
         self._layout = Struct(f">{len(self._pieces[0])}s{''.join(between)}")
 
     def _named(
-        self, request: FetchRequest, version: int, broker: BrokerServices
+        self, request: FetchRequest, version: int, services: FetchServices
     ) -> Sequence[ReadPartition]:
         """The partitions that the request names: the same ones each time, and their leaders."""
         if self._partitions is None:
-            self._partitions = requested_partitions(request, version, broker)
-            broker.leader_holders.add(self)
+            self._partitions = requested_partitions(request, version, services)
+            services.leader_holders.add(self)
         for each in self._partitions:
             each.is_noted = False
         return self._partitions

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from klog_broker.config import stored_topic_config
-from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.fetch_convert import SetToConvert
 from klog_broker.handlers.fetch_replicas import follower_of, replica_of
+from klog_broker.handlers.fetch_services import FetchServices
 from klog_broker.handlers.partitions import check_leader_epoch, led_partition, topic_name
 from klog_broker.handlers.read_partition import ReadPartition, Reads
 from klog_broker.log.answers import ReadInfo
@@ -45,7 +45,7 @@ reads one more header, so that every fetch makes progress."""
 
 
 def requested_partitions(
-    request: FetchRequest, version: int, broker: BrokerServices
+    request: FetchRequest, version: int, services: FetchServices
 ) -> list[ReadPartition]:
     """All partitions that are asked for, in the order of the request.
 
@@ -55,7 +55,7 @@ def requested_partitions(
     for topic in request.topics:
         name = topic.topic
         if version >= FIRST_VERSION_WITH_TOPIC_IDS:
-            name = name_of_topic(broker, topic.topic_id)
+            name = name_of_topic(services, topic.topic_id)
         partitions += [
             ReadPartition(topic.topic, topic.topic_id, name, partition)
             for partition in topic.partitions
@@ -67,9 +67,9 @@ def requested_partitions(
     return partitions
 
 
-def name_of_topic(broker: BrokerServices, topic_id: UUID) -> str:
+def name_of_topic(services: FetchServices, topic_id: UUID) -> str:
     """Empty if no topic has this id."""
-    found = broker.metadata.image.topic_by_id(topic_id)
+    found = services.metadata.image.topic_by_id(topic_id)
     return found.name if found is not None else ""
 
 
@@ -77,19 +77,19 @@ class FetchReader:
     """Reads the partitions of one fetch, as often as it takes."""
 
     def __init__(
-        self, request: FetchRequest, version: int, broker: BrokerServices, listener: str
+        self, request: FetchRequest, version: int, services: FetchServices, listener: str
     ) -> None:
-        self._broker = broker
+        self._services = services
         self._version = version
         sent_by = replica_of(request, version)
         replica_id = sent_by.replica_id
-        self._follower = follower_of(sent_by, broker, listener)
+        self._follower = follower_of(sent_by, services.follower_refusal, listener)
         self._reads = Reads.VISIBLE
         if replica_id >= 0 or replica_id == _COPY_ON_ANOTHER_DISK:
             self._reads = Reads.ALL
         elif request.isolation_level == READ_COMMITTED:
             self._reads = Reads.COMMITTED
-        self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
+        self._max_bytes = min(request.max_bytes, services.config["fetch.max.bytes"])
         self._headers_left = 0
 
     @property
@@ -135,7 +135,9 @@ class FetchReader:
                     break
             except Exception as error:
                 # As each partition has its own error, it has its own share of the damage.
-                self._broker.bugs.report(f"reading {each.name}-{each.request.partition}", error)
+                self._services.requests.bugs.report(
+                    f"reading {each.name}-{each.request.partition}", error
+                )
                 each.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
             left_bytes = max(0, left_bytes - each.size_bytes)
             if each.size_bytes:
@@ -206,8 +208,8 @@ class FetchReader:
     def _find_leader(self, each: ReadPartition) -> Leader:
         if self._version >= FIRST_VERSION_WITH_TOPIC_IDS:
             # A session is older than this fetch: the topic may be there only since its last one.
-            each.name = topic_name(self._broker, each.topic_id, each.request.partition)
-        return led_partition(self._broker, each.name, each.request.partition)
+            each.name = topic_name(self._services, each.topic_id, each.request.partition)
+        return led_partition(self._services, each.name, each.request.partition)
 
     def _has_diverged(self, each: ReadPartition, log: PartitionLog) -> bool:
         """KIP-595: the reader's last batch is of an epoch that ended earlier here."""
@@ -245,8 +247,8 @@ class FetchReader:
     def _fill(self, each: ReadPartition, log: PartitionLog, region: ReadRegion) -> None:
         """Put the region into the partition's answer: as it is, or to be converted."""
         if self.converts_to is not None:
-            configs = self._broker.metadata.topic_configs(each.name)
-            config = stored_topic_config(self._broker.config, configs)
+            configs = self._services.metadata.topic_configs(each.name)
+            config = stored_topic_config(self._services.config, configs)
             if not config["message.downconversion.enable"]:
                 raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
             each.to_convert = SetToConvert(

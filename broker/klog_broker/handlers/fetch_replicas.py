@@ -8,7 +8,8 @@ happened at the follower.
 
 from __future__ import annotations
 
-from klog_broker.handlers.context import BrokerServices
+from collections.abc import Callable
+
 from klog_broker.handlers.read_partition import ReadPartition
 from klog_broker.replication.errors import EarlierLife, NotAReplica
 from klog_broker.replication.leader import Leader
@@ -27,17 +28,31 @@ def replica_of(request: FetchRequest, version: int) -> ReplicaState:
     return request.replica_state
 
 
-def follower_of(sent_by: ReplicaState, broker: BrokerServices, listener: str) -> Follower | None:
+FollowerRefusal = Callable[[str], ErrorCode | None]
+"""Why a follower's Fetch that came through the listener of this name is refused; None if it is
+not."""
+
+
+def no_followers(_listener: str) -> ErrorCode:
+    """The FollowerRefusal of a standalone broker: it has the only replica, and a client that calls
+    itself another replica is mistaken."""
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def followers_on(brokers_listener: str) -> FollowerRefusal:
+    """The FollowerRefusal of a broker in a cluster: followers come through one listener only."""
+
+    def refusal(listener: str) -> ErrorCode | None:
+        return None if listener == brokers_listener else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    return refusal
+
+
+def follower_of(sent_by: ReplicaState, refusal: FollowerRefusal, listener: str) -> Follower | None:
     """None for a consumer."""
     if sent_by.replica_id < 0:
         return None
-    refusal = None
-    if broker.to_controller is None:
-        # This broker holds the only replica; whoever claims to be another is mistaken.
-        refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    elif listener != broker.config.inter_broker_listener:
-        refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return Follower(BrokerId(sent_by.replica_id), sent_by.replica_epoch, refusal)
+    return Follower(BrokerId(sent_by.replica_id), sent_by.replica_epoch, refusal(listener))
 
 
 class Follower:

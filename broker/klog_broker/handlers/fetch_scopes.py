@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
-from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.fetch_read import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     name_of_topic,
     requested_partitions,
 )
 from klog_broker.handlers.fetch_replicas import replica_of
+from klog_broker.handlers.fetch_services import FetchServices
 from klog_broker.handlers.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -137,26 +137,26 @@ def is_enough(scope: WholeFetch | SessionFetch, min_bytes: int) -> bool:
     return total_bytes >= min_bytes or scope.has_ended
 
 
-Named = Callable[[FetchRequest, int, BrokerServices], Sequence[ReadPartition]]
+Named = Callable[[FetchRequest, int, FetchServices], Sequence[ReadPartition]]
 """The partitions that a request of a version names."""
 
 
 def scope_of(
     request: FetchRequest,
     version: int,
-    broker: BrokerServices,
+    services: FetchServices,
     named: Named = requested_partitions,
 ) -> WholeFetch | SessionFetch:
     """The scope of a fetch. BrokerError if its session is not as the client thinks."""
-    sessions = broker.fetch_sessions
+    sessions = services.fetch_sessions
     if version < _FIRST_VERSION_WITH_SESSIONS:
-        return WholeFetch(named(request, version, broker), version, sessions)
+        return WholeFetch(named(request, version, services), version, sessions)
     if request.session_epoch in _WITHOUT_SESSION:
         if request.session_id != NO_SESSION:
             sessions.end(request.session_id)
         begins = request.session_epoch == INITIAL_EPOCH
         return WholeFetch(
-            named(request, version, broker),
+            named(request, version, services),
             version,
             sessions,
             begins_session=begins,
@@ -171,7 +171,7 @@ def scope_of(
     if session.uses_topic_ids != uses_topic_ids:
         raise BrokerError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
     sessions.use(session)
-    _change_session(session, request, broker, uses_topic_ids=uses_topic_ids)
+    _change_session(session, request, services, uses_topic_ids=uses_topic_ids)
     if not session.partitions:
         # Nothing is left to be told: as Kafka does, with session id 0.
         sessions.end(session.session_id)
@@ -180,16 +180,16 @@ def scope_of(
 
 
 def _change_session(
-    session: FetchSession, request: FetchRequest, broker: BrokerServices, *, uses_topic_ids: bool
+    session: FetchSession, request: FetchRequest, services: FetchServices, *, uses_topic_ids: bool
 ) -> None:
     for topic in request.topics:
-        name = name_of_topic(broker, topic.topic_id) if uses_topic_ids else topic.topic
+        name = name_of_topic(services, topic.topic_id) if uses_topic_ids else topic.topic
         for partition in topic.partitions:
             session.want(topic.topic, topic.topic_id, name, partition)
     for forgotten in request.forgotten_topics_data:
         for index in forgotten.partitions:
             session.forget((forgotten.topic, forgotten.topic_id, index))
-    if not broker.fetch_sessions.find_room():
+    if not services.fetch_sessions.find_room():
         # It has grown too much: the client goes on with whole fetches.
-        broker.fetch_sessions.end(session.session_id)
+        services.fetch_sessions.end(session.session_id)
         raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

@@ -1,12 +1,11 @@
-"""FindCoordinator: which broker coordinates a group or a transactional id.
-
-A coordinator puts a function for its type of key into ``BrokerServices.find_coordinator``.
-"""
+"""FindCoordinator: which broker coordinates a group or a transactional id."""
 
 from typing import Any
 
-from klog_broker.handlers.context import AnswerSteps, CoordinatorAnswer, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import FinderServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
+from klog_broker.handlers.state_topics import CoordinatorAnswer
 from klog_broker.metadata.image import NO_BROKER
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis import find_coordinator as api
@@ -24,25 +23,27 @@ def _refused(code: ErrorCode, text: str | None = None) -> CoordinatorAnswer:
     return CoordinatorAnswer(code, NO_BROKER, "", -1, text or code.message)
 
 
-def _find(key_type: int, key: str, context: RequestContext) -> CoordinatorAnswer:
+def _find(
+    services: FinderServices, key_type: int, key: str, context: RequestContext
+) -> CoordinatorAnswer:
     if key_type == SHARE:
         return _refused(ErrorCode.INVALID_REQUEST, "this broker has no share groups (KIP-932)")
     if key_type not in (GROUP, TRANSACTION):
         return _refused(ErrorCode.INVALID_REQUEST, f"{key_type} is no type of coordinator")
-    find = context.broker.find_coordinator.get(key_type)
-    if find is None:
-        return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return find(key, context)
+    finder = services.group_finder if key_type == GROUP else services.transaction_finder
+    return finder.find(key, context)
 
 
-def handle(request: api.FindCoordinatorRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: FinderServices, request: api.FindCoordinatorRequest, context: RequestContext
+) -> AnswerSteps:
     if context.api_version >= 4:
         answers = []
         for key in request.coordinator_keys:
             yield _KEY
-            answers.append(_entry(key, _find(request.key_type, key, context)))
+            answers.append(_entry(key, _find(services, request.key_type, key, context)))
         return api.FindCoordinatorResponse(coordinators=answers)
-    found = _find(request.key_type, request.key, context)
+    found = _find(services, request.key_type, request.key, context)
     return api.FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.message,
@@ -72,4 +73,4 @@ def error_response(request: Any, code: ErrorCode) -> api.FindCoordinatorResponse
     return api.FindCoordinatorResponse(error_code=code)
 
 
-HANDLER = ApiHandler(ApiKey.FIND_COORDINATOR, handle, error_response)
+API = Api(ApiKey.FIND_COORDINATOR, handle, error_response)

@@ -1,4 +1,6 @@
-"""Connects the group coordinator to its broker: settings, leaderships, and FindCoordinator."""
+"""Makes the group coordinator of a broker, with the broker's settings."""
+
+from typing import Protocol
 
 from klog_broker.config import BrokerConfig
 from klog_broker.coordinator.group.classic.group_machine import GroupSettings
@@ -7,13 +9,12 @@ from klog_broker.coordinator.group.coordinator import (
     CoordinatorSettings,
     GroupCoordinator,
 )
-from klog_broker.handlers.context import BrokerServices
-from klog_broker.handlers.coordinator_hosting import follow_leaderships, runtime_services
-from klog_broker.handlers.state_topics import CoordinatorFinder
+from klog_broker.handlers.coordinator_hosting import HostingServices, runtime_services
+from klog_broker.handlers.state_topics import StateTopic
+from klog_broker.metadata.interface import MetadataStore
+from klog_broker.runtime.chance import Chance
 from pyspark_klog.protocol.wire import MAX_STRING_BYTES
 from pyspark_klog.records.compression import Codec
-
-GROUP_KEY_TYPE = 0
 
 
 def coordinator_settings(config: BrokerConfig) -> CoordinatorSettings:
@@ -41,21 +42,25 @@ def new_member_id(named_after: str, unique: str) -> str:
     return named_after.encode()[:most_bytes].decode(errors="ignore") + ending
 
 
-def start_groups(broker: BrokerServices) -> GroupCoordinator:
-    """Make the coordinator; it begins to load the partitions of ``__consumer_offsets`` that this
-    broker leads."""
-    finder = CoordinatorFinder(
-        broker,
-        CONSUMER_OFFSETS,
-        lambda group_id: groups.find(group_id),
+class GroupHosting(HostingServices, Protocol):
+    """The services that the group coordinator is made with."""
+
+    @property
+    def chance(self) -> Chance: ...
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def metadata(self) -> MetadataStore: ...
+
+
+def new_groups(services: GroupHosting) -> GroupCoordinator:
+    """The coordinator, without partitions: ``follow_leaderships`` gives it those that this broker
+    leads."""
+    return GroupCoordinator(
+        coordinator_settings(services.config),
+        runtime_services(services),
+        new_member_id=lambda named_after: new_member_id(named_after, str(services.chance.uuid())),
+        num_partitions=StateTopic(lambda: services.metadata, CONSUMER_OFFSETS).num_partitions,
     )
-    groups = GroupCoordinator(
-        coordinator_settings(broker.config),
-        runtime_services(broker),
-        new_member_id=lambda named_after: new_member_id(named_after, str(broker.chance.uuid())),
-        num_partitions=finder.num_partitions,
-    )
-    follow_leaderships(broker, CONSUMER_OFFSETS, groups)
-    broker.find_coordinator[GROUP_KEY_TYPE] = finder.find
-    broker.on_topic_deleted.append(groups.forget_topic)
-    return groups

@@ -3,10 +3,11 @@
 import struct
 
 from klog_broker.coordinator.group.coordinator import MemberName
-from klog_broker.handlers.context import BrokerServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.family_services import GroupServices
 from klog_broker.handlers.prepared import CORRELATION_ID, ReplyBytes
 from klog_broker.handlers.reply_slot import ReplySlot
+from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pyspark_klog.protocol.keys import ApiKey
@@ -14,9 +15,11 @@ from pyspark_klog.protocol.keys import ApiKey
 _NONE = ErrorCode.NONE
 
 
-def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+def handle(
+    services: GroupServices, request: HeartbeatRequest, _: RequestContext
+) -> HeartbeatResponse:
     name = MemberName(request.member_id, request.group_instance_id)
-    error = context.broker.groups.heartbeat(request.group_id, name, request.generation_id)
+    error = services.groups.heartbeat(request.group_id, name, request.generation_id)
     return HeartbeatResponse(error_code=error)
 
 
@@ -26,19 +29,19 @@ class _SameMember:
     __slots__ = (
         "_alive",
         "_behind",
-        "_broker",
         "_generation_id",
         "_group_id",
         "_groups",
         "_head",
         "_name",
+        "_services",
         "_size",
         "_unpack",
         "_version",
     )
 
     def __init__(
-        self, frame: bytes, request: HeartbeatRequest, version: int, broker: BrokerServices
+        self, frame: bytes, request: HeartbeatRequest, version: int, services: GroupServices
     ) -> None:
         self._size = len(frame)
         # Key and version; correlation id; the rest.
@@ -48,8 +51,8 @@ class _SameMember:
         self._group_id = request.group_id
         self._name = MemberName(request.member_id, request.group_instance_id)
         self._generation_id = request.generation_id
-        self._broker = broker
-        self._groups = broker.groups
+        self._services = services
+        self._groups = services.groups
         self._alive = ReplyBytes(HeartbeatResponse(), version)
 
     def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
@@ -62,14 +65,16 @@ class _SameMember:
         if error is _NONE:
             reply = self._alive
         else:
-            self._broker.count_error(ApiKey.HEARTBEAT, error)
+            self._services.requests.count_error(ApiKey.HEARTBEAT, error)
             reply = ReplyBytes(HeartbeatResponse(error_code=error), self._version)
         slot.complete([reply.to(correlation_id)])
         return True
 
 
-def prepare(frame: bytes, request: HeartbeatRequest, context: RequestContext) -> _SameMember:
-    return _SameMember(frame, request, context.api_version, context.broker)
+def prepare(
+    services: GroupServices, frame: bytes, request: HeartbeatRequest, context: RequestContext
+) -> _SameMember:
+    return _SameMember(frame, request, context.api_version, services)
 
 
-HANDLER = ApiHandler(ApiKey.HEARTBEAT, handle, top_level_error(ApiKey.HEARTBEAT), prepare=prepare)
+API = Api(ApiKey.HEARTBEAT, handle, top_level_error(ApiKey.HEARTBEAT), prepare=prepare)

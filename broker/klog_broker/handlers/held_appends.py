@@ -15,6 +15,7 @@ from typing import NamedTuple
 from klog_broker.handlers.pending_produce import Append
 from klog_broker.log.validation import Validated
 from klog_broker.replication.leader import Leader
+from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.switching import brisk_switching
 
@@ -40,9 +41,11 @@ class HeldAppends:
     def __init__(
         self,
         helpers: Helpers,
+        clock: Clock,
         finish: Callable[[Leader, Append, Prepared | None], bool],
     ) -> None:
         self._helpers = helpers
+        self._clock = clock
         self._finish = finish
         self._queues: dict[str, deque[_Held]] = {}
         self._waiting: deque[str] = deque()
@@ -73,7 +76,7 @@ class HeldAppends:
 
     def _submit(self, connection_id: str) -> None:
         leader, append = self._queues[connection_id][0]
-        prepare = leader.preparation(append.records, append.pending.context.broker.clock.now_ms())
+        prepare = leader.preparation(append.records, self._clock.now_ms())
 
         def work() -> Validated:
             with brisk_switching():

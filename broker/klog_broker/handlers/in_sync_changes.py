@@ -7,10 +7,19 @@ asked for again as often as followers are looked after. A request is sent only o
 the last one has come or cannot come any more.
 """
 
+from collections.abc import Callable
+from typing import Protocol
+
+from klog_broker.config import BrokerConfig
 from klog_broker.controller.to_controller import ToController
-from klog_broker.handlers.context import BrokerServices
+from klog_broker.handlers.request_runtime import RequestRuntime
+from klog_broker.metadata.interface import MetadataStore
+from klog_broker.metrics.in_sync import InSyncCounts
 from klog_broker.replication.isr_changes import Afterwards, CommittedIsr, IsrAnswer, IsrChange
 from klog_broker.replication.leader import Leader
+from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.purgatory import Purgatory
 from klog_broker.runtime.slices import Steps
 from pyspark_klog.client.errors import error_code
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId
@@ -33,11 +42,45 @@ _LOOKED_AT_ONCE = 50
 _Asked = dict[tuple[TopicId, int], tuple[Leader, IsrChange]]
 
 
+class InSyncServices(Protocol):
+    """The services of ISR requests to the controller."""
+
+    @property
+    def broker_epoch(self) -> Callable[[], int]: ...
+
+    @property
+    def broker_id(self) -> BrokerId: ...
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def in_sync_counts(self) -> InSyncCounts: ...
+
+    @property
+    def loop(self) -> Loop: ...
+
+    @property
+    def metadata(self) -> MetadataStore: ...
+
+    @property
+    def on_image(self) -> list[Callable[[], None]]: ...
+
+    @property
+    def purgatory(self) -> Purgatory: ...
+
+    @property
+    def replicas(self) -> ReplicaManager: ...
+
+    @property
+    def requests(self) -> RequestRuntime: ...
+
+
 class InSyncChanges:
     """One for a broker in a cluster. Loop thread only."""
 
-    def __init__(self, broker: BrokerServices, controller: ToController) -> None:
-        self._broker = broker
+    def __init__(self, services: InSyncServices, controller: ToController) -> None:
+        self._services = services
         self._controller = controller
         self._wanted: dict[Leader, None] = {}
         self._is_busy = False
@@ -46,18 +89,18 @@ class InSyncChanges:
 
     def begin(self) -> None:
         """From now on changes are sent, and followers looked after."""
-        self._broker.replicas.on_in_sync_changed.append(self._changed)
-        for leader in self._broker.replicas.led.values():
+        self._services.replicas.on_in_sync_changed.append(self._changed)
+        for leader in self._services.replicas.led.values():
             self._changed(leader)
-        self._live = frozenset(self._broker.metadata.image.brokers)
-        self._broker.on_image.append(self._image_changed)
+        self._live = frozenset(self._services.metadata.image.brokers)
+        self._services.on_image.append(self._image_changed)
         self._look_later()
 
     # --- who falls behind ------------------------------------------------------------------------
     def _look_later(self) -> None:
-        pause_ms = max(self._broker.config["replica.lag.time.max.ms"] // 2, 1)
-        self._broker.loop.call_later(
-            pause_ms, lambda: self._broker.slices.run(self._look_again(), lambda: True)
+        pause_ms = max(self._services.config["replica.lag.time.max.ms"] // 2, 1)
+        self._services.loop.call_later(
+            pause_ms, lambda: self._services.requests.slices.run(self._look_again(), lambda: True)
         )
 
     def _look_again(self) -> Steps:
@@ -66,14 +109,14 @@ class InSyncChanges:
 
     def _image_changed(self) -> None:
         """A broker that is gone is waited for no longer, whether it was in sync or about to be."""
-        live, before = frozenset(self._broker.metadata.image.brokers), self._live
+        live, before = frozenset(self._services.metadata.image.brokers), self._live
         self._live = live
         if before - live:
-            self._broker.slices.run(self._look(), lambda: True)
+            self._services.requests.slices.run(self._look(), lambda: True)
 
     def _look(self) -> Steps:
-        purgatory = self._broker.purgatory
-        leaders = list(self._broker.replicas.led.values())
+        purgatory = self._services.purgatory
+        leaders = list(self._services.replicas.led.values())
         for start in range(0, len(leaders), _LOOKED_AT_ONCE):
             yield _LOOKED_AT_ONCE
             for leader in leaders[start : start + _LOOKED_AT_ONCE]:
@@ -87,7 +130,7 @@ class InSyncChanges:
 
     def _reread(self, leader: Leader) -> None:
         """No order came since the controller has refused what is asked for."""
-        topic = self._broker.metadata.image.topic_by_id(leader.log.topic_id)
+        topic = self._services.metadata.image.topic_by_id(leader.log.topic_id)
         number = leader.topic_partition.partition
         if topic is not None and number < len(topic.partitions):
             leader.told(topic.partitions[number])
@@ -102,21 +145,21 @@ class InSyncChanges:
     def _send_soon(self) -> None:
         if not self._is_busy:
             self._is_busy = True
-            self._broker.loop.call_soon(self._send)
+            self._services.loop.call_soon(self._send)
 
     def _send(self) -> None:
         asked = self._next()
         if not asked:
             self._is_busy = False
             return
-        epoch = self._broker.broker_epoch()
+        epoch = self._services.broker_epoch()
 
         def answered(response: AlterPartitionResponse | None) -> None:
             self._answered(asked, response)
 
         self._controller.send(
             AlterPartitionResponse,
-            lambda _: _request(self._broker.broker_id, epoch, asked),
+            lambda _: _request(self._services.broker_id, epoch, asked),
             answered,
             _TIMEOUT_MS,
         )
@@ -152,12 +195,12 @@ class InSyncChanges:
                 is_again = True
                 self._wanted[leader] = None
         if is_again:
-            self._broker.loop.call_later(_BACKOFF_MS, self._send)
+            self._services.loop.call_later(_BACKOFF_MS, self._send)
         else:
             self._send()
 
     def _taken(self, leader: Leader, change: IsrChange, answer: IsrAnswer) -> Afterwards:
-        counts, before = self._broker.in_sync_counts, len(leader.replicas.in_sync.members)
+        counts, before = self._services.in_sync_counts, len(leader.replicas.in_sync.members)
         after = leader.in_sync_answered(change, answer)
         if after is Afterwards.COMMITTED:
             counts.committed(before, len(leader.replicas.in_sync.members))

@@ -12,8 +12,9 @@ from functools import partial
 from klog_broker.config import TOPIC_SETTINGS, render, stored_topic_config
 from klog_broker.handlers.alterable_brokers import stored_name
 from klog_broker.handlers.alterable_topics import alterable_topic, check_names
-from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import SettingsServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
 from klog_broker.topics.broker_settings import Given, checked_broker_configs, list_of_broker
 from klog_broker.topics.changing import Alter, change_broker_configs, change_topic_configs
@@ -46,9 +47,10 @@ _BROKER_CHECKED = 100
 _CHANGE = 20
 
 
-def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: SettingsServices, request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> AnswerSteps:
     """Every resource succeeds or fails as a whole, by itself."""
-    broker = context.broker
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
     results: list[AlterConfigsResourceResponse] = []
     planned: list[tuple[AlterConfigsResourceResponse, Alter]] = []
@@ -62,7 +64,7 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
                 raise BrokerError(ErrorCode.INVALID_REQUEST, text)
             if asked.resource_type == ResourceType.BROKER:
                 yield _BROKER_CHECKED
-            planned.append((result, _planned(broker, asked)))
+            planned.append((result, _planned(services, asked)))
         except BrokerError as error:
             _put(result, error)
     response = IncrementalAlterConfigsResponse(responses=results)
@@ -84,27 +86,27 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
     return None
 
 
-def _planned(broker: BrokerServices, asked: AlterConfigsResource) -> Alter:
+def _planned(services: SettingsServices, asked: AlterConfigsResource) -> Alter:
     """What makes the changes, which are checked by the settings of now. The store checks them again
     by those of then: other clients may alter them meanwhile."""
     names = [each.name for each in asked.configs]
     if asked.resource_type == ResourceType.BROKER:
         check_names(names)
-        name = stored_name(broker, asked.resource_name)
-        of_broker = partial(_changed_broker, broker, asked, name)
-        of_broker(broker.metadata.image.broker_configs)
-        return partial(change_broker_configs, broker, name, of_broker)
-    topic = alterable_topic(broker, asked.resource_type, asked.resource_name, names)
-    of_topic = partial(_changed, broker, asked)
+        name = stored_name(services, asked.resource_name)
+        of_broker = partial(_changed_broker, services, asked, name)
+        of_broker(services.metadata.image.broker_configs)
+        return partial(change_broker_configs, services, name, of_broker)
+    topic = alterable_topic(services, asked.resource_type, asked.resource_name, names)
+    of_topic = partial(_changed, services, asked)
     of_topic(topic.configs)
-    return partial(change_topic_configs, broker, asked.resource_name, of_topic)
+    return partial(change_topic_configs, services, asked.resource_name, of_topic)
 
 
 def _changed_broker(
-    broker: BrokerServices, asked: AlterConfigsResource, name: str, given: Given
+    services: SettingsServices, asked: AlterConfigsResource, name: str, given: Given
 ) -> Mapping[str, str]:
     """What is given to a broker, or to all, after the changes; checked."""
-    config, broker_id = broker.config, broker.broker_id
+    config, broker_id = services.config, services.broker_id
     changed = dict(given.get(name, {}))
     for change in asked.configs:
         _apply(changed, change, partial(list_of_broker, config, broker_id, given, name))
@@ -112,7 +114,7 @@ def _changed_broker(
 
 
 def _changed(
-    broker: BrokerServices, asked: AlterConfigsResource, configs: Mapping[str, str]
+    services: SettingsServices, asked: AlterConfigsResource, configs: Mapping[str, str]
 ) -> Mapping[str, str]:
     """The overrides that a topic with the overrides `configs` has after the changes. They are
     checked, but for those that do not count already and stay."""
@@ -120,18 +122,18 @@ def _changed(
     def items_of(name: str) -> tuple[str, ...]:
         list_setting(name, TOPIC_SETTINGS)
         own = {name: configs[name]} if name in configs else {}
-        items: tuple[str, ...] = stored_topic_config(broker.config, own)[name]
+        items: tuple[str, ...] = stored_topic_config(services.config, own)[name]
         return items
 
     changed = dict(configs)
     for change in asked.configs:
         _apply(changed, change, items_of)
     given = [each.name for each in asked.configs if each.config_operation != Operation.DELETE]
-    check_effects(broker, given)
-    unused = stored_topic_config(broker.config, configs).unused
+    check_effects(services, given)
+    unused = stored_topic_config(services.config, configs).unused
     stays = [name for name in unused if changed.get(name) == configs[name]]
     checked_topic_config(
-        broker, {name: text for name, text in changed.items() if name not in stays}
+        services, {name: text for name, text in changed.items() if name not in stays}
     )
     return changed
 
@@ -188,4 +190,4 @@ def error_response(
     return response
 
 
-HANDLER = ApiHandler(ApiKey.INCREMENTAL_ALTER_CONFIGS, handle, error_response)
+API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, handle, error_response)

@@ -6,8 +6,9 @@ from typing import Any
 
 from klog_broker.coordinator.transaction.metadata import ProducerIdAndEpoch
 from klog_broker.coordinator.transaction.transaction import TransactionReply
-from klog_broker.handlers.context import RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import TransactionServices
+from klog_broker.handlers.request_context import RequestContext
 from klog_broker.handlers.transactions import as_known_by
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerId
@@ -21,17 +22,19 @@ from pyspark_klog.protocol.keys import ApiKey
 _FENCED_SINCE = 4
 
 
-def handle(request: InitProducerIdRequest, context: RequestContext) -> None:
+def handle(
+    services: TransactionServices, request: InitProducerIdRequest, context: RequestContext
+) -> None:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise BrokerError(ErrorCode.INVALID_REQUEST, "producer id and epoch go together")
     if request.transactional_id is not None:
-        _begin_to_use(request.transactional_id, request, context)
+        _begin_to_use(services, request.transactional_id, request, context)
         return
 
     def got(producer_id: ProducerId | None) -> None:
         if producer_id is None:
             # In a cluster as in Kafka: the controller has not given any yet, and may soon.
-            in_cluster = context.broker.config.joins_cluster
+            in_cluster = services.config.joins_cluster
             code = (
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 if in_cluster
@@ -42,11 +45,14 @@ def handle(request: InitProducerIdRequest, context: RequestContext) -> None:
         context.reply.send(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 
     # Without a transactional id, a producer that has a producer id already gets a new one, too.
-    context.broker.producer_ids.next_id(got)
+    services.producer_ids.next_id(got)
 
 
 def _begin_to_use(
-    transactional_id: str, request: InitProducerIdRequest, context: RequestContext
+    services: TransactionServices,
+    transactional_id: str,
+    request: InitProducerIdRequest,
+    context: RequestContext,
 ) -> None:
     def answer(reply: TransactionReply) -> None:
         context.reply.send(
@@ -58,7 +64,7 @@ def _begin_to_use(
         )
 
     expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    context.broker.transactions.initialize(
+    services.transactions.initialize(
         transactional_id,
         request.transaction_timeout_ms,
         None if expected.producer_id == NO_PRODUCER_ID else expected,
@@ -72,4 +78,4 @@ def error_response(_: Any, code: ErrorCode) -> InitProducerIdResponse:
     )
 
 
-HANDLER = ApiHandler(ApiKey.INIT_PRODUCER_ID, handle, error_response)
+API = Api(ApiKey.INIT_PRODUCER_ID, handle, error_response)

@@ -1,8 +1,9 @@
 """JoinGroup: enter a consumer group, or come back to it for a rebalance."""
 
 from klog_broker.coordinator.group.classic.member import Joiner
-from klog_broker.handlers.context import RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.family_services import GroupServices
+from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
 from pyspark_klog.protocol.keys import ApiKey
 
@@ -11,7 +12,7 @@ NULLABLE_PROTOCOL_SINCE = 7
 SKIPS_ASSIGNMENT_SINCE = 9
 
 
-def handle(request: JoinGroupRequest, context: RequestContext) -> None:
+def handle(services: GroupServices, request: JoinGroupRequest, context: RequestContext) -> None:
     """Answered when all members have joined; later requests of the connection wait until then. Why
     a member joins (version 8) changes nothing."""
     joiner = Joiner(
@@ -27,7 +28,7 @@ def handle(request: JoinGroupRequest, context: RequestContext) -> None:
         response.protocol_name = response.protocol_name or (None if has_null else "")
         context.reply.send(response)
 
-    context.broker.groups.join(request, joiner, send)
+    services.groups.join(request, joiner, send)
 
 
-HANDLER = ApiHandler(ApiKey.JOIN_GROUP, handle, top_level_error(ApiKey.JOIN_GROUP))
+API = Api(ApiKey.JOIN_GROUP, handle, top_level_error(ApiKey.JOIN_GROUP))

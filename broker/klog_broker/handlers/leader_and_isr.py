@@ -6,18 +6,19 @@ does the request's type: with ZooKeeper a log that no order names stays on the d
 
 from collections.abc import Iterator
 
+from klog_broker.handlers.api_handler import Api, top_level_error
 from klog_broker.handlers.between_brokers import (
     MAX_ELEMENTS,
     MAX_PARTITIONS,
+    BetweenBrokersServices,
     cluster_of,
     may_be_topic,
     order_error,
     take_order,
 )
-from klog_broker.handlers.context import BrokerServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
 from klog_broker.handlers.order_queue import UNKNOWN_LIFE
 from klog_broker.handlers.orders_in_slices import OrdersInSlices
+from klog_broker.handlers.request_context import RequestContext
 from klog_broker.metadata.orders import PartitionOrder
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Follower
@@ -34,11 +35,13 @@ from pyspark_klog.protocol.apis.leader_and_isr import (
 from pyspark_klog.protocol.keys import ApiKey
 
 
-def handle(request: LeaderAndIsrRequest, context: RequestContext) -> None:
+def handle(
+    services: BetweenBrokersServices, request: LeaderAndIsrRequest, context: RequestContext
+) -> None:
     """Answered once all replicas have their roles. The settings of topics that are new here are
     asked for before, since the logs are made with them; but not for what is refused anyway: on a
     listener that is not for brokers alone anybody may name ever new topics."""
-    cluster = cluster_of(context)
+    cluster = cluster_of(services, context)
     store, orders = cluster.store, cluster.orders
     if orders.is_early(request.broker_epoch):
         context.reply.close(UNKNOWN_LIFE)
@@ -52,8 +55,13 @@ def handle(request: LeaderAndIsrRequest, context: RequestContext) -> None:
         }
 
     def learned() -> None:
-        roles = _Roles(request, context.broker)
-        take_order(request, context, lambda done: OrdersInSlices(roles, context, done).go_on())
+        roles = _Roles(request, services)
+        take_order(
+            services,
+            request,
+            context,
+            lambda done: OrdersInSlices(services, roles, context, done).go_on(),
+        )
 
     store.learn_topics(topics, learned)
 
@@ -61,9 +69,9 @@ def handle(request: LeaderAndIsrRequest, context: RequestContext) -> None:
 class _Roles:
     """See OrderRequest."""
 
-    def __init__(self, request: LeaderAndIsrRequest, broker: BrokerServices) -> None:
+    def __init__(self, request: LeaderAndIsrRequest, services: BetweenBrokersServices) -> None:
         self._request = request
-        self._broker = broker
+        self._services = services
         self._errors: dict[TopicPartition, ErrorCode] = {}
 
     def orders(self) -> Iterator[PartitionOrder]:
@@ -87,9 +95,9 @@ class _Roles:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if not 0 <= state.partition_index < MAX_PARTITIONS or state.leader_epoch < 0:
             return ErrorCode.INVALID_REQUEST
-        if self._broker.broker_id not in state.replicas:
+        if self._services.broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        hosted = self._broker.replicas.partition(*partition)
+        hosted = self._services.replicas.partition(*partition)
         if (
             hosted is not None
             and hosted.topic_id == topic.topic_id
@@ -143,7 +151,7 @@ def _order(
     )
 
 
-HANDLER = ApiHandler(
+API = Api(
     ApiKey.LEADER_AND_ISR,
     handle,
     top_level_error(ApiKey.LEADER_AND_ISR),

@@ -1,8 +1,9 @@
 """LeaveGroup: members leave, so that others take over their partitions without a time-out."""
 
 from klog_broker.coordinator.group.coordinator import MemberName
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.family_services import GroupServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.leave_group import (
     LeaveGroupRequest,
@@ -15,10 +16,12 @@ SEVERAL_MEMBERS_SINCE = 3
 _MEMBERS_AT_ONCE = 50
 
 
-def handle(request: LeaveGroupRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: GroupServices, request: LeaveGroupRequest, context: RequestContext
+) -> AnswerSteps:
     """From version 3 on several members leave at once, each with an error of its own. Why they
     leave (version 5) changes nothing."""
-    groups = context.broker.groups
+    groups = services.groups
     if context.api_version < SEVERAL_MEMBERS_SINCE:
         error, results = groups.leave(request.group_id, [MemberName(request.member_id)])
         return LeaveGroupResponse(error_code=error if error is not ErrorCode.NONE else results[0])
@@ -39,4 +42,4 @@ def handle(request: LeaveGroupRequest, context: RequestContext) -> AnswerSteps:
     return response
 
 
-HANDLER = ApiHandler(ApiKey.LEAVE_GROUP, handle, top_level_error(ApiKey.LEAVE_GROUP))
+API = Api(ApiKey.LEAVE_GROUP, handle, top_level_error(ApiKey.LEAVE_GROUP))

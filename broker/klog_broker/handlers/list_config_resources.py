@@ -4,9 +4,10 @@ Version 0 is Kafka 3.9's ListClientMetricsResources: it asks for client metrics 
 settings of client metrics, groups or loggers: of these types there are none.
 """
 
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.family_services import SettingsServices
 from klog_broker.handlers.other_resources import BROKER_LOGGER, CLIENT_METRICS, GROUP
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.topics.entries import ResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.list_config_resources import (
@@ -19,7 +20,9 @@ from pyspark_klog.protocol.keys import ApiKey
 _KNOWN = frozenset((ResourceType.TOPIC, ResourceType.BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP))
 
 
-def handle(request: ListConfigResourcesRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: SettingsServices, request: ListConfigResourcesRequest, context: RequestContext
+) -> AnswerSteps:
     """No types ask for all. BrokerError UNSUPPORTED_VERSION, as in Kafka, for an unknown type."""
     response = ListConfigResourcesResponse()
     if context.api_version == 0:
@@ -27,7 +30,7 @@ def handle(request: ListConfigResourcesRequest, context: RequestContext) -> Answ
     types = frozenset(request.resource_types) or _KNOWN
     if not types <= _KNOWN:
         raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
-    image = context.broker.metadata.image
+    image = services.metadata.image
     if ResourceType.BROKER in types:
         response.config_resources += [
             ConfigResource(resource_name=str(broker_id), resource_type=ResourceType.BROKER)
@@ -41,6 +44,4 @@ def handle(request: ListConfigResourcesRequest, context: RequestContext) -> Answ
     return response
 
 
-HANDLER = ApiHandler(
-    ApiKey.LIST_CONFIG_RESOURCES, handle, top_level_error(ApiKey.LIST_CONFIG_RESOURCES)
-)
+API = Api(ApiKey.LIST_CONFIG_RESOURCES, handle, top_level_error(ApiKey.LIST_CONFIG_RESOURCES))

@@ -1,7 +1,8 @@
 """ListGroups: the groups that this broker coordinates, by state and type if asked."""
 
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.family_services import GroupServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from pyspark_klog.protocol.apis.list_groups import (
     ListedGroup,
     ListGroupsRequest,
@@ -13,10 +14,10 @@ CLASSIC = "classic"
 """The type of all groups: no others are coordinated here."""
 
 
-def handle(request: ListGroupsRequest, context: RequestContext) -> AnswerSteps:
+def handle(services: GroupServices, request: ListGroupsRequest, _: RequestContext) -> AnswerSteps:
     """Names of states and types are compared without regard to case (KIP-518, as Kafka does since
     3.8; KIP-848)."""
-    error, groups = context.broker.groups.groups()
+    error, groups = services.groups.groups()
     states = {state.strip().lower() for state in request.states_filter}
     types = {each.lower() for each in request.types_filter}
     if types and CLASSIC not in types:
@@ -36,4 +37,4 @@ def handle(request: ListGroupsRequest, context: RequestContext) -> AnswerSteps:
     return response
 
 
-HANDLER = ApiHandler(ApiKey.LIST_GROUPS, handle, top_level_error(ApiKey.LIST_GROUPS))
+API = Api(ApiKey.LIST_GROUPS, handle, top_level_error(ApiKey.LIST_GROUPS))

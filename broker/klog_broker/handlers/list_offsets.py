@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import LogServices
 from klog_broker.handlers.partitions import check_leader_epoch, led_partition
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.log.answers import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -53,7 +54,10 @@ _SINCE = {
 class _ListOffsets:
     """One request. A look-up that would wait for the disk is first given to a helper thread."""
 
-    def __init__(self, request: ListOffsetsRequest, context: RequestContext) -> None:
+    def __init__(
+        self, services: LogServices, request: ListOffsetsRequest, context: RequestContext
+    ) -> None:
+        self._services = services
         self._request = request
         self._context = context
         self._response = ListOffsetsResponse()
@@ -103,8 +107,8 @@ class _ListOffsets:
             self._warmed.add(waits.key)
             self._context.reply.send_in_slices(self.run())
 
-        self._context.broker.count("cold-look-ups")
-        self._context.broker.helpers.submit(waits.work, done)
+        self._services.requests.count("cold-look-ups")
+        self._services.helpers.submit(waits.work, done)
 
     def _answer(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
@@ -114,7 +118,7 @@ class _ListOffsets:
             # Kafka has no such check in version 0.
             if self._counts[key] > 1 and self._context.api_version > 0:
                 raise BrokerError(ErrorCode.INVALID_REQUEST)
-            leader = led_partition(self._context.broker, topic, asked.partition_index)
+            leader = led_partition(self._services, topic, asked.partition_index)
             check_leader_epoch(leader, asked.current_leader_epoch)
             if self._context.api_version == 0:
                 answer.old_style_offsets = self._offsets_before(leader.log, asked)
@@ -133,7 +137,9 @@ class _ListOffsets:
         except _Waits:
             raise
         except Exception as error:
-            self._context.broker.bugs.report(f"offsets of {topic}-{asked.partition_index}", error)
+            self._services.requests.bugs.report(
+                f"offsets of {topic}-{asked.partition_index}", error
+            )
             answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
         return answer
 
@@ -186,7 +192,7 @@ class _ListOffsets:
             for each in log.segments
         ]
         if log.segments[-1].size_bytes:
-            written.append((log.log_end_offset, self._context.broker.clock.now_ms()))
+            written.append((log.log_end_offset, self._services.clock.now_ms()))
         if asked.timestamp == EARLIEST_TIMESTAMP:
             written = written[:1]
         elif asked.timestamp != LATEST_TIMESTAMP:
@@ -221,8 +227,10 @@ class _Waits(Exception):
         self.work = work
 
 
-def handle(request: ListOffsetsRequest, context: RequestContext) -> AnswerSteps:
-    return _ListOffsets(request, context).run()
+def handle(
+    services: LogServices, request: ListOffsetsRequest, context: RequestContext
+) -> AnswerSteps:
+    return _ListOffsets(services, request, context).run()
 
 
 def error_response(request: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsResponse:
@@ -242,4 +250,4 @@ def error_response(request: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsR
     )
 
 
-HANDLER = ApiHandler(ApiKey.LIST_OFFSETS, handle, error_response)
+API = Api(ApiKey.LIST_OFFSETS, handle, error_response)

@@ -1,7 +1,7 @@
 """ListPartitionReassignments (key 46): no move of a partition is ever under way."""
 
-from klog_broker.handlers.context import RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -10,13 +10,13 @@ from pyspark_klog.protocol.keys import ApiKey
 
 
 def handle(
-    _: ListPartitionReassignmentsRequest, __: RequestContext
+    _services: object, _: ListPartitionReassignmentsRequest, __: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     """Topics that do not exist are no error, as in Kafka."""
     return ListPartitionReassignmentsResponse(error_message=None)
 
 
-HANDLER = ApiHandler(
+API = Api(
     ApiKey.LIST_PARTITION_REASSIGNMENTS,
     handle,
     top_level_error(ApiKey.LIST_PARTITION_REASSIGNMENTS),

@@ -1,9 +1,10 @@
 """ListTransactions: the transactional ids of this broker, by state, producer and age."""
 
 from klog_broker.coordinator.transaction.metadata import TransactionMetadata
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.family_services import TransactionServices
 from klog_broker.handlers.linear_patterns import InvalidPattern, LinearPattern
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.list_transactions import (
     ListTransactionsRequest,
@@ -18,11 +19,13 @@ _BY_NAME = {each.kafkas_name: each for each in transaction_log.TransactionState}
 _LOOKED_AT = 10
 
 
-def handle(request: ListTransactionsRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: TransactionServices, request: ListTransactionsRequest, _: RequestContext
+) -> AnswerSteps:
     """Names of states that no transaction has are told; they match nothing."""
-    error, machines = context.broker.transactions.machines()
+    error, machines = services.transactions.machines()
     response = ListTransactionsResponse(error_code=error)
-    wanted = _Wanted(request, context.broker.clock.now_ms())
+    wanted = _Wanted(request, services.clock.now_ms())
     pattern = _pattern(request.transactional_id_pattern)
     response.unknown_state_filters = wanted.unknown_states
     for number, machine in enumerate(machines):
@@ -71,4 +74,4 @@ class _Wanted:
         return self._duration_ms < 0 or self._now_ms - known.start_ms > self._duration_ms
 
 
-HANDLER = ApiHandler(ApiKey.LIST_TRANSACTIONS, handle, top_level_error(ApiKey.LIST_TRANSACTIONS))
+API = Api(ApiKey.LIST_TRANSACTIONS, handle, top_level_error(ApiKey.LIST_TRANSACTIONS))

@@ -6,17 +6,20 @@ of ``__consumer_offsets`` gets its marker from the group coordinator, which appl
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from typing import Protocol
 
+from klog_broker.coordinator.group.coordinator import GroupCoordinator
 from klog_broker.coordinator.shard import Producer
 from klog_broker.coordinator.transaction.coordinator import APPEND_TIMEOUT_MS
 from klog_broker.coordinator.transaction.markers import MarkerResults, TransactionMarker
-from klog_broker.handlers.context import BrokerServices
-from klog_broker.handlers.partitions import ended_code, led_partition
+from klog_broker.handlers.partitions import PartitionServices, ended_code, led_partition
+from klog_broker.handlers.request_runtime import RequestRuntime
 from klog_broker.log.errors import CoordinatorFenced, InvalidProducerEpoch
 from klog_broker.metadata.image import CONSUMER_OFFSETS
 from klog_broker.replication.errors import LeadershipEnded, NotEnoughReplicas, TooLittleRoom
 from klog_broker.replication.leader import Leader
-from klog_broker.runtime.purgatory import DelayedOperation
+from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.purgatory import DelayedOperation, Purgatory
 from klog_broker.runtime.slices import Steps
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import Offset, TopicPartition
@@ -34,11 +37,27 @@ _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
 )
 
 
+class MarkerServices(PartitionServices, Protocol):
+    """The services of a MarkerWriter."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def groups(self) -> GroupCoordinator: ...
+
+    @property
+    def purgatory(self) -> Purgatory: ...
+
+    @property
+    def requests(self) -> RequestRuntime: ...
+
+
 class MarkerWriter:
     """A MarkerSender for the partitions of this broker. Loop thread only."""
 
-    def __init__(self, broker: BrokerServices) -> None:
-        self._broker = broker
+    def __init__(self, services: MarkerServices) -> None:
+        self._services = services
 
     def send(
         self, markers: Sequence[TransactionMarker], done: Callable[[MarkerResults], None]
@@ -65,7 +84,7 @@ class MarkerWriter:
                     self.write(marker, each, partial(told, marker.producer_id, each))
                     yield MARKER_ELEMENTS
 
-        self._broker.slices.run(steps(), lambda: True)
+        self._services.requests.slices.run(steps(), lambda: True)
 
     def write(
         self,
@@ -80,9 +99,9 @@ class MarkerWriter:
         """
         end = _end(marker.is_commit, marker.coordinator_epoch)
         try:
-            leader = led_partition(self._broker, *partition)
+            leader = led_partition(self._services, *partition)
             if partition.topic == CONSUMER_OFFSETS:
-                self._broker.groups.append_marker(
+                self._services.groups.append_marker(
                     partition.partition,
                     Producer(marker.producer_id, marker.producer_epoch),
                     end,
@@ -95,7 +114,7 @@ class MarkerWriter:
                 marker.producer_epoch,
                 end,
                 transaction_version=marker.transaction_version,
-                now_ms=self._broker.clock.now_ms(),
+                now_ms=self._services.clock.now_ms(),
             )
         except KlogError as error:
             told(_code(error))
@@ -103,8 +122,8 @@ class MarkerWriter:
         if leader.ended is None and leader.log.high_watermark >= end_offset:
             told(ErrorCode.NONE)
             return
-        waiting = _WaitUntilSeen(self._broker, leader, end_offset, told)
-        self._broker.purgatory.watch(waiting, [partition], APPEND_TIMEOUT_MS)
+        waiting = _WaitUntilSeen(self._services, leader, end_offset, told)
+        self._services.purgatory.watch(waiting, [partition], APPEND_TIMEOUT_MS)
 
 
 @lru_cache(maxsize=256)
@@ -126,17 +145,17 @@ def _code(error: KlogError) -> ErrorCode:
 
 
 class _WaitUntilSeen(DelayedOperation):
-    __slots__ = ("_broker", "_end_offset", "_leader", "_told")
+    __slots__ = ("_end_offset", "_leader", "_services", "_told")
     kind = "WriteTxnMarkers"
 
     def __init__(
         self,
-        broker: BrokerServices,
+        services: MarkerServices,
         leader: Leader,
         end_offset: Offset,
         told: Callable[[ErrorCode], None],
     ) -> None:
-        self._broker = broker
+        self._services = services
         self._leader = leader
         self._end_offset = end_offset
         self._told = told
@@ -144,7 +163,7 @@ class _WaitUntilSeen(DelayedOperation):
     def try_complete(self, _now_ms: int) -> bool:
         leader = self._leader.present
         if leader.ended is not None:
-            self._told(ended_code(self._broker, leader))
+            self._told(ended_code(self._services, leader))
         elif leader.log.high_watermark >= self._end_offset:
             self._told(ErrorCode.NONE)
         else:

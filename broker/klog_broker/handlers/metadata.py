@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from klog_broker.handlers.api_handler import Api
 from klog_broker.handlers.at_controller import (
     AUTO_CREATION_TIMEOUT_MS,
-    have_created,
-    is_controller,
+    TopicRequests,
     not_made,
 )
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.family_services import TopicsServices
+from klog_broker.handlers.known_topics import once_complete, unknown_topic
 from klog_broker.handlers.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.seen_partitions import SeenPartitions
-from klog_broker.handlers.told_topics import (
-    knows_all_partitions,
-    once_told,
-    unknown_topic,
-    was_told_all,
-)
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import (
     INTERNAL_TOPICS,
@@ -49,7 +44,9 @@ _FIRST_VERSION_WITH_LISTENERS = 6
 _FIRST_VERSION_BY_ID = 12
 
 
-def handle(request: MetadataRequest, context: RequestContext) -> AnswerSteps | None:
+def handle(
+    services: TopicsServices, request: MetadataRequest, context: RequestContext
+) -> AnswerSteps | None:
     """In a cluster, a request waits a while for topics that the controller has not sent yet. After
     that an unknown topic gets LEADER_NOT_AVAILABLE, so that clients ask again, and the connection
     of a request for all topics is closed.
@@ -63,29 +60,36 @@ def handle(request: MetadataRequest, context: RequestContext) -> AnswerSteps | N
                 raise BrokerError(ErrorCode.INVALID_REQUEST)
         elif each.topic_id != NO_TOPIC_ID:
             each.name = None
-    if _is_told(request, context):
-        return _answer(request, context)
-    return once_told(lambda: _late_answer(request, context), request, context, error_response)
+    if _is_told(services, request, context):
+        return _answer(services, request, context)
+    return once_complete(
+        services.known_topics,
+        lambda: _late_answer(services, request, context),
+        request,
+        context,
+        error_response,
+    )
 
 
-def _late_answer(request: MetadataRequest, context: RequestContext) -> AnswerSteps:
-    if _names_all(request, context) and not was_told_all(context.broker):
+def _late_answer(
+    services: TopicsServices, request: MetadataRequest, context: RequestContext
+) -> AnswerSteps:
+    if _names_all(request, context) and not services.known_topics.has_been_complete:
         context.reply.close("this broker was not told of the cluster's topics yet")
         return None
-    return (yield from _answer(request, context))
+    return (yield from _answer(services, request, context))
 
 
 def _names_all(request: MetadataRequest, context: RequestContext) -> bool:
     return request.topics is None or (context.api_version == 0 and not request.topics)
 
 
-def _is_told(request: MetadataRequest, context: RequestContext) -> bool:
-    broker = context.broker
-    if knows_all_partitions(broker):
+def _is_told(services: TopicsServices, request: MetadataRequest, context: RequestContext) -> bool:
+    if services.known_topics.is_complete:
         return True
     if request.topics is None or _names_all(request, context):
-        return was_told_all(broker)
-    image = broker.metadata.image
+        return services.known_topics.has_been_complete
+    image = services.metadata.image
     return all(
         each.name in image.topics
         if each.name is not None
@@ -94,20 +98,27 @@ def _is_told(request: MetadataRequest, context: RequestContext) -> bool:
     )
 
 
-def _answer(request: MetadataRequest, context: RequestContext) -> AnswerSteps:
-    missing = _topics_to_create(request, context)
+def _answer(
+    services: TopicsServices, request: MetadataRequest, context: RequestContext
+) -> AnswerSteps:
+    missing = _topics_to_create(services, request, context)
     if not missing:
-        return _describe(request, context, {})
-    if is_controller(context.broker):
-        return _create(request, context, missing)
-    return _have_created(request, context, missing)
+        return _describe(services, request, context, {})
+    controller = services.other_controller()
+    if controller is None:
+        return _create(services, request, context, missing)
+    return _have_created(services, request, context, missing, controller)
 
 
 def _have_created(
-    request: MetadataRequest, context: RequestContext, missing: list[str]
+    services: TopicsServices,
+    request: MetadataRequest,
+    context: RequestContext,
+    missing: list[str],
+    controller: TopicRequests,
 ) -> AnswerSteps:
     def created(refused: dict[str, ErrorCode]) -> None:
-        context.reply.send_in_slices(_describe(request, context, refused))
+        context.reply.send_in_slices(_describe(services, request, context, refused))
 
     legal = []
     for name in missing:
@@ -117,18 +128,20 @@ def _have_created(
         except InvalidTopicName:
             continue
         legal.append(name)
-    have_created(context.broker, legal, created)
+    controller.create(legal, created)
     return None
 
 
-def _create(request: MetadataRequest, context: RequestContext, missing: list[str]) -> AnswerSteps:
+def _create(
+    services: TopicsServices, request: MetadataRequest, context: RequestContext, missing: list[str]
+) -> AnswerSteps:
     planned: list[NewTopic] = []
     refused: dict[str, ErrorCode] = {}
     room = MAX_PARTITIONS_PER_REQUEST
     for name in missing:
         yield _PLANNED
         try:
-            new = plan_new_topic(context.broker, name)
+            new = plan_new_topic(services, name)
         except BrokerError as error:
             refused[name] = error.code
             continue
@@ -146,47 +159,54 @@ def _create(request: MetadataRequest, context: RequestContext, missing: list[str
         }
         refused.update(not_made(codes))
         # Kafka answers so while its controller creates a topic; the client asks again.
-        if context.broker.config.joins_cluster:
+        if services.config.joins_cluster:
             code = ErrorCode.LEADER_NOT_AVAILABLE
         else:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         made = (new.name for new in planned if new.name not in codes)
         refused.update(dict.fromkeys(made, code))
-        context.reply.send_in_slices(_describe(request, context, refused))
+        context.reply.send_in_slices(_describe(services, request, context, refused))
 
     if not planned:
-        return (yield from _describe(request, context, refused))
-    create_topics(context.broker, planned, created, timeout_ms=AUTO_CREATION_TIMEOUT_MS)
+        return (yield from _describe(services, request, context, refused))
+    create_topics(services, planned, created, timeout_ms=AUTO_CREATION_TIMEOUT_MS)
     return None
 
 
-def _topics_to_create(request: MetadataRequest, context: RequestContext) -> list[str]:
+def _topics_to_create(
+    services: TopicsServices, request: MetadataRequest, context: RequestContext
+) -> list[str]:
     """Names of topics that do not exist and that both client and broker allow to be created."""
-    broker = context.broker
     allowed = request.allow_auto_topic_creation or context.api_version < 4
-    if request.topics is None or not allowed or not broker.config["auto.create.topics.enable"]:
+    if request.topics is None or not allowed or not services.config["auto.create.topics.enable"]:
         return []
-    if not knows_all_partitions(broker):
+    if not services.known_topics.is_complete:
         return []
     names = dict.fromkeys(topic.name for topic in request.topics if topic.name is not None)
-    known = broker.metadata.image.topics
+    known = services.metadata.image.topics
     # Internal topics are created by the coordinators that use them, with settings of their own.
     return [name for name in names if name not in known and name not in INTERNAL_TOPICS]
 
 
 def _describe(
-    request: MetadataRequest, context: RequestContext, refused: dict[str, ErrorCode]
+    services: TopicsServices,
+    request: MetadataRequest,
+    context: RequestContext,
+    refused: dict[str, ErrorCode],
 ) -> AnswerSteps:
     """Topics that are created or deleted between two steps may be in the response, or not."""
-    image = context.broker.metadata.image
+    image = services.metadata.image
     seen = SeenPartitions(
+        services,
         context,
         names_listeners=context.api_version >= _FIRST_VERSION_WITH_LISTENERS,
         hides_replicas=context.api_version == 0,
     )
     with_operations = request.include_topic_authorized_operations
     response = MetadataResponse(
-        brokers=_brokers(context), cluster_id=image.cluster_id, controller_id=image.controller_id
+        brokers=_brokers(services, context),
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
     )
     wanted: Iterable[Topic | MetadataRequestTopic]
     if request.topics is None or _names_all(request, context):
@@ -199,7 +219,7 @@ def _describe(
         if isinstance(each, Topic):
             topic, answer = each, _topic(each, with_operations)
         else:
-            topic, answer = _one(each, context, refused, with_operations)
+            topic, answer = _one(services, each, context, refused, with_operations)
         response.topics.append(answer)
         yield 1
         if topic is not None:
@@ -212,10 +232,10 @@ def _describe(
     return response
 
 
-def _brokers(context: RequestContext) -> list[MetadataResponseBroker]:
+def _brokers(services: TopicsServices, context: RequestContext) -> list[MetadataResponseBroker]:
     """The brokers that have the client's listener, with the address of that listener."""
     found = []
-    for broker in context.broker.metadata.image.brokers.values():
+    for broker in services.metadata.image.brokers.values():
         address = broker.endpoint(context.listener)
         if address is not None:
             found.append(
@@ -230,13 +250,14 @@ def _brokers(context: RequestContext) -> list[MetadataResponseBroker]:
 
 
 def _one(
+    services: TopicsServices,
     asked: MetadataRequestTopic,
     context: RequestContext,
     refused: dict[str, ErrorCode],
     with_operations: bool,
 ) -> tuple[Topic | None, MetadataResponseTopic]:
     """The topic, if it exists, and its response without partitions."""
-    image = context.broker.metadata.image
+    image = services.metadata.image
     # Names were nullable from version 10 on to be asked by id, but not in answers before 12.
     no_name = None if context.api_version >= 12 else ""
     if asked.name is None and asked.topic_id == NO_TOPIC_ID:
@@ -244,7 +265,7 @@ def _one(
     if asked.name is None:
         topic = image.topic_by_id(asked.topic_id)
         if topic is None:
-            is_known = knows_all_partitions(context.broker)
+            is_known = services.known_topics.is_complete
             unknown = MetadataResponseTopic(
                 error_code=ErrorCode.UNKNOWN_TOPIC_ID if is_known else _UNTOLD,
                 name=no_name,
@@ -254,7 +275,7 @@ def _one(
         return topic, _topic(topic, with_operations)
     topic = image.topic(asked.name)
     if topic is None or asked.name in refused:
-        code = refused.get(asked.name, unknown_topic(context.broker))
+        code = refused.get(asked.name, unknown_topic(services.known_topics))
         try:
             check_topic_name(asked.name)
         except InvalidTopicName:
@@ -287,4 +308,4 @@ def error_response(request: MetadataRequest, code: ErrorCode) -> MetadataRespons
     )
 
 
-HANDLER = ApiHandler(ApiKey.METADATA, handle, error_response)
+API = Api(ApiKey.METADATA, handle, error_response)

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import GroupServices
 from klog_broker.handlers.offset_commit_again import prepare
 from klog_broker.handlers.offset_commit_versions import TOPIC_IDS_SINCE, missing_group_error
+from klog_broker.handlers.offsets_in_zookeeper import OffsetsServices, is_in_zookeeper
 from klog_broker.handlers.offsets_in_zookeeper import commit as commit_to_zookeeper
-from klog_broker.handlers.offsets_in_zookeeper import of_zookeeper
-from klog_broker.handlers.told_topics import knows_all_partitions
+from klog_broker.handlers.prepared import Prepared
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.image import MetadataImage
 from klog_broker.runtime.slices import Steps
 from pyspark_klog.errors import ErrorCode
@@ -33,18 +34,17 @@ _UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _COMMIT = 5
 
 
-def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: GroupServices, request: OffsetCommitRequest, context: RequestContext
+) -> AnswerSteps:
     """Answered when the records are visible; each partition has its own result."""
-    cluster = of_zookeeper(context)
-    if cluster is not None:
-        return (yield from commit_to_zookeeper(request, context, cluster))
-    image = context.broker.metadata.image
+    image = services.metadata.image
     by_id = context.api_version >= TOPIC_IDS_SINCE
     if by_id:
         yield from _name_topics(request, image)
     expire_ms = -1
     if request.retention_time_ms >= 0:
-        expire_ms = min(context.broker.clock.now_ms() + request.retention_time_ms, INT64_MAX)
+        expire_ms = min(services.clock.now_ms() + request.retention_time_ms, INT64_MAX)
     name = MemberName(request.member_id, request.group_instance_id)
     generation_id = request.generation_id_or_member_epoch
     missing_group = missing_group_error(context.api_version)
@@ -62,7 +62,7 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps
             if waiting == 0:
                 context.reply.send_in_slices(_response(request, results))
 
-        context.broker.groups.commit(
+        services.groups.commit(
             CommitRequest(request.group_id, name, generation_id, commits, answer, missing_group)
         )
 
@@ -74,7 +74,7 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps
             if known is None or image.partition(*partition) is None:
                 is_id = by_id and not topic.name
                 results[partition] = _UNKNOWN_ID if is_id else _UNKNOWN_PARTITION
-                if not knows_all_partitions(context.broker):
+                if not services.known_topics.is_complete:
                     results[partition] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 continue
             commits.append(
@@ -95,6 +95,22 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps
                 yield COMMITS_AT_ONCE * _COMMIT
     commit(commits)
     return None
+
+
+def handle_in_cluster(
+    both: OffsetsServices, request: OffsetCommitRequest, context: RequestContext
+) -> AnswerSteps:
+    """Version 0 is about offsets in ZooKeeper."""
+    if is_in_zookeeper(context):
+        return commit_to_zookeeper(both, request, context)
+    return handle(both.groups, request, context)
+
+
+def prepare_in_cluster(
+    both: OffsetsServices, frame: bytes, request: OffsetCommitRequest, context: RequestContext
+) -> Prepared | None:
+    """As ``prepare``; it prepares nothing for version 0."""
+    return prepare(both.groups, frame, request, context)
 
 
 def _name_topics(request: OffsetCommitRequest, image: MetadataImage) -> Steps:
@@ -141,4 +157,5 @@ def _error(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitRespons
     )
 
 
-HANDLER = ApiHandler(ApiKey.OFFSET_COMMIT, handle, _error, prepare=prepare)
+API = Api(ApiKey.OFFSET_COMMIT, handle, _error, prepare=prepare)
+IN_CLUSTER = Api(ApiKey.OFFSET_COMMIT, handle_in_cluster, _error, prepare=prepare_in_cluster)

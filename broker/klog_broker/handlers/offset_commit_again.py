@@ -11,7 +11,7 @@ from klog_broker.coordinator.group.forgetting import GroupShard
 from klog_broker.coordinator.group.offsets import NEVER_MS, CommittedOffset, OffsetPlace
 from klog_broker.coordinator.group.shard_state import GroupShardState
 from klog_broker.coordinator.shard import ShardStatus
-from klog_broker.handlers.context import BrokerServices, RequestContext
+from klog_broker.handlers.family_services import GroupServices
 from klog_broker.handlers.offset_commit_versions import (
     LEADER_EPOCH_SINCE,
     TOPIC_IDS_SINCE,
@@ -20,6 +20,7 @@ from klog_broker.handlers.offset_commit_versions import (
 )
 from klog_broker.handlers.prepared import ReplyBytes
 from klog_broker.handlers.reply_slot import ReplySlot
+from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.errors import ErrorCode, InvariantViolation
 from pyspark_klog.ids import UUID, TopicPartition
 from pyspark_klog.protocol.apis.offset_commit import (
@@ -70,7 +71,6 @@ class _SamePartitions:
     is answered this object is also its Committing: a connection has one OffsetCommit at a time."""
 
     __slots__ = (
-        "_broker",
         "_correlation_id",
         "_done",
         "_epochs",
@@ -81,6 +81,7 @@ class _SamePartitions:
         "_now_ms",
         "_offsets",
         "_places",
+        "_services",
         "_shard",
         "_slot",
         "_stride",
@@ -101,6 +102,7 @@ class _SamePartitions:
         topic_ids: _TopicIds,
         request: OffsetCommitRequest,
         context: RequestContext,
+        services: GroupServices,
     ) -> None:
         self.group_id = request.group_id
         self.name = MemberName(request.member_id, request.group_instance_id)
@@ -117,7 +119,7 @@ class _SamePartitions:
             _Place(request.group_id, partition, metadata, topic_ids[partition.topic])
             for partition, metadata in partitions
         ]
-        self._broker: BrokerServices = context.broker
+        self._services = services
         self._image: object = None
         self._shard: GroupShard | None = None
         codes = [ErrorCode.NONE] * len(partitions)
@@ -145,7 +147,7 @@ class _SamePartitions:
         if (
             shard is None
             or shard.status is not _SERVING
-            or self._broker.metadata.image is not self._image
+            or self._services.metadata.image is not self._image
         ):
             shard = self._find_shard()
             if shard is None:
@@ -155,20 +157,20 @@ class _SamePartitions:
         if stride == 3:
             self._epochs = found[4::3]
         self._slot = slot
-        self._broker.groups.commits.add(shard, self)
+        self._services.groups.commits.add(shard, self)
         return True
 
     def _find_shard(self) -> GroupShard | None:
         """The group's shard; None if no shard serves the group now, or a partition is unknown: the
         handler then tells which. Partitions and shard are looked up once an image."""
-        image = self._broker.metadata.image
+        image = self._services.metadata.image
         known = all(
             image.partition(*each.partition) is not None
             # A topic of the same name may be another one by now.
             and image.topic_by_id(each.record.topic_id) is not None
             for each in self._places
         )
-        self._shard = self._broker.groups.shard_of(self.group_id) if known else None
+        self._shard = self._services.groups.shard_of(self.group_id) if known else None
         self._image = image
         return self._shard
 
@@ -208,7 +210,7 @@ class _SamePartitions:
             slot.complete([self._done.to(self._correlation_id)])
         else:
             for _ in self._places:
-                self._broker.count_error(ApiKey.OFFSET_COMMIT, error)
+                self._services.requests.count_error(ApiKey.OFFSET_COMMIT, error)
             (number,) = _CORRELATION_ID.unpack(self._correlation_id)
             partitions = [(each.partition, each.metadata) for each in self._places]
             response = _response(partitions, self._topic_ids, [error] * len(partitions))
@@ -216,13 +218,13 @@ class _SamePartitions:
 
 
 def prepare(
-    frame: bytes, request: OffsetCommitRequest, context: RequestContext
+    services: GroupServices, frame: bytes, request: OffsetCommitRequest, context: RequestContext
 ) -> _SamePartitions | None:
     """None for what is rarely sent: an expiry of its own, a partition or a topic named twice, a
     topic without partitions or that is not there, too much metadata."""
     if context.api_version < _FIRST_VERSION or request.retention_time_ms >= 0:
         return None
-    names, topic_ids = _names(request, context)
+    names, topic_ids = _names(services, request, context)
     if not all(name in topic_ids for name in names):
         return None
     topics = {name for name, topic in zip(names, request.topics, strict=True) if topic.partitions}
@@ -235,19 +237,21 @@ def prepare(
     ]
     if not 0 < len(partitions) <= MOST_PARTITIONS or len(dict(partitions)) < len(partitions):
         return None
-    longest = context.broker.config["offset.metadata.max.bytes"]
+    longest = services.config["offset.metadata.max.bytes"]
     if any(is_too_long(metadata, longest) for _, metadata in partitions):
         return None
     layout = frame_layout(len(frame), request, context.header)
     if layout is None:
         return None
-    return _SamePartitions(frame, layout, partitions, topic_ids, request, context)
+    return _SamePartitions(frame, layout, partitions, topic_ids, request, context, services)
 
 
-def _names(request: OffsetCommitRequest, context: RequestContext) -> tuple[list[str], _TopicIds]:
+def _names(
+    services: GroupServices, request: OffsetCommitRequest, context: RequestContext
+) -> tuple[list[str], _TopicIds]:
     """The topics' names, and the ids of those that are there. A topic that is named by an id, and
     not there, has the empty name."""
-    image = context.broker.metadata.image
+    image = services.metadata.image
     if context.api_version < TOPIC_IDS_SINCE:
         found = [image.topic(topic.name) for topic in request.topics]
         names = [topic.name for topic in request.topics]

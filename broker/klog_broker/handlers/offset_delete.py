@@ -1,9 +1,9 @@
 """OffsetDelete: forget how far a group has read in some partitions (KIP-496)."""
 
 from klog_broker.coordinator.group.deletions import OffsetCodes
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
-from klog_broker.handlers.told_topics import knows_all_partitions
+from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.family_services import GroupServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.offset_delete import (
@@ -15,12 +15,14 @@ from pyspark_klog.protocol.apis.offset_delete import (
 from pyspark_klog.protocol.keys import ApiKey
 
 
-def handle(request: OffsetDeleteRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: GroupServices, request: OffsetDeleteRequest, context: RequestContext
+) -> AnswerSteps:
     """Each partition has its own result, unless there is an error for all."""
-    image = context.broker.metadata.image
+    image = services.metadata.image
     absent = (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if knows_all_partitions(context.broker)
+        if services.known_topics.is_complete
         else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     )
     known: dict[TopicPartition, None] = {}
@@ -39,7 +41,7 @@ def handle(request: OffsetDeleteRequest, context: RequestContext) -> AnswerSteps
 
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    context.broker.groups.deletions.delete_offsets(request.group_id, list(known), answer)
+    services.groups.deletions.delete_offsets(request.group_id, list(known), answer)
     return None
 
 
@@ -60,4 +62,4 @@ def _response(request: OffsetDeleteRequest, codes: OffsetCodes, absent: ErrorCod
     return response
 
 
-HANDLER = ApiHandler(ApiKey.OFFSET_DELETE, handle, top_level_error(ApiKey.OFFSET_DELETE))
+API = Api(ApiKey.OFFSET_DELETE, handle, top_level_error(ApiKey.OFFSET_DELETE))

@@ -5,11 +5,11 @@ from typing import NamedTuple, TypeVar
 
 from klog_broker.coordinator.group.offsets import CommittedOffset
 from klog_broker.coordinator.group.shard_state import VisibleOffsets
-from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import GroupServices
+from klog_broker.handlers.offsets_in_zookeeper import OffsetsServices, is_in_zookeeper
 from klog_broker.handlers.offsets_in_zookeeper import fetch as fetch_from_zookeeper
-from klog_broker.handlers.offsets_in_zookeeper import of_zookeeper
-from klog_broker.handlers.told_topics import knows_all_partitions
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.image import MetadataImage
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID, TopicPartition
@@ -35,18 +35,17 @@ _NO_ID = UUID(int=0)
 R = TypeVar("R", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 
-def handle(request: OffsetFetchRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: GroupServices, request: OffsetFetchRequest, context: RequestContext
+) -> AnswerSteps:
     """A partition without a commit has offset -1 and no error.
 
     With ``require_stable`` a partition whose offset an open transaction may still change has
     UNSTABLE_OFFSET_COMMIT: the client asks again (KIP-447).
     """
     if context.api_version >= SEVERAL_GROUPS_SINCE:
-        return (yield from _several_groups(request, context))
-    cluster = of_zookeeper(context)
-    if cluster is not None:
-        return (yield from fetch_from_zookeeper(request, context, cluster))
-    error, committed = context.broker.groups.committed(request.group_id)
+        return (yield from _several_groups(services, request, context))
+    error, committed = services.groups.committed(request.group_id)
     if committed is None:
         return _error(request, error, per_partition=context.api_version < TOP_LEVEL_ERROR_SINCE)
     response = OffsetFetchResponse()
@@ -55,14 +54,23 @@ def handle(request: OffsetFetchRequest, context: RequestContext) -> AnswerSteps:
         yield 1
         rows = []
         numbers = None if wanted is None else wanted[topic]
-        topic_id = _id_of(context.broker.metadata.image, topic)
+        topic_id = _id_of(services.metadata.image, topic)
         asked = _AskedTopic(topic, topic_id, numbers)
-        for row in _offsets(committed, asked, topic_id, request.require_stable, context.broker):
+        for row in _offsets(committed, asked, topic_id, request.require_stable, services):
             yield 1
             rows.append(_partition(OffsetFetchResponsePartition, *row))
         if rows or wanted is not None:
             response.topics.append(OffsetFetchResponseTopic(name=topic, partitions=rows))
     return response
+
+
+def handle_in_cluster(
+    both: OffsetsServices, request: OffsetFetchRequest, context: RequestContext
+) -> AnswerSteps:
+    """Version 0 is about offsets in ZooKeeper."""
+    if is_in_zookeeper(context):
+        return fetch_from_zookeeper(both, request, context)
+    return handle(both.groups, request, context)
 
 
 # --- several groups ------------------------------------------------------------------------------
@@ -75,7 +83,7 @@ class _AskedTopic(NamedTuple):
 
 
 def _several_groups(
-    request: OffsetFetchRequest, context: RequestContext
+    services: GroupServices, request: OffsetFetchRequest, context: RequestContext
 ) -> Generator[int, None, OffsetFetchResponse]:
     """All offsets of a group are told once, however often the request names it: they can be much
     longer than its name."""
@@ -87,17 +95,17 @@ def _several_groups(
             continue
         told = OffsetFetchResponseGroup(group_id=group.group_id)
         response.groups.append(told)
-        error, committed = context.broker.groups.committed(group.group_id)
+        error, committed = services.groups.committed(group.group_id)
         if committed is None:
             told.error_code = error
             continue
         if group.topics is None:
             told_whole.add(group.group_id)
-        for asked in _asked_topics(group, committed, context):
+        for asked in _asked_topics(services, group, committed, context):
             yield 1
             topic = OffsetFetchResponseTopics(name=asked.name or "", topic_id=asked.topic_id)
-            topic_id = _id_of(context.broker.metadata.image, asked.name)
-            for row in _offsets(committed, asked, topic_id, request.require_stable, context.broker):
+            topic_id = _id_of(services.metadata.image, asked.name)
+            for row in _offsets(committed, asked, topic_id, request.require_stable, services):
                 yield 1
                 topic.partitions.append(_partition(OffsetFetchResponsePartitions, *row))
             if topic.partitions or asked.partitions is not None:
@@ -106,9 +114,12 @@ def _several_groups(
 
 
 def _asked_topics(
-    group: OffsetFetchRequestGroup, committed: VisibleOffsets, context: RequestContext
+    services: GroupServices,
+    group: OffsetFetchRequestGroup,
+    committed: VisibleOffsets,
+    context: RequestContext,
 ) -> Iterator[_AskedTopic]:
-    image = context.broker.metadata.image
+    image = services.metadata.image
     by_id = context.api_version >= TOPIC_IDS_SINCE
     if group.topics is not None:
         for topic in group.topics:
@@ -121,7 +132,7 @@ def _asked_topics(
             yield _AskedTopic(name, _NO_ID, None)
         elif known is not None:
             yield _AskedTopic(name, known.topic_id, None)
-        elif not knows_all_partitions(context.broker):
+        elif not services.known_topics.is_complete:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         # As in Kafka: a topic that is gone has no id by which it could be told.
 
@@ -142,7 +153,7 @@ def _offsets(
     asked: "_AskedTopic",
     topic_id: UUID,
     require_stable: bool,
-    broker: BrokerServices,
+    services: GroupServices,
 ) -> Iterator[tuple[int, CommittedOffset | None, ErrorCode]]:
     """Of each partition its number, its offset if it has one, and its error.
 
@@ -152,7 +163,7 @@ def _offsets(
     """
     topic, numbers = asked.name, asked.partitions
     if topic is None:
-        if not knows_all_partitions(broker):
+        if not services.known_topics.is_complete:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         for number in numbers or ():
             yield number, None, ErrorCode.UNKNOWN_TOPIC_ID
@@ -161,7 +172,7 @@ def _offsets(
         partition = TopicPartition(topic, number)
         found = committed.get(partition)
         if found is not None and not found.is_of(topic_id):
-            if not knows_all_partitions(broker):
+            if not services.known_topics.is_complete:
                 raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             found = None
         if found is None and numbers is None:
@@ -222,4 +233,5 @@ def _error(
     )
 
 
-HANDLER = ApiHandler(ApiKey.OFFSET_FETCH, handle, _error)
+API = Api(ApiKey.OFFSET_FETCH, handle, _error)
+IN_CLUSTER = Api(ApiKey.OFFSET_FETCH, handle_in_cluster, _error)

@@ -1,8 +1,9 @@
 """OffsetForLeaderEpoch: where a leader epoch ended, so that clients notice truncation (KIP-320)."""
 
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import LogServices
 from klog_broker.handlers.partitions import check_leader_epoch, led_partition
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.log.errors import LogStorageError
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.offset_for_leader_epoch import (
@@ -15,7 +16,9 @@ from pyspark_klog.protocol.apis.offset_for_leader_epoch import (
 from pyspark_klog.protocol.keys import ApiKey
 
 
-def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: LogServices, request: OffsetForLeaderEpochRequest, _: RequestContext
+) -> AnswerSteps:
     response = OffsetForLeaderEpochResponse()
     for topic in request.topics:
         yield 1
@@ -23,14 +26,14 @@ def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Ans
         response.topics.append(found)
         for each in topic.partitions:
             yield 1
-            found.partitions.append(_end_of(context, topic.topic, each))
+            found.partitions.append(_end_of(services, topic.topic, each))
     return response
 
 
-def _end_of(context: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_of(services: LogServices, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition)
     try:
-        leader = led_partition(context.broker, topic, asked.partition)
+        leader = led_partition(services, topic, asked.partition)
         check_leader_epoch(leader, asked.current_leader_epoch)
         found = leader.log.end_offset_for_epoch(asked.leader_epoch)
     except LogStorageError:
@@ -60,4 +63,4 @@ def error_response(
     )
 
 
-HANDLER = ApiHandler(ApiKey.OFFSET_FOR_LEADER_EPOCH, handle, error_response)
+API = Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, handle, error_response)

@@ -4,11 +4,13 @@ A broker that runs alone has these versions served by the group's coordinator, a
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from klog_broker.coordinator.group.commits import is_too_long
-from klog_broker.handlers.context import AnswerSteps, ClusterServices, RequestContext
-from klog_broker.handlers.told_topics import knows_all_partitions
+from klog_broker.handlers.family_services import GroupServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.errors import NoAnswer
+from klog_broker.metadata.zookeeper.consumer_offsets import ConsumerOffsets
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.protocol.apis.offset_commit import (
@@ -31,24 +33,32 @@ _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _COMMIT = 5
 
 
-def of_zookeeper(context: RequestContext) -> ClusterServices | None:
-    """The cluster whose ZooKeeper has the offsets that the request is about."""
-    return context.broker.cluster if context.api_version == _IN_ZOOKEEPER else None
+class OffsetsServices(NamedTuple):
+    """A cluster's groups, and the offsets that old clients keep in its ZooKeeper."""
+
+    groups: GroupServices
+    offsets: ConsumerOffsets
+
+
+def is_in_zookeeper(context: RequestContext) -> bool:
+    """Whether the request is about offsets in ZooKeeper, if the broker is in a cluster."""
+    return context.api_version == _IN_ZOOKEEPER
 
 
 def commit(
-    request: OffsetCommitRequest, context: RequestContext, cluster: ClusterServices
+    both: OffsetsServices, request: OffsetCommitRequest, context: RequestContext
 ) -> AnswerSteps:
     """Answered when all is written."""
     offsets: dict[TopicPartition, Offset] = {}
     codes: dict[TopicPartition, ErrorCode] = {}
-    longest = context.broker.config["offset.metadata.max.bytes"]
+    services = both.groups
+    longest = services.config["offset.metadata.max.bytes"]
     for topic in request.topics:
         for each in topic.partitions:
             yield _COMMIT
             partition = TopicPartition(topic.name, each.partition_index)
-            if _is_unknown(partition, context):
-                codes[partition] = _unknown(context)
+            if _is_unknown(services, partition):
+                codes[partition] = _unknown(services)
             elif is_too_long(each.committed_metadata or "", longest):
                 codes[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
@@ -70,16 +80,17 @@ def commit(
                 )
         return response
 
-    cluster.store.consumer_offsets.commit(
+    both.offsets.commit(
         request.group_id, offsets, lambda found: context.reply.send_in_slices(answer(found))
     )
     return None
 
 
 def fetch(
-    request: OffsetFetchRequest, context: RequestContext, cluster: ClusterServices
+    both: OffsetsServices, request: OffsetFetchRequest, context: RequestContext
 ) -> AnswerSteps:
     """A partition without a commit is told as unknown, and has offset -1."""
+    services = both.groups
     topics = request.topics or ()
     asked: list[TopicPartition] = []
     codes: dict[TopicPartition, ErrorCode] = {}
@@ -87,8 +98,8 @@ def fetch(
         for number in topic.partition_indexes:
             yield 1
             partition = TopicPartition(topic.name, number)
-            if _is_unknown(partition, context):
-                codes[partition] = _unknown(context)
+            if _is_unknown(services, partition):
+                codes[partition] = _unknown(services)
             else:
                 asked.append(partition)
 
@@ -112,20 +123,20 @@ def fetch(
                 )
         return response
 
-    cluster.store.consumer_offsets.fetch(
+    both.offsets.fetch(
         request.group_id, asked, lambda found: context.reply.send_in_slices(answer(found))
     )
     return None
 
 
-def _is_unknown(partition: TopicPartition, context: RequestContext) -> bool:
-    return context.broker.metadata.image.partition(*partition) is None
+def _is_unknown(services: GroupServices, partition: TopicPartition) -> bool:
+    return services.metadata.image.partition(*partition) is None
 
 
-def _unknown(context: RequestContext) -> ErrorCode:
+def _unknown(services: GroupServices) -> ErrorCode:
     """To be unknown is to have no offset, and a consumer begins anew then: it is to ask again as
     long as this broker may not have been told of the partition."""
-    if knows_all_partitions(context.broker):
+    if services.known_topics.is_complete:
         return _UNKNOWN
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 

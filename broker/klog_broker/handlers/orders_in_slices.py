@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Protocol
 
-from klog_broker.handlers.between_brokers import ORDERS_A_TURN
-from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.between_brokers import ORDERS_A_TURN, BetweenBrokersServices
+from klog_broker.handlers.request_context import RequestContext
 from klog_broker.log.errors import OutOfDescriptors
 from klog_broker.metadata.orders import Order, OrderResults
 from pyspark_klog.errors import KlogError
@@ -30,8 +30,13 @@ class OrdersInSlices:
     """`done` is called once the request is answered."""
 
     def __init__(
-        self, request: OrderRequest, context: RequestContext, done: Callable[[], None]
+        self,
+        services: BetweenBrokersServices,
+        request: OrderRequest,
+        context: RequestContext,
+        done: Callable[[], None],
     ) -> None:
+        self._services = services
         self._request = request
         self._context = context
         self._done = done
@@ -42,7 +47,7 @@ class OrdersInSlices:
         """Carry out the next ones."""
         orders = list(islice(self._left, ORDERS_A_TURN))
         if orders:
-            self._context.broker.replicas.apply(orders, self._applied)
+            self._services.replicas.apply(orders, self._applied)
             return
         if self._is_without_descriptors:
             # Nobody else would give these orders: the controller asks again.
@@ -56,4 +61,4 @@ class OrdersInSlices:
             self._request.failed(partition, error)
             if isinstance(error, OutOfDescriptors):
                 self._is_without_descriptors = True
-        self._context.broker.loop.call_soon(self.go_on)
+        self._services.loop.call_soon(self.go_on)

@@ -8,7 +8,7 @@ import logging
 
 from klog_broker.handlers.alterable_brokers import stored_name
 from klog_broker.handlers.alterable_topics import without_settings
-from klog_broker.handlers.context import BrokerServices
+from klog_broker.handlers.family_services import SettingsServices
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.describe_configs import DescribeConfigsResourceResult
 
@@ -22,7 +22,7 @@ _LEVELS = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
 
 
 def describe_other(
-    broker: BrokerServices, resource_type: int, name: str
+    services: SettingsServices, resource_type: int, name: str
 ) -> list[DescribeConfigsResourceResult]:
     """The settings of a resource that is no topic and no broker; BrokerError, as from Kafka, for a
     name that it cannot have and for an unknown type."""
@@ -32,7 +32,7 @@ def describe_other(
         raise BrokerError(ErrorCode.INVALID_REQUEST, "the name of the resource is empty")
     if resource_type != BROKER_LOGGER:
         return []
-    stored_name(broker, name)
+    stored_name(services, name)
     level = logging.getLogger().level
     return [
         DescribeConfigsResourceResult(

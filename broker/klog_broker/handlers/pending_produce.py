@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.partitions import ended_code
+from klog_broker.handlers.produce_services import PipelineServices
+from klog_broker.handlers.request_context import RequestContext
 from klog_broker.log.verification import VerificationGuard
 from klog_broker.replication.leader import Leader
 from klog_broker.runtime.purgatory import DelayedOperation
@@ -45,10 +46,21 @@ class _Waiting(NamedTuple):
 class PendingProduce(DelayedOperation):
     """A Produce request until it is answered."""
 
-    __slots__ = ("_timeout_ms", "_waiting", "acks", "context", "open_appends", "response")
+    __slots__ = (
+        "_services",
+        "_timeout_ms",
+        "_waiting",
+        "acks",
+        "context",
+        "open_appends",
+        "response",
+    )
     kind = "Produce"
 
-    def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
+    def __init__(
+        self, services: PipelineServices, request: ProduceRequest, context: RequestContext
+    ) -> None:
+        self._services = services
         # Not the request: its records may be megabytes, and nobody needs them once they are
         # appended, however long followers take.
         self._timeout_ms = request.timeout_ms
@@ -83,7 +95,7 @@ class PendingProduce(DelayedOperation):
             self._answer()
             return
         keys = [each.leader.topic_partition for each in self._waiting]
-        purgatory = self.context.broker.purgatory
+        purgatory = self._services.purgatory
         if not purgatory.watch(self, keys, self._timeout_ms):
             self.context.reply.when_closed(lambda: purgatory.cancel(self))
 
@@ -92,7 +104,7 @@ class PendingProduce(DelayedOperation):
         for each in self._waiting:
             leader = each.leader.present
             if leader.ended is not None:
-                set_error(each.answer, ended_code(self.context.broker, leader))
+                set_error(each.answer, ended_code(self._services, leader))
             elif self._safe_offset(leader) < each.required_offset:
                 still_waiting.append(each)
             elif self.acks == -1 and leader.has_too_few_of(each.required_offset):

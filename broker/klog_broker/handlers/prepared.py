@@ -1,6 +1,7 @@
-"""Requests that a connection sends again and again: known by their bytes, not decoded anew.
+"""Requests that a connection sends again and again: recognised by their bytes, and not decoded
+again.
 
-A handler that has such requests prepares what it needs for the next one (``ApiHandler.prepare``);
+A handler that has such requests prepares what it needs for the next one (``Api.prepare``);
 the dispatcher keeps it with the connection, one for each API, and asks it before anything else.
 """
 
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.reply_slot import ReplySlot
+from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.protocol.headers import encode_response
 from pyspark_klog.protocol.message import Response
 

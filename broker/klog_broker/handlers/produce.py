@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from klog_broker.handlers.context import RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
 from klog_broker.handlers.partitions import led_partition, topic_name
 from klog_broker.handlers.pending_produce import Append, PendingProduce, set_error
+from klog_broker.handlers.produce_services import ProduceServices
 from klog_broker.handlers.produce_verification import (
     Unverified,
     Verification,
@@ -13,6 +13,7 @@ from klog_broker.handlers.produce_verification import (
     transactional_batch,
     transactional_producers,
 )
+from klog_broker.handlers.request_context import RequestContext
 from klog_broker.handlers.told import told
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from klog_broker.replication.leader import Leader
@@ -34,7 +35,9 @@ _ATTRIBUTES_AT = 22  # the low byte of a v2 batch's attributes
 _CODEC_MASK = 0x07
 
 
-def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+def handle(
+    services: ProduceServices, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | None:
     producers = transactional_producers(request)
     if producers or request.transactional_id is not None:
         error = _transaction_error(request, producers)
@@ -42,7 +45,7 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
             return _refuse(request, context, error)
     if request.acks not in (-1, 0, 1):
         return _refuse(request, context, BrokerError(ErrorCode.INVALID_REQUIRED_ACKS))
-    pending = PendingProduce(request, context)
+    pending = PendingProduce(services, request, context)
     # One more than there are appends: the request is not answered before all partitions were seen.
     pending.open_appends = 1
     unverified: list[Unverified] = []
@@ -54,8 +57,8 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
             try:
                 name = topic.name
                 if context.api_version >= 13:
-                    name = topic_name(context.broker, topic.topic_id, partition.index)
-                leader = _leader(context, name, partition.index)
+                    name = topic_name(services, topic.topic_id, partition.index)
+                leader = _leader(services, context, name, partition.index)
                 records = _checked_records(partition.records, context.api_version)
             except BrokerError as error:
                 set_error(answer, error.code, told(error))
@@ -64,19 +67,18 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
             append = Append(pending, answer, records)
             batch = transactional_batch(records) if producers else None
             if batch is not None:
-                append = append._replace(guard=guard_for(leader, batch, context))
+                append = append._replace(guard=guard_for(services, leader, batch, context))
             if append.guard is not None:
                 unverified.append(Unverified(leader, append))
             else:
-                context.broker.produce.add(leader, append, context.broker)
+                services.produce.add(leader, append)
         pending.response.responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=answers
             )
         )
     if unverified:
-        verify = context.broker.verify_transactions
-        Verification(request, context, verify, unverified).begin(*producers.pop())
+        Verification(services, request, context, unverified).begin(*producers.pop())
     pending.appended()
     return None
 
@@ -98,10 +100,12 @@ def _transaction_error(
     return None
 
 
-def _leader(context: RequestContext, topic: str, partition: int) -> Leader:
+def _leader(
+    services: ProduceServices, context: RequestContext, topic: str, partition: int
+) -> Leader:
     if topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
-    return led_partition(context.broker, topic, partition)
+    return led_partition(services, topic, partition)
 
 
 def _checked_records(records: memoryview | bytes | None, api_version: int) -> memoryview | bytes:
@@ -157,4 +161,4 @@ def _all_refused(request: ProduceRequest, error: BrokerError) -> ProduceResponse
     )
 
 
-HANDLER = ApiHandler(ApiKey.PRODUCE, handle, error_response, lets_next_parse=True)
+API = Api(ApiKey.PRODUCE, handle, error_response, lets_next_parse=True)

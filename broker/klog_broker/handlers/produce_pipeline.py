@@ -7,10 +7,10 @@ helper thread has validated it.
 
 from __future__ import annotations
 
-from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.held_appends import HeldAppends, Prepared
 from klog_broker.handlers.partitions import ended_code
 from klog_broker.handlers.pending_produce import Append, set_error
+from klog_broker.handlers.produce_services import PipelineServices
 from klog_broker.log.answers import AppendInfo
 from klog_broker.log.errors import (
     InvalidProducerEpoch,
@@ -67,25 +67,21 @@ _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
 class ProducePipeline:
     """The appends of a turn: collected while the turn receives, then run together."""
 
-    def __init__(self) -> None:
+    def __init__(self, services: PipelineServices) -> None:
+        self._services = services
         self._appends: dict[Leader, list[Append]] = {}
         self._share = LoopShare()
-        self._held: HeldAppends | None = None
-        self._broker: BrokerServices | None = None
+        self._held = HeldAppends(services.helpers, services.clock, self._append)
 
-    def add(self, leader: Leader, append: Append, broker: BrokerServices) -> None:
+    def add(self, leader: Leader, append: Append) -> None:
         """Puts an append behind earlier ones to the same partition."""
         appends = self._appends
         if not appends:
-            if self._held is None:
-                self._broker = broker
-                self._held = HeldAppends(broker.helpers, self._append)
-            broker.loop.call_at_append(self._run)
+            self._services.loop.call_at_append(self._run)
         appends.setdefault(leader, []).append(append)
 
     def _run(self) -> None:
         held = self._held
-        assert held is not None
         by_leader, self._appends = self._appends, {}
         done: list[Append] = []
         for leader, appends in by_leader.items():
@@ -95,22 +91,21 @@ class ProducePipeline:
                     held.hold(connection_id, leader, append)
                 else:
                     done.append(append)
-        if self._broker is not None and any(each.pending.acks == -1 for each in done):
+        if any(each.pending.acks == -1 for each in done):
             # Followers come first: these answers wait for them.
-            self._broker.purgatory.check_now()
+            self._services.purgatory.check_now()
         for append in done:
             append.pending.appended()
 
     def _append(self, leader: Leader, append: Append, result: Prepared | None) -> bool:
         """Append and fill in the answer. False if a helper has to validate the batch first: the
         next call has the helper's ``result``."""
-        broker = self._broker
-        assert broker is not None
+        services = self._services
         pending, answer, records, guard = append
-        acks_all, now_ms = pending.acks == -1, broker.clock.now_ms()
+        acks_all, now_ms = pending.acks == -1, services.clock.now_ms()
         try:
             if result is None:
-                self._share.begin_batch(broker.loop.turn)
+                self._share.begin_batch(services.loop.turn)
                 info = leader.append(
                     records, acks_all=acks_all, now_ms=now_ms, share=self._share, guard=guard
                 )
@@ -119,14 +114,14 @@ class ProducePipeline:
         except TooMuchForTheLoop:
             return False
         except LeadershipEnded as error:
-            set_error(answer, ended_code(broker, leader), str(error))
+            set_error(answer, ended_code(services, leader), str(error))
         except KlogError as error:
             if not _set_refusal(answer, error, leader.log):
-                broker.bugs.report(f"append to {leader.topic_partition}", error)
+                services.requests.bugs.report(f"append to {leader.topic_partition}", error)
         except Exception as error:
             # Nothing is half done: after a half-done append the log would be offline, and its error
             # a LogStorageError.
-            broker.bugs.report(f"append to {leader.topic_partition}", error)
+            services.requests.bugs.report(f"append to {leader.topic_partition}", error)
             set_error(answer, ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
             _set_success(answer, info)

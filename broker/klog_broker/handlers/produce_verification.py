@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from klog_broker.handlers.context import BrokerServices, RequestContext, VerifyTransactions
 from klog_broker.handlers.pending_produce import Append, set_error
+from klog_broker.handlers.produce_services import ProduceServices
+from klog_broker.handlers.request_context import RequestContext
 from klog_broker.log.planned import FirstBatch, PlannedLog
 from klog_broker.log.verification import VerificationGuard
 from klog_broker.replication.leader import Leader
@@ -89,13 +90,13 @@ def transactional_producers(request: ProduceRequest) -> set[tuple[int, int]]:
 
 
 def guard_for(
-    leader: Leader, batch: TransactionalBatch, context: RequestContext
+    services: ProduceServices, leader: Leader, batch: TransactionalBatch, context: RequestContext
 ) -> VerificationGuard | None:
     """What the batch's append must bring; None if nothing has to be verified for it."""
     return leader.log.begin_verification(
         *batch,
         supports_epoch_bump=context.api_version >= _FIRST_VERSION_THAT_ADDS,
-        now_ms=context.broker.clock.now_ms(),
+        now_ms=services.clock.now_ms(),
     )
 
 
@@ -104,14 +105,14 @@ class Verification:
 
     def __init__(
         self,
+        services: ProduceServices,
         request: ProduceRequest,
         context: RequestContext,
-        verify: VerifyTransactions,
         appends: list[Unverified],
     ) -> None:
+        self._services = services
         self._request = request
         self._context = context
-        self._verify = verify
         self._appends = appends
         self._is_over = False
 
@@ -123,7 +124,7 @@ class Verification:
         """
         transactional_id = self._request.transactional_id
         assert transactional_id is not None
-        self._verify(
+        self._services.verify_transactions(
             transactional_id,
             producer_id,
             producer_epoch,
@@ -141,26 +142,25 @@ class Verification:
 
     def _done(self, codes: dict[TopicPartition, ErrorCode]) -> None:
         self._is_over = True
-        broker = self._context.broker
         for leader, append in self._appends:
             code = codes.get(leader.topic_partition, ErrorCode.NONE)
             if code is ErrorCode.NONE:
-                broker.produce.add(leader, append, broker)
+                self._services.produce.add(leader, append)
             else:
                 set_error(append.answer, *told_error(code, self._context.api_version))
                 append.pending.appended()
 
 
-def begins_now(broker: BrokerServices, log: PlannedLog, first: FirstBatch) -> bool:
+def begins_now(services: ProduceServices, log: PlannedLog, first: FirstBatch) -> bool:
     """Whether the batch, appended at once, begins its producer's transaction in the partition.
 
     False if the coordinator or the log refuses that, or the coordinator's answer has to wait: then
     all this is to be asked anew.
     """
-    if broker.peers is not None and broker.transactions.find(first.transactional_id):
+    if services.verifies_elsewhere(first.transactional_id):
         # Another broker would be asked twice.
         return False
-    head, now_ms = first.head, broker.clock.now_ms()
+    head, now_ms = first.head, services.clock.now_ms()
     adds = first.api_version >= _FIRST_VERSION_THAT_ADDS
     guard = log.begin_verification(
         head.producer_id,
@@ -170,7 +170,7 @@ def begins_now(broker: BrokerServices, log: PlannedLog, first: FirstBatch) -> bo
         now_ms=now_ms,
     )
     answers: list[dict[TopicPartition, ErrorCode]] = []
-    broker.verify_transactions(
+    services.verify_transactions(
         first.transactional_id,
         head.producer_id,
         head.producer_epoch,

@@ -1,10 +1,28 @@
 """Partitions as a client is told of them: by the addresses of the listener that it came through."""
 
-from klog_broker.handlers.context import RequestContext
+from typing import Protocol
+
+from klog_broker.handlers.request_context import RequestContext
 from klog_broker.metadata.image import NO_BROKER, PartitionState
+from klog_broker.metadata.interface import MetadataStore
 from klog_broker.replication.partition import Offline
+from klog_broker.replication.replica_manager import ReplicaManager
 from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.metadata import MetadataResponsePartition
+
+
+class SeenServices(Protocol):
+    """The services that partitions are shown from."""
+
+    @property
+    def broker_id(self) -> BrokerId: ...
+
+    @property
+    def metadata(self) -> MetadataStore: ...
+
+    @property
+    def replicas(self) -> ReplicaManager: ...
 
 
 class SeenPartitions:
@@ -16,10 +34,15 @@ class SeenPartitions:
     """
 
     def __init__(
-        self, context: RequestContext, *, names_listeners: bool = True, hides_replicas: bool = False
+        self,
+        services: SeenServices,
+        context: RequestContext,
+        *,
+        names_listeners: bool = True,
+        hides_replicas: bool = False,
     ) -> None:
-        self._broker = context.broker
-        brokers = context.broker.metadata.image.brokers
+        self._services = services
+        brokers = services.metadata.image.brokers
         self._alive = frozenset(brokers)
         self._reachable = frozenset(
             number for number, each in brokers.items() if each.endpoint(context.listener)
@@ -44,13 +67,13 @@ class SeenPartitions:
         )
         if self._hides_replicas:
             self._hide(answer)
-        if leader == self._broker.broker_id:
-            hosted = self._broker.replicas.partition(topic, number)
+        if leader == self._services.broker_id:
+            hosted = self._services.replicas.partition(topic, number)
             if hosted is not None and isinstance(hosted.role, Offline):
                 # Clients have to wait for this broker's disk, or for another leader.
                 leader = NO_BROKER
-                if self._broker.broker_id not in state.offline:
-                    answer.offline_replicas.append(self._broker.broker_id)
+                if self._services.broker_id not in state.offline:
+                    answer.offline_replicas.append(self._services.broker_id)
         if leader not in self._reachable:
             answer.leader_id = NO_BROKER
             names = self._names_listeners and leader in alive

@@ -1,15 +1,72 @@
 """Who keeps a key's state: FindCoordinator for groups and transactional ids, and their topics."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
 
 from klog_broker.coordinator.hashing import partition_for_key
-from klog_broker.handlers.at_controller import Refused, have_created, is_controller
-from klog_broker.handlers.context import BrokerServices, CoordinatorAnswer, RequestContext
-from klog_broker.handlers.told_topics import knows_all_partitions
+from klog_broker.handlers.at_controller import Refused, TopicRequests
+from klog_broker.handlers.known_topics import KnownTopics
+from klog_broker.handlers.request_context import RequestContext
 from klog_broker.metadata.image import NO_BROKER, MetadataImage, Topic
+from klog_broker.metadata.interface import MetadataStore
 from klog_broker.topics.changing import create_topics
 from klog_broker.topics.planning import plan_new_topic
+from klog_broker.topics.services import TopicServices
 from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import BrokerId
+
+
+class Endpoint(NamedTuple):
+    """The advertised address of a listener."""
+
+    host: str
+    port: int
+
+
+class CoordinatorAnswer(NamedTuple):
+    """The answer to "which broker coordinates this group or transactional id"."""
+
+    error_code: ErrorCode
+    broker_id: BrokerId
+    host: str
+    port: int
+    message: str | None = None
+
+
+class StateTopic:
+    """A topic that a coordinator keeps its state in: the number of its partitions."""
+
+    def __init__(self, metadata: Callable[[], MetadataStore], topic: str) -> None:
+        self._metadata = metadata
+        self._topic = topic
+        self._seen_image: MetadataImage | None = None
+        self._num_partitions: int | None = None
+
+    def num_partitions(self) -> int | None:
+        """The number of partitions; None while the topic does not exist. Asked with every request,
+        and looked up once an image."""
+        image = self._metadata().image
+        if image is not self._seen_image:
+            self._seen_image, topic = image, image.topic(self._topic)
+            self._num_partitions = None if topic is None else len(topic.partitions)
+        return self._num_partitions
+
+
+class FinderServices(TopicServices, Protocol):
+    """The services of a CoordinatorFinder."""
+
+    @property
+    def broker_id(self) -> BrokerId: ...
+
+    @property
+    def known_topics(self) -> KnownTopics: ...
+
+    @property
+    def other_controller(self) -> Callable[[], TopicRequests | None]: ...
+
+    @property
+    def advertised(self) -> Mapping[str, Endpoint]:
+        """The advertised addresses by listener name."""
 
 
 class CoordinatorFinder:
@@ -21,25 +78,15 @@ class CoordinatorFinder:
 
     def __init__(
         self,
-        broker: BrokerServices,
+        services: FinderServices,
         topic: str,
         find: Callable[[str], ErrorCode],
     ) -> None:
-        self._broker = broker
+        self._services = services
         self._topic = topic
         self._find = find
         self._is_creating = False
-        self._seen_image: MetadataImage | None = None
-        self._num_partitions: int | None = None
-
-    def num_partitions(self) -> int | None:
-        """Of the topic; None while there is none. Asked with every request, and looked up once an
-        image."""
-        image = self._broker.metadata.image
-        if image is not self._seen_image:
-            self._seen_image, topic = image, image.topic(self._topic)
-            self._num_partitions = None if topic is None else len(topic.partitions)
-        return self._num_partitions
+        self.num_partitions = StateTopic(lambda: services.metadata, topic).num_partitions
 
     def find(self, key: str, context: RequestContext) -> CoordinatorAnswer:
         """Who leads the key's partition, once the topic exists; until then, and while nobody does,
@@ -49,17 +96,17 @@ class CoordinatorFinder:
         requests with COORDINATOR_LOAD_IN_PROGRESS.
         """
         count = self.num_partitions()
-        if count is None and not knows_all_partitions(self._broker):
+        if count is None and not self._services.known_topics.is_complete:
             text = f"this broker was not told yet whether there is {self._topic}"
             return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         if count is None:
             return self._create_topic()
-        image = self._broker.metadata.image
+        image = self._services.metadata.image
         state = image.partition(self._topic, partition_for_key(key, count))
         leader = NO_BROKER if state is None else state.leader
-        if leader == self._broker.broker_id:
+        if leader == self._services.broker_id:
             if self._find(key) is not ErrorCode.NOT_COORDINATOR:
-                own = self._broker.advertised[context.listener]
+                own = self._services.advertised[context.listener]
                 return CoordinatorAnswer(ErrorCode.NONE, leader, own.host, own.port)
         elif leader in image.brokers:
             other = image.brokers[leader].endpoint(context.listener)
@@ -72,16 +119,17 @@ class CoordinatorFinder:
         answer = _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic} is being created")
         if self._is_creating:
             return answer
-        broker = self._broker
+        services = self._services
         try:
-            planned = plan_new_topic(broker, self._topic)
+            planned = plan_new_topic(services, self._topic)
         except BrokerError as error:
             return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.text or error.code.message)
         self._is_creating = True
-        if is_controller(broker):
-            create_topics(broker, [planned], self._created)
+        controller = services.other_controller()
+        if controller is None:
+            create_topics(services, [planned], self._created)
         else:
-            have_created(broker, [self._topic], self._created)
+            controller.create([self._topic], self._created)
         return answer
 
     def _created(self, _: list[Topic | BrokerError] | Refused) -> None:

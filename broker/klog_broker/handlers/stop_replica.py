@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 
+from klog_broker.handlers.api_handler import Api, top_level_error
 from klog_broker.handlers.between_brokers import (
     MAX_ELEMENTS,
+    BetweenBrokersServices,
     cluster_of,
     order_error,
     take_order,
 )
-from klog_broker.handlers.context import BrokerServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
 from klog_broker.handlers.orders_in_slices import OrdersInSlices
+from klog_broker.handlers.request_context import RequestContext
 from klog_broker.metadata.orders import StopOrder
 from klog_broker.replication.errors import StaleOrder
 from klog_broker.replication.partition import Offline
@@ -27,19 +28,26 @@ from pyspark_klog.protocol.keys import ApiKey
 _ANY_EPOCH = LeaderEpoch((1 << 31) - 1)
 
 
-def handle(request: StopReplicaRequest, context: RequestContext) -> None:
+def handle(
+    services: BetweenBrokersServices, request: StopReplicaRequest, context: RequestContext
+) -> None:
     """Answered once the replicas are stopped and their logs set aside."""
-    cluster_of(context)
-    stops = _Stops(request, context.broker)
-    take_order(request, context, lambda done: OrdersInSlices(stops, context, done).go_on())
+    cluster_of(services, context)
+    stops = _Stops(request, services)
+    take_order(
+        services,
+        request,
+        context,
+        lambda done: OrdersInSlices(services, stops, context, done).go_on(),
+    )
 
 
 class _Stops:
     """See OrderRequest."""
 
-    def __init__(self, request: StopReplicaRequest, broker: BrokerServices) -> None:
+    def __init__(self, request: StopReplicaRequest, services: BetweenBrokersServices) -> None:
         self._request = request
-        self._broker = broker
+        self._services = services
         self._errors: dict[TopicPartition, ErrorCode] = {}
 
     def orders(self) -> Iterator[StopOrder]:
@@ -47,7 +55,7 @@ class _Stops:
         for topic in self._request.topic_states:
             for state in topic.partition_states:
                 partition = TopicPartition(topic.topic_name, state.partition_index)
-                hosted = self._broker.replicas.partition(*partition)
+                hosted = self._services.replicas.partition(*partition)
                 if hosted is not None and isinstance(hosted.role, Offline):
                     self._errors[partition] = ErrorCode.KAFKA_STORAGE_ERROR
                     continue
@@ -81,7 +89,7 @@ def _epoch(state: StopReplicaPartitionState) -> LeaderEpoch:
     return LeaderEpoch(state.leader_epoch) if state.leader_epoch >= 0 else _ANY_EPOCH
 
 
-HANDLER = ApiHandler(
+API = Api(
     ApiKey.STOP_REPLICA,
     handle,
     top_level_error(ApiKey.STOP_REPLICA),

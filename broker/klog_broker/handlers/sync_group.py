@@ -1,7 +1,8 @@
 """SyncGroup: the leader hands in the assignment, and every member is told its own part."""
 
-from klog_broker.handlers.context import RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.family_services import GroupServices
+from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest
 from pyspark_klog.protocol.keys import ApiKey
@@ -9,13 +10,13 @@ from pyspark_klog.protocol.keys import ApiKey
 NAMES_PROTOCOL_SINCE = 5
 
 
-def handle(request: SyncGroupRequest, context: RequestContext) -> None:
+def handle(services: GroupServices, request: SyncGroupRequest, context: RequestContext) -> None:
     """Answered when the leader's assignment is in the log. From version 5 on a member must say
     which protocol it follows (KIP-559)."""
     protocol = (request.protocol_type, request.protocol_name)
     if context.api_version >= NAMES_PROTOCOL_SINCE and None in protocol:
         raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    context.broker.groups.sync(request, context.reply.send)
+    services.groups.sync(request, context.reply.send)
 
 
-HANDLER = ApiHandler(ApiKey.SYNC_GROUP, handle, top_level_error(ApiKey.SYNC_GROUP))
+API = Api(ApiKey.SYNC_GROUP, handle, top_level_error(ApiKey.SYNC_GROUP))

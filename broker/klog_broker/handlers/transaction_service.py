@@ -1,6 +1,7 @@
-"""Connects the transaction coordinator to its broker: settings, leaderships, FindCoordinator."""
+"""Makes the transaction coordinator of a broker, with the broker's settings."""
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeVar
 
 from klog_broker.config import BrokerConfig
 from klog_broker.coordinator.to_brokers import Api, ToBrokers
@@ -11,19 +12,19 @@ from klog_broker.coordinator.transaction.coordinator import (
 from klog_broker.coordinator.transaction.marker_sending import MarkersApi, MarkersToLeaders
 from klog_broker.coordinator.transaction.markers import MarkerSender
 from klog_broker.coordinator.transaction.verifying import VerificationApi, Verifier
-from klog_broker.handlers.context import BrokerServices, VerifyTransactions
-from klog_broker.handlers.coordinator_hosting import follow_leaderships, runtime_services
-from klog_broker.handlers.marker_writing import MarkerWriter
-from klog_broker.handlers.state_topics import CoordinatorFinder
-from klog_broker.handlers.told_topics import may_exist
+from klog_broker.handlers.coordinator_hosting import HostingServices, runtime_services
+from klog_broker.handlers.marker_writing import MarkerServices, MarkerWriter
+from klog_broker.handlers.produce_services import VerifyTransactions
+from klog_broker.handlers.producer_ids import ProducerIds
+from klog_broker.handlers.state_topics import StateTopic
 from klog_broker.metadata.image import TRANSACTION_STATE
 from klog_broker.runtime.peers import Peers
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.message import Response
 
 Q = TypeVar("Q")
 R = TypeVar("R", bound=Response)
-
-TRANSACTION_KEY_TYPE = 1
 
 
 def transaction_settings(config: BrokerConfig) -> TransactionSettings:
@@ -36,54 +37,79 @@ def transaction_settings(config: BrokerConfig) -> TransactionSettings:
     )
 
 
-def start_transactions(broker: BrokerServices) -> None:
-    """Make ``transactions`` and ``verify_transactions``. The coordinator begins to load the
-    partitions of ``__transaction_state`` that this broker leads, and goes on with what was being
-    ended there. The group coordinator is there."""
-    finder = CoordinatorFinder(
-        broker,
-        TRANSACTION_STATE,
-        lambda transactional_id: transactions.find(transactional_id),
+class TransactionHosting(MarkerServices, HostingServices, Protocol):
+    """The services that the transaction coordinator is made with."""
+
+    @property
+    def broker_id(self) -> BrokerId: ...
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def producer_ids(self) -> ProducerIds: ...
+
+    @property
+    def on_image(self) -> list[Callable[[], None]]:
+        """Each is called when the metadata have another image."""
+
+    @property
+    def on_close(self) -> list[Callable[[], None]]:
+        """Each is called when the broker ends and takes no more requests."""
+
+
+class Transactions(NamedTuple):
+    """The coordinator of a broker, without partitions (``follow_leaderships`` gives it those that
+    this broker leads), and who is asked whether partitions take part in a transaction."""
+
+    coordinator: TransactionCoordinator
+    verify: VerifyTransactions
+    verifies_elsewhere: Callable[[str], bool]
+    """Whether another broker would be asked about a transactional id."""
+
+
+def new_transactions(services: TransactionHosting) -> Transactions:
+    """For a standalone broker, which leads all partitions and coordinates all ids."""
+    coordinator = _coordinator(services, MarkerWriter(services))
+    return Transactions(coordinator, coordinator.verify, lambda _: False)
+
+
+def new_transactions_in_cluster(services: TransactionHosting, peers: Peers) -> Transactions:
+    """For a broker that sends markers to other leaders, and asks other coordinators."""
+    sender = MarkersToLeaders(
+        services.broker_id,
+        lambda: services.metadata.image,
+        services.replicas.led,
+        MarkerWriter(services),
+        _to_brokers(services, peers, MarkersApi()),
+        may_exist=lambda topic: services.known_topics.may_exist(topic),
     )
-    transactions = broker.transactions = TransactionCoordinator(
-        transaction_settings(broker.config),
-        runtime_services(broker),
-        _marker_sender(broker),
-        num_partitions=finder.num_partitions,
-        next_producer_id=broker.producer_ids.next_id,
-    )
-    broker.verify_transactions = _verification(broker)
-    follow_leaderships(broker, TRANSACTION_STATE, transactions)
-    broker.find_coordinator[TRANSACTION_KEY_TYPE] = finder.find
-
-
-def _marker_sender(broker: BrokerServices) -> MarkerSender:
-    own = MarkerWriter(broker)
-    if broker.peers is None:
-        return own
-    return MarkersToLeaders(
-        broker.broker_id,
-        lambda: broker.metadata.image,
-        broker.replicas.led,
-        own,
-        _to_brokers(broker, broker.peers, MarkersApi()),
-        may_exist=lambda topic: may_exist(broker, topic),
+    coordinator = _coordinator(services, sender)
+    others = _to_brokers(services, peers, VerificationApi())
+    verifier = Verifier(services.broker_id, lambda: services.metadata.image, coordinator, others)
+    return Transactions(
+        coordinator,
+        verifier.verify,
+        lambda transactional_id: coordinator.find(transactional_id) is not ErrorCode.NONE,
     )
 
 
-def _verification(broker: BrokerServices) -> VerifyTransactions:
-    if broker.peers is None:
-        return broker.transactions.verify
-    others = _to_brokers(broker, broker.peers, VerificationApi())
-    return Verifier(
-        broker.broker_id, lambda: broker.metadata.image, broker.transactions, others
-    ).verify
+def _coordinator(services: TransactionHosting, sender: MarkerSender) -> TransactionCoordinator:
+    return TransactionCoordinator(
+        transaction_settings(services.config),
+        runtime_services(services),
+        sender,
+        num_partitions=StateTopic(lambda: services.metadata, TRANSACTION_STATE).num_partitions,
+        next_producer_id=services.producer_ids.next_id,
+    )
 
 
-def _to_brokers(broker: BrokerServices, peers: Peers, api: Api[Q, R]) -> ToBrokers[Q, R]:
-    """With connections of its own."""
-    listener = broker.config.inter_broker_listener
-    to_brokers = ToBrokers(broker.loop, lambda: broker.metadata.image, listener, peers.connect, api)
-    broker.on_image.append(to_brokers.look)
-    broker.on_close.append(to_brokers.close)
+def _to_brokers(services: TransactionHosting, peers: Peers, api: Api[Q, R]) -> ToBrokers[Q, R]:
+    """Send requests to other brokers, over connections that no other sender uses."""
+    listener = services.config.inter_broker_listener
+    to_brokers = ToBrokers(
+        services.loop, lambda: services.metadata.image, listener, peers.connect, api
+    )
+    services.on_image.append(to_brokers.look)
+    services.on_close.append(to_brokers.close)
     return to_brokers

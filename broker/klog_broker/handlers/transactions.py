@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from klog_broker.coordinator.transaction.metadata import VERSION_PLAIN, VERSION_RAISING
-from klog_broker.handlers.context import BrokerServices
+from klog_broker.handlers.partitions import PartitionServices
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 
@@ -25,8 +25,8 @@ def client_version(api_version: int, raising_since: int) -> int:
 
 
 def absent_partitions(
-    broker: BrokerServices, partitions: Iterable[TopicPartition]
+    services: PartitionServices, partitions: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
     """Those that do not exist."""
-    image = broker.metadata.image
+    image = services.metadata.image
     return [each for each in partitions if image.partition(*each) is None]

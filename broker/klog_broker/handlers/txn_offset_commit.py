@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
 from klog_broker.coordinator.shard import Producer
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import TransactionServices
 from klog_broker.handlers.partitions import led_partition
-from klog_broker.handlers.told_topics import knows_all_partitions
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.verification import VerificationGuard
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -36,10 +36,11 @@ _COMMIT = 5
 _Results = dict[TopicPartition, ErrorCode]
 
 
-def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: TransactionServices, request: TxnOffsetCommitRequest, context: RequestContext
+) -> AnswerSteps:
     """Answered when the records are visible; each partition has its own result."""
-    broker = context.broker
-    image = broker.metadata.image
+    image = services.metadata.image
     by_id = context.api_version >= TOPIC_IDS_SINCE
     results: _Results = {}
     commits: dict[TopicPartition, Commit] = {}
@@ -57,7 +58,7 @@ def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> AnswerSt
             if known is None or image.partition(*partition) is None:
                 results[partition] = (
                     unknown
-                    if knows_all_partitions(broker)
+                    if services.known_topics.is_complete
                     else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 )
                 continue
@@ -70,8 +71,8 @@ def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> AnswerSt
             )
     if not commits:
         return (yield from _response(request, results, context.api_version))
-    kept_in = _kept_in(request, context)
-    guarded = _Guarded(kept_in, request, context)
+    kept_in = _kept_in(services, request)
+    guarded = _Guarded(services, kept_in, request, context)
 
     def answer(codes: Sequence[ErrorCode]) -> None:
         results.update(zip(commits, codes, strict=True))
@@ -86,7 +87,7 @@ def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> AnswerSt
             return
         name = MemberName(request.member_id, request.group_instance_id)
         generation_id = request.generation_id_or_member_epoch
-        broker.groups.commit_in_transaction(
+        services.groups.commit_in_transaction(
             CommitRequest(
                 request.group_id,
                 name,
@@ -101,7 +102,7 @@ def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> AnswerSt
     if guarded.is_verified:
         verified({kept_in: ErrorCode.NONE})
         return None
-    broker.verify_transactions(
+    services.verify_transactions(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
@@ -120,22 +121,25 @@ class _Guarded:
     """
 
     def __init__(
-        self, kept_in: TopicPartition, request: TxnOffsetCommitRequest, context: RequestContext
+        self,
+        services: TransactionServices,
+        kept_in: TopicPartition,
+        request: TxnOffsetCommitRequest,
+        context: RequestContext,
     ) -> None:
-        broker = context.broker
         self.is_verified = False
         """The transaction is open in the partition already."""
         self._producer = (request.producer_id, request.producer_epoch)
         self._guarded: tuple[PartitionLog, VerificationGuard] | None = None
-        if broker.transactions.find(request.transactional_id) is not ErrorCode.NOT_COORDINATOR:
+        if services.transactions.find(request.transactional_id) is not ErrorCode.NOT_COORDINATOR:
             return
-        log = led_partition(broker, *kept_in).log
+        log = led_partition(services, *kept_in).log
         guard = log.begin_verification(
             request.producer_id,
             request.producer_epoch,
             0,
             supports_epoch_bump=context.api_version >= ADDS_PARTITION_SINCE,
-            now_ms=broker.clock.now_ms(),
+            now_ms=services.clock.now_ms(),
         )
         if guard is None:
             self.is_verified = True
@@ -150,9 +154,9 @@ class _Guarded:
         return log.is_verified(*self._producer, guard)
 
 
-def _kept_in(request: TxnOffsetCommitRequest, context: RequestContext) -> TopicPartition:
+def _kept_in(services: TransactionServices, request: TxnOffsetCommitRequest) -> TopicPartition:
     """The partition of the group's offsets, if this broker serves it."""
-    groups = context.broker.groups
+    groups = services.groups
     partition = groups.partition_for(request.group_id)
     error = groups.find(request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
     if partition is None or error is not ErrorCode.NONE:
@@ -211,4 +215,4 @@ def error_response(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffse
     )
 
 
-HANDLER = ApiHandler(ApiKey.TXN_OFFSET_COMMIT, handle, error_response)
+API = Api(ApiKey.TXN_OFFSET_COMMIT, handle, error_response)

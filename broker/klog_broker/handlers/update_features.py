@@ -8,9 +8,9 @@ that a broker does not have.
 from enum import IntEnum
 
 from klog_broker.coordinator.transaction.metadata import VERSION_RAISING
-from klog_broker.handlers.api_versions import TRANSACTION_VERSION
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_versions import TRANSACTION_VERSION, VersionsServices
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.update_features import (
@@ -30,12 +30,14 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
-def handle(request: UpdateFeaturesRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: VersionsServices, request: UpdateFeaturesRequest, _: RequestContext
+) -> AnswerSteps:
     """All features, or none because of the first one that is refused."""
     response = UpdateFeaturesResponse(error_message=None)
     for each in request.feature_updates:
         yield 1
-        problem = _problem(each, joins_cluster=context.broker.config.joins_cluster)
+        problem = _problem(each, has_features=services.has_features)
         if problem is not None:
             text = f"no feature is changed: {each.feature!r} {problem}"
             error = BrokerError(ErrorCode.INVALID_UPDATE_VERSION, text)
@@ -45,10 +47,10 @@ def handle(request: UpdateFeaturesRequest, context: RequestContext) -> AnswerSte
     return response
 
 
-def _problem(asked: FeatureUpdateKey, *, joins_cluster: bool) -> str | None:
+def _problem(asked: FeatureUpdateKey, *, has_features: bool) -> str | None:
     if asked.upgrade_type not in tuple(UpgradeType):
         return f"is to change in an unknown way, {asked.upgrade_type}: it must be from 1 to 3"
-    if joins_cluster:
+    if not has_features:
         return "is not known: a cluster over ZooKeeper has no features"
     if asked.feature != TRANSACTION_VERSION:
         return f"is not known; {TRANSACTION_VERSION} is"
@@ -58,4 +60,4 @@ def _problem(asked: FeatureUpdateKey, *, joins_cluster: bool) -> str | None:
     return None
 
 
-HANDLER = ApiHandler(ApiKey.UPDATE_FEATURES, handle, top_level_error(ApiKey.UPDATE_FEATURES))
+API = Api(ApiKey.UPDATE_FEATURES, handle, top_level_error(ApiKey.UPDATE_FEATURES))

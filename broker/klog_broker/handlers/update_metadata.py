@@ -6,15 +6,17 @@ Who lives this broker reads in ZooKeeper itself.
 from collections.abc import Callable, Generator
 
 from klog_broker.controller.order_batch import FULL, LEADER_DURING_DELETE
+from klog_broker.handlers.api_handler import Api, top_level_error
 from klog_broker.handlers.between_brokers import (
     MAX_ELEMENTS,
     MAX_PARTITIONS,
+    BetweenBrokersServices,
+    ClusterServices,
     cluster_of,
     may_be_topic,
     take_order,
 )
-from klog_broker.handlers.context import ClusterServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.handlers.request_context import RequestContext
 from klog_broker.metadata.image import PartitionState
 from klog_broker.metadata.zookeeper.view import ToldTopic
 from klog_broker.runtime.slices import Steps
@@ -30,14 +32,16 @@ from pyspark_klog.protocol.keys import ApiKey
 _PARTITIONS_A_STEP = 50
 
 
-def handle(request: UpdateMetadataRequest, context: RequestContext) -> None:
+def handle(
+    services: BetweenBrokersServices, request: UpdateMetadataRequest, context: RequestContext
+) -> None:
     """Answered once the image shows it."""
-    cluster = cluster_of(context)
+    cluster = cluster_of(services, context)
 
     def begin(done: Callable[[], None]) -> None:
-        context.broker.slices.run(_steps(request, context, cluster, done), lambda: True)
+        services.requests.slices.run(_steps(request, context, cluster, done), lambda: True)
 
-    take_order(request, context, begin)
+    take_order(services, request, context, begin)
 
 
 def _steps(
@@ -88,7 +92,7 @@ def _state(told: UpdateMetadataPartitionState) -> PartitionState:
     )
 
 
-HANDLER = ApiHandler(
+API = Api(
     ApiKey.UPDATE_METADATA,
     handle,
     top_level_error(ApiKey.UPDATE_METADATA),

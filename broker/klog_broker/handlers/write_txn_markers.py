@@ -8,9 +8,10 @@ from functools import partial
 
 from klog_broker.coordinator.transaction.coordinator import partitions_of
 from klog_broker.coordinator.transaction.markers import TransactionMarker
-from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.family_services import TransactionServices
 from klog_broker.handlers.marker_writing import MARKER_ELEMENTS, MarkerWriter
+from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.write_txn_markers import (
@@ -28,9 +29,11 @@ MIN_VERSION = 1
 _Errors = Mapping[TopicPartition, ErrorCode]
 
 
-def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> AnswerSteps:
+def handle(
+    services: TransactionServices, request: WriteTxnMarkersRequest, context: RequestContext
+) -> AnswerSteps:
     """Answered when readers see all markers, or as soon as it is known that they will not."""
-    writer = MarkerWriter(context.broker)
+    writer = MarkerWriter(services)
     results: list[dict[TopicPartition, ErrorCode]] = [{} for _ in request.markers]
     waiting = 1
 
@@ -94,4 +97,4 @@ def error_response(request: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxn
     )
 
 
-HANDLER = ApiHandler(ApiKey.WRITE_TXN_MARKERS, handle, error_response, min_version=MIN_VERSION)
+API = Api(ApiKey.WRITE_TXN_MARKERS, handle, error_response, min_version=MIN_VERSION)

@@ -3,26 +3,37 @@ served (runtime/slices.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from klog_broker.compaction.cleaner import Cleaner
 from klog_broker.coordinator.group.classic.states import GroupState
-from klog_broker.coordinator.group.coordinator import CONSUMER_OFFSETS
+from klog_broker.coordinator.group.coordinator import CONSUMER_OFFSETS, GroupCoordinator
 from klog_broker.coordinator.shard import ShardStatus
-from klog_broker.coordinator.transaction.coordinator import TRANSACTION_STATE
+from klog_broker.coordinator.transaction.coordinator import (
+    TRANSACTION_STATE,
+    TransactionCoordinator,
+)
 from klog_broker.coordinator.transaction.states import LASTING
-from klog_broker.handlers.context import BrokerServices
+from klog_broker.handlers.request_runtime import RequestRuntime
+from klog_broker.log.log_manager import LogManager
+from klog_broker.metadata.interface import MetadataStore
 from klog_broker.metrics.histogram import new_row
+from klog_broker.metrics.in_sync import InSyncCounts
 from klog_broker.metrics.requests import NOT_SERVED, api_and_version
 from klog_broker.monitoring.text import MetricsText, labels
 from klog_broker.network.server import Server
+from klog_broker.replication.follower import FollowedPartition
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Offline
+from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.process_facts import ProcessFacts
+from klog_broker.runtime.purgatory import Purgatory
 from pyspark_klog._version import __version__
 from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.keys import ApiKey
 
 T = TypeVar("T")
@@ -47,11 +58,57 @@ _GROUPS = "kafka_coordinator_group_groupmetadatamanager"
 _RUNNING, _STOPPING = 3, 6
 
 
+class MonitoredServices(Protocol):
+    """The parts of a broker that metrics are read from."""
+
+    @property
+    def broker_id(self) -> BrokerId: ...
+
+    @property
+    def groups(self) -> GroupCoordinator: ...
+
+    @property
+    def in_sync_counts(self) -> InSyncCounts: ...
+
+    @property
+    def logs(self) -> LogManager: ...
+
+    @property
+    def loop(self) -> Loop: ...
+
+    @property
+    def metadata(self) -> MetadataStore: ...
+
+    @property
+    def purgatory(self) -> Purgatory: ...
+
+    @property
+    def replicas(self) -> ReplicaManager: ...
+
+    @property
+    def requests(self) -> RequestRuntime: ...
+
+    @property
+    def transactions(self) -> TransactionCoordinator: ...
+
+
+class MonitoredCluster(Protocol):
+    """A broker's part in its cluster, as far as metrics show it."""
+
+    def without_leader(self, offline: int) -> int:
+        """How many partitions have no leader as far as this broker knows, of whose own replicas
+        so many are ``offline``."""
+
+    def followed(self) -> Iterable[tuple[BrokerId, FollowedPartition]]:
+        """The partitions that this broker copies, with the leader of each."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Sources:
     """What is told of: one broker."""
 
-    services: BrokerServices
+    services: MonitoredServices
+    cluster: MonitoredCluster
     server: Server
     cleaner: Cleaner
     process: Callable[[], ProcessFacts]
@@ -108,7 +165,7 @@ def _requests(sources: Sources, text: MetricsText) -> Iterator[int]:
     text.family(f"{_REQUEST}_requests_total", counts)
     errors = {
         labels(request=_api_name(api_key), error=ErrorCode(code).name): count
-        for (api_key, code), count in services.errors.items()
+        for (api_key, code), count in services.requests.errors.items()
     }
     text.family(f"{_REQUEST}_errors_total", errors)
     text.histogram(f"{_REQUEST}_totaltimems", by_api)
@@ -190,8 +247,7 @@ def _replicas(sources: Sources, text: MetricsText) -> Iterator[int]:
     text.family(f"{_REPLICAS}_offlinereplicacount", {"": offline})
     text.family(f"{_REPLICAS}_underreplicatedpartitions", {"": under_replicated})
     text.family(f"{_REPLICAS}_underminisrpartitioncount", {"": under_min})
-    cluster = sources.services.cluster
-    without_leader = offline if cluster is None else cluster.controller.offline_partitions
+    without_leader = sources.cluster.without_leader(offline)
     text.family(f"{_CONTROLLER}_offlinepartitionscount", {"": without_leader})
     is_controller = sources.services.metadata.image.controller_id == sources.services.broker_id
     text.family(f"{_CONTROLLER}_activecontrollercount", {"": int(is_controller)})
@@ -213,8 +269,7 @@ def _replication(sources: Sources, text: MetricsText) -> Iterator[int]:
     text.family(f"{_REPLICAS}_isrshrinks_total", {"": counts.shrunk})
     text.family(f"{_REPLICAS}_failedisrupdates_total", {"": counts.refused})
     most, by_leader = 0, dict[int, int]()
-    followed_of = [] if services.fetchers is None else services.fetchers.followed()
-    for number, (leader, followed) in enumerate(followed_of, 1):
+    for number, (leader, followed) in enumerate(sources.cluster.followed(), 1):
         lag = followed.lag
         most = max(most, lag)
         by_leader[leader] = by_leader.get(leader, 0) + lag
@@ -300,9 +355,9 @@ def _words(name: str) -> str:
 def _loop(sources: Sources, text: MetricsText) -> Iterator[int]:
     services = sources.services
     text.histogram("klog_loop_turn_ms", {"": sources.server.requests.turns})
-    events = {**services.counters, **sources.server.counters}
+    events = {**services.requests.counters, **sources.server.counters}
     text.family("klog_events_total", {labels(event=name): events[name] for name in sorted(events)})
-    text.family("klog_bugs_total", {"": services.bugs.total})
+    text.family("klog_bugs_total", {"": services.requests.bugs.total})
     yield 3
 
 

@@ -47,7 +47,7 @@ class Scrapes:
         try:
             parts = yield from collect(self._sources)
         except Exception as error:
-            self._sources.services.bugs.report("metrics", error)
+            self._sources.services.requests.bugs.report("metrics", error)
         self._parts = parts
         self._made_ms = self._loop.now_ms()
         waiting, self._waiting = self._waiting, []

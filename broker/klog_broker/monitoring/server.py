@@ -106,7 +106,7 @@ class MetricsServer:
         try:
             self._answer(request, connection)
         except Exception as error:
-            self._sources.services.bugs.report(f"GET {request.path}", error)
+            self._sources.services.requests.bugs.report(f"GET {request.path}", error)
             connection.send(500, _PLAIN, [_BUG])
 
     def _answer(self, request: HttpRequest, connection: HttpConnection) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
-from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.partitions import ended_code
+from klog_broker.handlers.produce_services import PipelineServices
 from klog_broker.log.planned import PlannedLog
 from klog_broker.replication.leader import Leader
 from klog_broker.runtime.purgatory import DelayedOperation
@@ -47,7 +47,7 @@ class Place(Protocol):
 class HeldAnswer(DelayedOperation):
     """What one connection is answered, once its batches are as safe as acks=all asks."""
 
-    __slots__ = ("_answer", "_answered", "_broker", "_place", "_timeout_ms", "_waiting")
+    __slots__ = ("_answer", "_answered", "_place", "_services", "_timeout_ms", "_waiting")
     kind = "Produce"
 
     def __init__(
@@ -55,7 +55,7 @@ class HeldAnswer(DelayedOperation):
         answer: bytearray,
         waiting: Sequence[tuple[Leader, HeldAppend]],
         timeout_ms: int,
-        broker: BrokerServices,
+        services: PipelineServices,
         answered: Callable[[int], None],
     ) -> None:
         """``answered`` is called with the time (ns) of the turn in which the place was taken, when
@@ -64,7 +64,7 @@ class HeldAnswer(DelayedOperation):
         self._answered = answered
         self._waiting = waiting
         self._timeout_ms = timeout_ms
-        self._broker = broker
+        self._services = services
         self._place: Place | None = None
 
     @property
@@ -76,7 +76,7 @@ class HeldAnswer(DelayedOperation):
     def wait(self, place: Place) -> None:
         """Complete this place, when it is time."""
         self._place = place
-        purgatory = self._broker.purgatory
+        purgatory = self._services.purgatory
         keys = [leader.topic_partition for leader, _ in self._waiting]
         if not purgatory.watch(self, keys, self._timeout_ms):
             place.when_closed(lambda: purgatory.cancel(self))
@@ -98,7 +98,7 @@ class HeldAnswer(DelayedOperation):
         for each in self._waiting:
             leader, append = each[0].present, each[1]
             if leader.ended is not None:
-                self._fail(append, ended_code(self._broker, leader))
+                self._fail(append, ended_code(self._services, leader))
             elif leader.log.high_watermark < append.end_offset:
                 still_waiting.append(each)
             elif leader.has_too_few_of(append.end_offset):

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.partitions import topic_name
+from klog_broker.handlers.produce_services import ProduceServices
 from klog_broker.handlers.produce_verification import begins_now
 from klog_broker.log.planned import (
     ACKS_ALL_AT_ONCE,
@@ -32,23 +32,23 @@ def may_be_planned(principal: KafkaPrincipal) -> bool:
 class ProduceTargets:
     """The partitions that this broker leads, except those of internal topics."""
 
-    def __init__(self, broker: BrokerServices) -> None:
-        self._broker = broker
+    def __init__(self, services: ProduceServices) -> None:
+        self._services = services
 
     @property
     def version(self) -> int:
         """Changes whenever an answer of ``find`` may have changed."""
-        return self._broker.replicas.version
+        return self._services.replicas.version
 
     def find(self, topic: bytes, *, by_id: bool, partition: int) -> PlanTarget | None:
         """The partition, by the topic's name or the bytes of its id; None leaves the request to the
         handler."""
-        broker = self._broker
+        services = self._services
         try:
-            name = topic_name(broker, UUID(bytes=topic), partition) if by_id else topic.decode()
+            name = topic_name(services, UUID(bytes=topic), partition) if by_id else topic.decode()
         except (BrokerError, UnicodeDecodeError):
             return None
-        leader = broker.replicas.led.get((name, partition))
+        leader = services.replicas.led.get((name, partition))
         if leader is None or name in INTERNAL_TOPICS or not leader.has_room:
             return None
         acks_all = ACKS_ALL_AT_ONCE
@@ -64,15 +64,15 @@ class ProduceTargets:
         answered: Callable[[int], None],
     ) -> HeldAnswer | None:
         """See PlanTargets."""
-        led = self._broker.replicas.led
+        led = self._services.replicas.led
         waiting = [(led[each.log.topic_partition], each) for each in held]
-        made = HeldAnswer(answer, waiting, timeout_ms, self._broker, answered)
+        made = HeldAnswer(answer, waiting, timeout_ms, self._services, answered)
         return None if made.is_due else made
 
     def appended(self) -> None:
         """See PlanTargets."""
-        self._broker.purgatory.check_now()
+        self._services.purgatory.check_now()
 
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
         """Whether the batch is to begin its producer's transaction in this partition."""
-        return begins_now(self._broker, log, first)
+        return begins_now(self._services, log, first)

@@ -14,7 +14,7 @@ from klog_broker.runtime.rate_limit import RateLimit
 
 
 class TopicServices(Protocol):
-    """The handlers' BrokerServices have all of this."""
+    """The services of changes of topics."""
 
     @property
     def config(self) -> BrokerConfig: ...

@@ -108,7 +108,7 @@ class Http(Target):
         if takes == _TAKES_ALL and not stream.sent and len(head) >= MAX_HEAD_BYTES:
             raise BrokenPromise(f"{len(head)} bytes are taken for the beginning of a request")
         self._memory.network.streams.pop(stream.fileno())
-        bugs = self._memory.broker.services.bugs
+        bugs = self._memory.broker.services.requests.bugs
         if bugs.total:
             raise BrokenPromise(f"bugs: {dict(bugs.counts)}")
         self._fed += 1

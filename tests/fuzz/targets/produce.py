@@ -113,8 +113,8 @@ class Produce(Target):
             memory.turns()
         if not stream.is_closed:
             raise BrokenPromise("the client is gone, and its connection is not closed")
-        if memory.broker.services.bugs.total:
-            raise BrokenPromise(f"bugs: {dict(memory.broker.services.bugs.counts)}")
+        if memory.broker.services.requests.bugs.total:
+            raise BrokenPromise(f"bugs: {dict(memory.broker.services.requests.bugs.counts)}")
         memory.network.streams.pop(stream.fileno())
         grown = {
             str(log.topic_partition): (log_state(log), _bytes_of(log))

@@ -51,6 +51,6 @@ class Marks(Watcher):
 
     def on_death(self, machine: Machine, death: Death) -> None:
         assert machine.broker is not None
-        bugs = machine.broker.services.bugs
+        bugs = machine.broker.services.requests.bugs
         if bugs.total:
             raise Violation(BUGS, str(dict(bugs.counts)))

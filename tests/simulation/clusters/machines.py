@@ -160,7 +160,7 @@ class ClusterMachine(Machine):
             self._fiber = None
             then(error)
         broker = self.starting
-        if broker is not None and hasattr(broker, "services"):
+        if broker is not None and broker.has_parts:
             for watcher in self.watchers:
                 watcher.on_step(self, broker)
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from klog_broker import settings_in_force
 from klog_broker.handlers import fetch
 from klog_broker.handlers.fetch_read import FetchReader
 from klog_broker.handlers.fetch_sessions import FetchSession, SessionPartition
@@ -35,7 +36,7 @@ def _ack_before_append(original: Any) -> Any:
             records=bytearray(append.records), answer=type(append.answer)(index=append.answer.index)
         )
         append.answer.base_offset = leader.log.log_end_offset
-        loop = append.pending.context.broker.loop
+        loop = pipeline._services.loop
         loop.call_later(20, lambda: original(pipeline, leader, later, None))
         return True
 
@@ -155,5 +156,5 @@ MUTANTS = (
     Mutant("session forgets nothing", FetchSession, "forget", _forgets_nothing),
     Mutant("producer ids not written down", AllocateProducerIds, "plan", _ids_twice),
     Mutant("broker's settings forgotten", SettingsInForce, "begin", _forgets_settings),
-    Mutant("logs keep their settings", SettingsInForce, "_follow", _follows_nothing),
+    Mutant("logs keep their settings", settings_in_force, "_follow", _follows_nothing),
 )

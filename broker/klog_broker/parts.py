@@ -1,0 +1,113 @@
+"""The parts of one broker that requests are served with. app.py makes them once the logs are
+loaded; a family of APIs sees those that its Protocol names (handlers/family_services.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from klog_broker.cluster_part import ClusterSide
+from klog_broker.config import BrokerConfig
+from klog_broker.handlers.awaited_followers import AwaitedFollowers
+from klog_broker.handlers.fetch_convert import DownConversions
+from klog_broker.handlers.fetch_sessions import FetchSessions
+from klog_broker.handlers.group_service import new_groups
+from klog_broker.handlers.leader_holders import LeaderHolders
+from klog_broker.handlers.produce_pipeline import ProducePipeline
+from klog_broker.handlers.produce_services import ProduceAppends, VerifyTransactions
+from klog_broker.handlers.producer_ids import ProducerIds
+from klog_broker.handlers.request_runtime import RequestRuntime
+from klog_broker.handlers.state_topics import CoordinatorFinder, Endpoint
+from klog_broker.log.log_manager import LogManager
+from klog_broker.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE
+from klog_broker.metadata.interface import MetadataStore
+from klog_broker.metrics.in_sync import InSyncCounts
+from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.helpers import Helpers
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.purgatory import Purgatory
+from klog_broker.runtime.rate_limit import RateLimit
+from klog_broker.runtime.slices import Slices
+from pyspark_klog.ids import BrokerId
+
+
+class BrokerParts:
+    """The parts of a broker, complete once it is made. ``prepare_kernels`` is called in a helper
+    thread before records are converted."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        broker_id: BrokerId,
+        side: ClusterSide,
+        *,
+        clock: Clock,
+        chance: Chance,
+        loop: Loop,
+        purgatory: Purgatory,
+        helpers: Helpers,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        metadata: MetadataStore,
+        producer_ids: ProducerIds,
+        prepare_kernels: Callable[[], None],
+    ) -> None:
+        self.config = config
+        """The settings in force: ``SettingsInForce`` replaces them when they change."""
+        self.broker_id = broker_id
+        self.cluster_id = metadata.image.cluster_id
+        self.clock = clock
+        self.chance = chance
+        self.loop = loop
+        self.purgatory = purgatory
+        self.helpers = helpers
+        self.logs = logs
+        self.replicas = replicas
+        self.metadata = metadata
+        self.producer_ids = producer_ids
+        self.requests = RequestRuntime(Slices(loop))
+        self.conversions = DownConversions(loop, helpers, prepare_kernels)
+        self.fetch_sessions = FetchSessions(
+            loop, purgatory, chance, config["max.incremental.fetch.session.cache.slots"]
+        )
+        self.awaited_followers = AwaitedFollowers(loop, purgatory)
+        self.leader_holders = LeaderHolders()
+        """All objects that keep leaderships from one request to the next."""
+        self.folder_warnings = RateLimit()
+        """For warnings of folders in the way of new topics: clients try to create those again and
+        again."""
+        self.in_sync_counts = InSyncCounts()
+        self.advertised: dict[str, Endpoint] = {}
+        """By listener name: the address that FindCoordinator tells clients. Empty until the
+        listeners have their ports."""
+        self.on_topic_deleted: list[Callable[[str], None]] = []
+        """Each is called with a topic's name when its logs have been set aside."""
+        self.on_image: list[Callable[[], None]] = []
+        """Each is called when the metadata have another image."""
+        self.on_close: list[Callable[[], None]] = []
+        """Each is called when the broker ends and takes no more requests."""
+
+        self.broker_epoch = side.broker_epoch
+        """This broker's epoch in its cluster: -1 while it is not registered, and without a
+        cluster."""
+        self.follower_refusal = side.follower_refusal
+        self.known_topics = side.known_topics
+        self.new_topic_settings = side.new_topic_settings
+        self.other_controller = side.other_controller
+
+        # From here on parts that work with the parts above.
+        self.produce: ProduceAppends = ProducePipeline(self)
+        self.groups = new_groups(self)
+        transactions = side.new_transactions(self)
+        self.transactions = transactions.coordinator
+        self.verify_transactions: VerifyTransactions = transactions.verify
+        self.verifies_elsewhere = transactions.verifies_elsewhere
+        self.group_finder = CoordinatorFinder(
+            self, CONSUMER_OFFSETS, lambda group_id: self.groups.find(group_id)
+        )
+        self.transaction_finder = CoordinatorFinder(
+            self,
+            TRANSACTION_STATE,
+            lambda transactional_id: self.transactions.find(transactional_id),
+        )
