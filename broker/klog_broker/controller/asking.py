@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from klog_broker.controller.alter_partition import broker_fault
-from klog_broker.controller.context import ControllerContext
 from klog_broker.controller.errors import PictureOutdated, WriteDenied, WriteRefused
-from klog_broker.controller.leader_election import LeaderAndIsr, elect_leader, elect_preferred
+from klog_broker.controller.leader_election import LeaderAndIsr
+from klog_broker.controller.requested_election import requested_election
 from klog_broker.controller.writing import (
     LOOKED_AT_A_TURN,
     PARTITIONS_A_TURN,
@@ -119,7 +119,7 @@ def elect_leaders(
     for count, partition in enumerate(asked, 1):
         if count % LOOKED_AT_A_TURN == 0:
             yield from work.writer.pause()
-        elected = _elected(context, partition, unclean=unclean)
+        elected = requested_election(context, partition, unclean=unclean)
         if isinstance(elected, LeaderAndIsr):
             changes[partition] = elected
             errors[partition] = ErrorCode.NONE
@@ -132,29 +132,6 @@ def elect_leaders(
         if not has_state(context, partition, state):
             errors[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
     return errors
-
-
-def _elected(
-    context: ControllerContext, partition: TopicPartition, *, unclean: bool
-) -> LeaderAndIsr | ErrorCode:
-    replicas, known = context.assignment(partition), context.leadership(partition)
-    if not replicas:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if context.is_to_be_deleted(partition.topic):
-        return ErrorCode.INVALID_TOPIC_EXCEPTION
-    unable = (
-        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-        if unclean
-        else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    )
-    if known is None:
-        return unable
-    leader, online = known.state.leader, context.online_for(partition)
-    if leader in online if unclean else leader == replicas[0]:
-        return ErrorCode.ELECTION_NOT_NEEDED
-    if unclean:
-        return elect_leader(replicas, known.state, online, unclean=True) or unable
-    return elect_preferred(replicas, known.state, online) or unable
 
 
 def allocate_producer_ids(
