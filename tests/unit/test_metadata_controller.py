@@ -12,9 +12,10 @@ from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import InvalidTopicName, StoreFailed, TopicExists
 from klog_broker.metadata.image import MetadataImage, Topic
 from klog_broker.metadata.interface import NewTopic
-from klog_broker.metadata.local import CHANGES_PER_WRITE, RETRY_MS, LocalStore
+from klog_broker.metadata.local import CHANGES_PER_WRITE, LocalStore
 from klog_broker.metadata.local_file import FILE_NAME
 from klog_broker.metadata.orders import Order, PartitionOrder, StopOrder
+from klog_broker.metadata.unserved_partitions import RETRY_MS
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from tests.support.local_store import BlockingStore, ScriptedOrders

@@ -36,7 +36,8 @@ from klog_broker.metadata.interface import (
 )
 from klog_broker.metadata.local_file import MetadataFile, StoredState, owner_of
 from klog_broker.metadata.log_recording import RecordingOrders, unrecorded_logs
-from klog_broker.metadata.orders import ApplyOrders, Order, OrderResults, PartitionOrder
+from klog_broker.metadata.orders import ApplyOrders, Order, OrderResults
+from klog_broker.metadata.unserved_partitions import UnservedPartitions
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.files import Files
 from klog_broker.runtime.helpers import Helpers
@@ -48,9 +49,6 @@ from pyspark_klog.storage.text_files import encode_topic_id
 _log = logging.getLogger("klog.topics")
 
 CHANGES_PER_WRITE = 256
-# An order that failed (the disk was full, for example) is given again after this time.
-RETRY_MS = 10_000
-RETRIED_AT_ONCE = 100
 
 
 class _Planned(NamedTuple):
@@ -76,13 +74,12 @@ class LocalStore:
         self._chance = chance
         self._queue: deque[Change] = deque()
         self._is_changing = False
-        self._unmade: dict[TopicPartition, TopicId] = {}
-        self._is_retrying = False
         self._loop: Loop
         self._helpers: Helpers
         self._slices: Slices
         self._on_image: OnImage
         self._apply: ApplyOrders
+        self._unserved: UnservedPartitions
 
     @classmethod
     def open(
@@ -169,6 +166,9 @@ class LocalStore:
         self._slices = Slices(loop)
         self._on_image = on_image
         self._apply = apply
+        self._unserved = UnservedPartitions(
+            loop, lambda: self.image, lambda orders, done: self._apply(orders, done)
+        )
 
     def elect(
         self,
@@ -234,7 +234,7 @@ class LocalStore:
                     ",".join(str(each.partition) for each in failed),
                     results[failed[0]],
                 )
-                self._order_again(dict.fromkeys(failed, topic.topic_id))
+                self._unserved.add(dict.fromkeys(failed, topic.topic_id))
 
     def register_broker(self, broker: BrokerRegistration) -> None:
         """Register this broker with its addresses, which the file does not keep. A new store's file
@@ -328,7 +328,7 @@ class LocalStore:
         orders = [changes.partition_order(topic, each, is_new=False) for each in partitions]
 
         def led(results: OrderResults) -> None:
-            self._order_failed_again(orders, results)
+            self._unserved.add_failed(orders, results)
             done(results)
 
         self._apply(orders, led)
@@ -344,7 +344,7 @@ class LocalStore:
 
         def stays(why: object) -> None:
             _log.warning("topic=%s is not complete, nor deleted: %s", topic.name, why)
-            self._order_again(dict.fromkeys(topic.topic_partitions(), topic.topic_id))
+            self._unserved.add(dict.fromkeys(topic.topic_partitions(), topic.topic_id))
 
         def done(outcome: Topic | Exception) -> None:
             if isinstance(outcome, Exception):
@@ -437,51 +437,13 @@ class LocalStore:
     def _answered(
         self, orders: Sequence[Order], waiting: Sequence[Change], results: OrderResults
     ) -> None:
-        self._order_failed_again(orders, results)
+        self._unserved.add_failed(orders, results)
 
         def tell() -> Steps:
             for change in waiting:
                 yield from change.carried_out(results)
 
         self._slices.run(tell(), lambda: True)
-
-    # --- partitions without a log ----------------------------------------------------------------
-    def _order_failed_again(self, orders: Sequence[Order], results: OrderResults) -> None:
-        self._order_again(
-            {
-                order.topic_partition: order.topic_id
-                for order in (orders if results else ())
-                if isinstance(order, PartitionOrder) and order.topic_partition in results
-            }
-        )
-
-    def _order_again(self, partitions: Mapping[TopicPartition, TopicId]) -> None:
-        self._unmade.update(partitions)
-        if self._unmade and not self._is_retrying:
-            self._is_retrying = True
-            self._loop.call_later(RETRY_MS, self._retry)
-
-    def _retry(self) -> None:
-        orders: list[Order] = []
-        for topic_partition in list(self._unmade)[:RETRIED_AT_ONCE]:
-            topic = self.image.topic_by_id(self._unmade.pop(topic_partition))
-            if topic is not None:
-                # Not as a new partition: its data may lie in a directory that is offline now.
-                order = changes.partition_order(topic, topic_partition.partition, is_new=False)
-                orders.append(order)
-
-        def answered(results: OrderResults) -> None:
-            for order in orders:
-                name, partition = order.topic_partition
-                if order.topic_partition not in results:
-                    _log.info("topic=%s partition=%d is served now", name, partition)
-            self._is_retrying = False
-            self._answered(orders, (), results)
-
-        if orders:
-            self._apply(orders, answered)
-        else:
-            answered({})
 
     def _write(self, state: StoredState) -> None:
         self._file.write(state)

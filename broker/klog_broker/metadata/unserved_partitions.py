@@ -1,0 +1,69 @@
+"""Partitions without a usable log: their orders are given again until one is carried out.
+
+An order fails, for example, because the disk is full or a data directory is offline.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from klog_broker.metadata import changes
+from klog_broker.metadata.image import MetadataImage
+from klog_broker.metadata.orders import ApplyOrders, Order, OrderResults, PartitionOrder
+from klog_broker.runtime.loop import Loop
+from pyspark_klog.ids import TopicId, TopicPartition
+
+_log = logging.getLogger("klog.topics")
+
+RETRY_MS = 10_000
+RETRIED_AT_ONCE = 100
+
+
+class UnservedPartitions:
+    """Repeats failed orders every RETRY_MS. Every call is made in the loop's thread."""
+
+    def __init__(self, loop: Loop, image: Callable[[], MetadataImage], apply: ApplyOrders) -> None:
+        self._loop = loop
+        self._image = image
+        self._apply = apply
+        self._waiting: dict[TopicPartition, TopicId] = {}
+        self._is_retrying = False
+
+    def add_failed(self, orders: Sequence[Order], results: OrderResults) -> None:
+        """Add the partitions of the orders that failed according to `results`."""
+        self.add(
+            {
+                order.topic_partition: order.topic_id
+                for order in (orders if results else ())
+                if isinstance(order, PartitionOrder) and order.topic_partition in results
+            }
+        )
+
+    def add(self, partitions: Mapping[TopicPartition, TopicId]) -> None:
+        """Give the orders of these partitions again after RETRY_MS, if their topics still exist."""
+        self._waiting.update(partitions)
+        if self._waiting and not self._is_retrying:
+            self._is_retrying = True
+            self._loop.call_later(RETRY_MS, self._retry)
+
+    def _retry(self) -> None:
+        orders: list[Order] = []
+        for topic_partition in list(self._waiting)[:RETRIED_AT_ONCE]:
+            topic = self._image().topic_by_id(self._waiting.pop(topic_partition))
+            if topic is not None:
+                # The order is not for a new partition: a data directory that is offline now may
+                # hold the partition's records.
+                order = changes.partition_order(topic, topic_partition.partition, is_new=False)
+                orders.append(order)
+
+        def answered(results: OrderResults) -> None:
+            for order in orders:
+                name, partition = order.topic_partition
+                if order.topic_partition not in results:
+                    _log.info("topic=%s partition=%d is served now", name, partition)
+            self._is_retrying = False
+            self.add_failed(orders, results)
+
+        if orders:
+            self._apply(orders, answered)
+        else:
+            answered({})
