@@ -1,10 +1,14 @@
 """APIs of what klog has not: ACLs, credentials, other features. Kafka without them answers so."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from klog_broker.metadata.features import FinalizedFeatures
+from klog_broker.metadata.local import LocalStore
 from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.api_versions import ApiVersionsRequest
 from pyspark_klog.protocol.apis.create_acls import AclCreation, CreateAclsRequest
 from pyspark_klog.protocol.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from pyspark_klog.protocol.apis.describe_acls import DescribeAclsRequest
@@ -101,3 +105,19 @@ def test_a_feature_keeps_its_level(broker: MemoryBroker, version: int) -> None:
 def test_unknown_ways(broker: MemoryBroker, way: int) -> None:
     asked = (TRANSACTIONS, LEVEL, way)
     assert update(broker, asked, validate_only=True) == ("INVALID_UPDATE_VERSION", [])
+
+
+def test_clients_see_the_features_of_the_metadata_image(
+    broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = replace(
+        broker.broker.services.metadata.image,
+        features=FinalizedFeatures({TRANSACTIONS: 1}, epoch=7),
+    )
+    monkeypatch.setattr(LocalStore, "image", property(lambda _: image))
+    client = {"client_software_name": "test", "client_software_version": "1"}
+    answer = broker.call(ApiVersionsRequest(**client), 4)
+    levels = [(each.name, each.max_version_level) for each in answer.finalized_features]
+    assert (answer.finalized_features_epoch, levels) == (7, [(TRANSACTIONS, 1)])
+    assert update(broker, (TRANSACTIONS, 1, UPGRADE))[0] == "NONE"
+    assert update(broker, (TRANSACTIONS, LEVEL, UPGRADE))[0] == "INVALID_UPDATE_VERSION"

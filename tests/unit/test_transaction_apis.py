@@ -1,15 +1,15 @@
 """The APIs of transactions on a broker in memory: answers, by version, and what they do to logs."""
 
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from klog_broker.handlers import api_versions, update_features
-from klog_broker.handlers.api_versions import VersionsServices
+from klog_broker.metadata.local import LocalStore
+from klog_broker.metadata.zookeeper.view import ClusterView
 from klog_broker.replication.errors import Ended
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import UUID, BrokerId, TopicPartition
+from pyspark_klog.ids import UUID, TopicPartition
 from pyspark_klog.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -356,23 +356,22 @@ def test_the_transactions_version_is_a_feature(broker: MemoryBroker, version: in
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-def test_a_cluster_has_finalized_no_feature(version: int) -> None:
+def test_a_cluster_has_finalized_no_feature(
+    broker: MemoryBroker, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As Kafka 3.9 with ZooKeeper: clients take the protocol of transaction.version 0."""
-    services = VersionsServices("cluster", BrokerId(1), has_features=False, served=())
-    context: Any = SimpleNamespace(api_version=version)
+    image = replace(
+        broker.broker.services.metadata.image,
+        features=ClusterView("c", lambda _: {}).image.features,
+    )
+    monkeypatch.setattr(LocalStore, "image", property(lambda _: image))
     request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
-    answer = api_versions.handle(services, request, context)
+    answer = broker.call(request, version)
     assert answer.error_code == 0
     assert (answer.finalized_features, answer.supported_features) == ([], [])
     assert answer.finalized_features_epoch == 0
     update = FeatureUpdateKey(feature="transaction.version", max_version_level=2)
-    steps = update_features.handle(
-        services, UpdateFeaturesRequest(feature_updates=[update]), context
-    )
-    assert next(steps) == 1
-    with pytest.raises(StopIteration) as end:
-        next(steps)
-    updated = end.value.value
+    updated = broker.call(UpdateFeaturesRequest(feature_updates=[update]), 1)
     assert updated.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert "is not known: a cluster over ZooKeeper has no features" in updated.error_message
 

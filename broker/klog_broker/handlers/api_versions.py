@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from klog_broker.coordinator.transaction.metadata import VERSION_RAISING
 from klog_broker.handlers.api_handler import Api, ServedApi
 from klog_broker.handlers.request_context import RequestContext
+from klog_broker.metadata.features import TRANSACTION_VERSION
+from klog_broker.metadata.interface import MetadataStore
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.api_versions import (
@@ -19,7 +21,6 @@ from pyspark_klog.protocol.apis.api_versions import (
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Response
 
-TRANSACTION_VERSION = "transaction.version"
 ZERO_LEVEL_SINCE = 4
 """Clients of earlier versions cannot read a feature whose lowest level is 0: they are told of none,
 as Kafka does."""
@@ -27,19 +28,8 @@ CHECKS_NODE_SINCE = 5
 """Clients of later versions say which broker of which cluster they mean to ask (KIP-1242): after a
 restart another broker may have the address."""
 NO_NODE_ID = -1
-FEATURES_EPOCH = 0
-"""It would rise with every change of a feature's level, and there is none. That of a cluster is the
-version of the znode /feature, which finalizes nothing: clients take the protocol of
-transaction.version 0 there."""
 _SUPPORTED = [
     SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=VERSION_RAISING)
-]
-_FINALIZED = [
-    FinalizedFeatureKey(
-        name=TRANSACTION_VERSION,
-        min_version_level=VERSION_RAISING,
-        max_version_level=VERSION_RAISING,
-    )
 ]
 
 # A name or version that a client may give its software (KIP-511).
@@ -47,11 +37,12 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class VersionsServices(NamedTuple):
-    """The facts that ApiVersions shows: the broker's identity, and the APIs that it serves."""
+    """The facts that ApiVersions shows: the broker's identity, the finalized features of the
+    metadata image, and the APIs that the broker serves."""
 
     cluster_id: str
     broker_id: BrokerId
-    has_features: bool
+    metadata: MetadataStore
     served: Sequence[ServedApi]
 
 
@@ -64,12 +55,16 @@ def handle(
             raise BrokerError(ErrorCode.INVALID_REQUEST)
     if context.api_version >= CHECKS_NODE_SINCE:
         _check_node(services, request)
-    tells_supported = services.has_features and context.api_version >= ZERO_LEVEL_SINCE
+    features = services.metadata.image.features
+    tells_supported = bool(features.levels) and context.api_version >= ZERO_LEVEL_SINCE
     return ApiVersionsResponse(
         api_keys=_ranges(services.served),
         supported_features=_SUPPORTED if tells_supported else [],
-        finalized_features_epoch=FEATURES_EPOCH,
-        finalized_features=_FINALIZED if services.has_features else [],
+        finalized_features_epoch=features.epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in features.levels.items()
+        ],
     )
 
 

@@ -247,7 +247,7 @@ def standalone_handlers(services: AllServices, cluster_id: str) -> tuple[ApiHand
         *offset_handlers(services),
         *election_handlers(services),
     )
-    return _with_versions(handlers, services, cluster_id, has_features=True)
+    return _with_versions(handlers, services, cluster_id)
 
 
 def cluster_handlers(
@@ -269,7 +269,7 @@ def cluster_handlers(
             )
         ),
     )
-    return _with_versions(handlers, services, cluster_id, has_features=False)
+    return _with_versions(handlers, services, cluster_id)
 
 
 def _handlers_everywhere(services: AllServices) -> Iterable[ApiHandler]:
@@ -288,10 +288,10 @@ def _handlers_everywhere(services: AllServices) -> Iterable[ApiHandler]:
 
 
 def _with_versions(
-    handlers: Sequence[ApiHandler], services: AllServices, cluster_id: str, *, has_features: bool
+    handlers: Sequence[ApiHandler], services: AllServices, cluster_id: str
 ) -> tuple[ApiHandler, ...]:
     """Add ApiVersions, which tells of all APIs, and UpdateFeatures."""
     apis = (*(each.api for each in handlers), *_VERSIONS)
     served = sorted(each.served for each in apis)
-    versions = VersionsServices(cluster_id, services.broker_id, has_features, served)
+    versions = VersionsServices(cluster_id, services.broker_id, services.metadata, served)
     return (*handlers, *bind(_VERSIONS, versions))

@@ -7,11 +7,11 @@ that a broker does not have.
 
 from enum import IntEnum
 
-from klog_broker.coordinator.transaction.metadata import VERSION_RAISING
 from klog_broker.handlers.api_handler import Api, top_level_error
-from klog_broker.handlers.api_versions import TRANSACTION_VERSION, VersionsServices
+from klog_broker.handlers.api_versions import VersionsServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
+from klog_broker.metadata.features import FinalizedFeatures
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.update_features import (
     FeatureUpdateKey,
@@ -37,7 +37,7 @@ def handle(
     response = UpdateFeaturesResponse(error_message=None)
     for each in request.feature_updates:
         yield 1
-        problem = _problem(each, has_features=services.has_features)
+        problem = _problem(each, services.metadata.image.features)
         if problem is not None:
             text = f"no feature is changed: {each.feature!r} {problem}"
             error = BrokerError(ErrorCode.INVALID_UPDATE_VERSION, text)
@@ -47,16 +47,17 @@ def handle(
     return response
 
 
-def _problem(asked: FeatureUpdateKey, *, has_features: bool) -> str | None:
+def _problem(asked: FeatureUpdateKey, features: FinalizedFeatures) -> str | None:
     if asked.upgrade_type not in tuple(UpgradeType):
         return f"is to change in an unknown way, {asked.upgrade_type}: it must be from 1 to 3"
-    if not has_features:
+    if not features.levels:
         return "is not known: a cluster over ZooKeeper has no features"
-    if asked.feature != TRANSACTION_VERSION:
-        return f"is not known; {TRANSACTION_VERSION} is"
-    if asked.max_version_level != VERSION_RAISING:
-        level = asked.max_version_level
-        return f"cannot have the level {level}: it has {VERSION_RAISING} for good"
+    level = features.levels.get(asked.feature)
+    if level is None:
+        known = ", ".join(features.levels)
+        return f"is not known; {known} is"
+    if asked.max_version_level != level:
+        return f"cannot have the level {asked.max_version_level}: it has {level} for good"
     return None
 
 

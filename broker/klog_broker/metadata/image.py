@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from klog_broker.config import Listener
 from klog_broker.metadata.errors import InvalidTopicName
+from klog_broker.metadata.features import NO_FEATURES, FinalizedFeatures
 from klog_broker.runtime.chance import Chance
 from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
@@ -107,6 +108,7 @@ class MetadataImage:
     deleting: Mapping[TopicId, Topic] = field(default_factory=_empty)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_empty)
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=_empty)
+    features: FinalizedFeatures = NO_FEATURES
     _plain: Mapping[str, str] | None = field(default=None, init=False, compare=False, repr=False)
 
     def names_by_plain_name(self) -> Mapping[str, str]:

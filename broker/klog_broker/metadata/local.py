@@ -19,6 +19,7 @@ from klog_broker.metadata.changes import Change, Draft
 from klog_broker.metadata.creation import CreateTopics
 from klog_broker.metadata.directory_assignments import DirectoryAssignments, DirectoryOf
 from klog_broker.metadata.election import FoundLog, begun_again, elected, found_directories
+from klog_broker.metadata.features import STANDALONE_FEATURES
 from klog_broker.metadata.image import (
     BrokerRegistration,
     MetadataImage,
@@ -68,7 +69,8 @@ class LocalStore:
     ) -> None:
         """Use `open`."""
         self._file = file
-        self._state = state
+        image = replace(state.image, features=STANDALONE_FEATURES)
+        self._state = replace(state, image=image)
         self._is_new = is_new
         self._is_unwritten = False
         self._chance = chance
