@@ -415,7 +415,7 @@ class BrokerServer:
             side_by_side=self._workers.side_by_side,
             adopts=self._adopt,
             accepts_missing=self._accept_missing,
-            joins_cluster=self.config.joins_cluster,
+            is_standalone=not self.config.joins_cluster,
             is_wanted=lambda: self._is_wanted,
             on_directory_offline=self._on_directory_offline,
         )

@@ -47,7 +47,7 @@ def open_logs(
     side_by_side: SideBySide,
     adopts: bool,
     accepts_missing: bool,
-    joins_cluster: bool,
+    is_standalone: bool,
     is_wanted: Callable[[], bool],
     on_directory_offline: Callable[[Path, BaseException], None],
 ) -> tuple[AdoptingStore, LogManager]:
@@ -55,8 +55,8 @@ def open_logs(
 
     With ``adopts`` folders of partitions that the metadata does not know are taken in. With
     ``accepts_missing`` partitions that the metadata knows and whose data is missing begin again,
-    empty. A broker that ``joins_cluster`` loads all there are: which of them are its replicas the
-    controller says.
+    empty. A broker that is not standalone loads every log: the controller says later which of them
+    are its replicas.
     StoreRefused, LogDirectoryError, OSError; LoadingGivenUp once the broker ``is_wanted`` no
     longer.
     """
@@ -64,7 +64,7 @@ def open_logs(
     metadata = open_store(files, directories, broker_id, chance)
     settings.begin(metadata.image)
     config = settings.config
-    if joins_cluster and accepts_missing:
+    if not is_standalone and accepts_missing:
         _log.warning(
             "--accept-missing has no effect in a cluster: followers copy missing data from leaders"
         )
@@ -90,7 +90,7 @@ def open_logs(
     def admit(found: Sequence[FoundFolders]) -> None:
         # In a cluster no folder is refused: a directory of another cluster, or of a broker that
         # runs alone, was refused before, and followers copy what is missing.
-        if not joins_cluster:
+        if is_standalone:
             adoption.check(found)
             missing.check(logs.directories, found)
 

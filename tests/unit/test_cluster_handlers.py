@@ -95,7 +95,7 @@ class Told:
         self.broker: Any = SimpleNamespace(
             config=BrokerConfig.load(None, config, data=Path("unused")),
             broker_id=ONE,
-            metadata=SimpleNamespace(image=image),
+            metadata=SimpleNamespace(image=image, is_standalone=False),
             replicas=SimpleNamespace(partition=lambda *_: None),
             advertised={"CLIENTS": Endpoint("clients1", 9092)},
             chance=Chance(1),

@@ -21,7 +21,7 @@ def cluster(*racks: str | None) -> Any:
         image = image.with_broker(BrokerRegistration(BrokerId(number), (), rack))
     return SimpleNamespace(
         config=BrokerConfig.load(None, {}, data=Path("unused")),
-        metadata=SimpleNamespace(image=image),
+        metadata=SimpleNamespace(image=image, is_standalone=True),
         chance=Chance(3),
     )
 

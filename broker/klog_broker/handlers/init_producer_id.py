@@ -33,14 +33,7 @@ def handle(
 
     def got(producer_id: ProducerId | None) -> None:
         if producer_id is None:
-            # In a cluster as in Kafka: the controller has not given any yet, and may soon.
-            in_cluster = services.config.joins_cluster
-            code = (
-                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-                if in_cluster
-                else ErrorCode.KAFKA_STORAGE_ERROR
-            )
-            context.reply.send(error_response(request, code))
+            context.reply.send(error_response(request, services.producer_ids.unavailable))
             return
         context.reply.send(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 

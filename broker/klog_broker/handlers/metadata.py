@@ -159,10 +159,10 @@ def _create(
         }
         refused.update(not_made(codes))
         # Kafka answers so while its controller creates a topic; the client asks again.
-        if services.config.joins_cluster:
-            code = ErrorCode.LEADER_NOT_AVAILABLE
-        else:
+        if services.metadata.is_standalone:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
         made = (new.name for new in planned if new.name not in codes)
         refused.update(dict.fromkeys(made, code))
         context.reply.send_in_slices(_describe(services, request, context, refused))

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable
 
 from klog_broker.metadata.interface import MetadataStore, ProducerIdBlock
+from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import ProducerId
 
 # Kafka asks for the next block when so many percent of one are used.
@@ -19,6 +20,11 @@ class ProducerIds:
     def __init__(self, metadata: MetadataStore, *, prefetches: bool = False) -> None:
         """``prefetches``: the next block is asked for before this one is used up, since
         another broker gives it."""
+        self.unavailable = (
+            # As in Kafka: the controller may soon give a block.
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if prefetches else ErrorCode.KAFKA_STORAGE_ERROR
+        )
+        """The error for a client whose producer gets no id."""
         self._metadata = metadata
         self._prefetches = prefetches
         self._following: ProducerIdBlock | None = None

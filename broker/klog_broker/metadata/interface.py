@@ -56,6 +56,10 @@ class MetadataStore(Protocol):
     def image(self) -> MetadataImage:
         """The newest durable state. An image never changes; each change makes a new one."""
 
+    @property
+    def is_standalone(self) -> bool:
+        """Whether this broker is the only one of its cluster, so that it hosts every replica."""
+
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """The settings given for a topic; none if there is no topic of that name."""
 

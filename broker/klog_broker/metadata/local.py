@@ -118,6 +118,11 @@ class LocalStore:
         """The newest durable state."""
         return self._state.image
 
+    @property
+    def is_standalone(self) -> bool:
+        """See MetadataStore."""
+        return True
+
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """See MetadataStore."""
         topic = self.image.topic(name)

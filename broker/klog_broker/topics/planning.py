@@ -61,7 +61,7 @@ def plan_new_topic(
         num_partitions, assignment = own.num_partitions, None
         configs = {**(configs or {}), **own.configs}
         replication_factor = own.replication_factor
-        if not broker.config.joins_cluster:
+        if broker.metadata.is_standalone:
             replication_factor = min(replication_factor, len(image.brokers))
     if name == CLUSTER_METADATA:
         text = f"{CLUSTER_METADATA} is the name of Kafka's own metadata and cannot be a topic's"

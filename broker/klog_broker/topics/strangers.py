@@ -19,7 +19,7 @@ class Strangers:
 
     def check(self, name: str, first_new: int = 0) -> None:
         """Raise InconsistentTopicId if a folder has the name of a partition from `first_new` on."""
-        if self._broker.config.joins_cluster:
+        if not self._broker.metadata.is_standalone:
             return  # the replicas may be elsewhere; whoever gets one looks at its own folders
         image = self._broker.metadata.image
         known = image.topic(name)

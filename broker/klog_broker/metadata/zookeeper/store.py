@@ -111,6 +111,11 @@ class ClusterStore:
         return False
 
     # --- what is told ----------------------------------------------------------------------------
+    @property
+    def is_standalone(self) -> bool:
+        """See MetadataStore."""
+        return False
+
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """The settings given for a topic, also before the image shows it."""
         return self.settings.topic_configs.get(name, _NONE)
