@@ -66,12 +66,12 @@ from klog_broker.runtime.process_facts import process_facts
 from klog_broker.runtime.purgatory import Purgatory
 from klog_broker.runtime.side_by_side import SideBySide
 from klog_broker.runtime.sockets import Network
-from klog_broker.runtime.zookeeper import OpenSession
 from klog_broker.settings_in_force import SettingsInForce
 from klog_broker.stopping import Stopping
 from klog_broker.topics.adoption import AdoptingStore
 from klog_broker.topics.announcing import image_changed
 from klog_broker.workers import workers_of
+from klog_broker.zookeeper_sessions import OpenSession
 from pyspark_klog.errors import InvariantViolation, KlogError
 from pyspark_klog.ids import BrokerId
 

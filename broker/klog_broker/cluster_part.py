@@ -36,7 +36,6 @@ from klog_broker.membership import Membership
 from klog_broker.opening import OpenStore
 from klog_broker.replication.fetchers import Fetchers
 from klog_broker.replication.follower import FollowedPartition
-from klog_broker.room_settings import real_sessions
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.files import Files
@@ -44,7 +43,7 @@ from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.peers import Peers
 from klog_broker.runtime.sockets import Network
-from klog_broker.runtime.zookeeper import OpenSession
+from klog_broker.zookeeper_sessions import OpenSession, configured_sessions
 from pyspark_klog.ids import BrokerId
 
 _log = logging.getLogger("klog.cluster")
@@ -203,7 +202,7 @@ class InCluster:
             config,
             loop,
             clock,
-            open_session or real_sessions(config),
+            open_session or configured_sessions(config),
             make_peers,
             in_force=in_force,
             is_wanted=is_wanted,

@@ -9,7 +9,6 @@ from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.log.errors import LogDirectoryError
 from klog_broker.metadata.errors import StoreFailed, StoreRefused
 from klog_broker.runtime import descriptors
-from klog_broker.runtime.zookeeper_opening import ZooKeeperClientMissing
 from pyspark_klog.errors import KlogError
 
 
@@ -24,8 +23,6 @@ def refusal_of(error: OSError | KlogError) -> CannotStart | None:
         )
     if isinstance(error, CannotStart):
         return error
-    if isinstance(error, ZooKeeperClientMissing):
-        return CannotStart(ExitCode.REFUSED, str(error))
     if isinstance(error, StoreFailed):
         text = f"{error}; start the broker again once the disk is in order"
         return CannotStart(ExitCode.REFUSED_DIRECTORY, text)

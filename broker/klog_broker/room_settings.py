@@ -9,8 +9,6 @@ from klog_broker.log.log_manager import LogManagerSettings
 from klog_broker.network.server import NetworkLimits
 from klog_broker.runtime import descriptors
 from klog_broker.runtime.sockets import RealNetwork
-from klog_broker.runtime.zookeeper import OpenSession
-from klog_broker.runtime.zookeeper_opening import sessions_by_kazoo
 
 
 def real_network(config: BrokerConfig) -> RealNetwork:
@@ -24,15 +22,6 @@ def real_network(config: BrokerConfig) -> RealNetwork:
         return config[name] if config.is_set(name) and config[name] > 0 else None
 
     return RealNetwork(size("socket.send.buffer.bytes"), size("socket.receive.buffer.bytes"))
-
-
-def real_sessions(config: BrokerConfig) -> OpenSession:
-    """Sessions with the configured ZooKeeper. ZooKeeperClientMissing without kazoo."""
-    return sessions_by_kazoo(
-        config["zookeeper.connect"],
-        config["zookeeper.session.timeout.ms"],
-        config["zookeeper.max.in.flight.requests"],
-    )
 
 
 def network_limits(config: BrokerConfig) -> NetworkLimits:

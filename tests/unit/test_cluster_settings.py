@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.metadata.errors import NoAnswer, UnknownTopic
+from klog_broker.metadata.errors import NoAnswer, UnknownTopic, UnreadableConfig
 from klog_broker.metadata.image import ALL_BROKERS, MetadataImage, Topic
 from klog_broker.metadata.zookeeper import settings
 from klog_broker.metadata.zookeeper.settings import (
@@ -33,7 +33,6 @@ from pyspark_klog.znodes.configs import (
     encode_config_change,
     entity,
 )
-from pyspark_klog.znodes.data import ZnodeError
 from pyspark_klog.znodes.paths import CONFIG_CHANGES, PERSISTENT
 from tests.support.cluster_world import ClusterWorld
 
@@ -207,7 +206,7 @@ def test_settings_that_become_bad_stay_in_force(cluster: ClusterWorld) -> None:
     cluster.advance(1_000)
     assert broker.configs == {"retention.ms": "5"}
     outcome = broker.change("update_topic_configs", "orders", setting(retention_ms="6"))
-    assert isinstance(outcome, ZnodeError)
+    assert isinstance(outcome, UnreadableConfig)
     assert cluster.data(config_path(ORDERS)) == b"nonsense"
 
 

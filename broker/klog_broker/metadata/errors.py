@@ -31,6 +31,10 @@ class NotInClusters(MetadataError):
     """A change that a broker which runs alone makes, and one in a cluster does not make yet."""
 
 
+class UnreadableConfig(MetadataError):
+    """The stored settings cannot be read, so they cannot be changed either."""
+
+
 class NoAnswer(MetadataError):
     """Nobody knows in time what became of a change."""
 

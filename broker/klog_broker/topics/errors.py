@@ -12,9 +12,9 @@ from klog_broker.metadata.errors import (
     TooManyQuotas,
     TopicExists,
     UnknownTopic,
+    UnreadableConfig,
 )
 from pyspark_klog.errors import BrokerError, ErrorCode
-from pyspark_klog.znodes.data import ZnodeError
 
 _log = logging.getLogger("klog.topics")
 
@@ -26,7 +26,7 @@ _CODES: dict[type, ErrorCode] = {
     TooManyQuotas: ErrorCode.POLICY_VIOLATION,
     NotInClusters: ErrorCode.POLICY_VIOLATION,
     NoAnswer: ErrorCode.REQUEST_TIMED_OUT,
-    ZnodeError: ErrorCode.INVALID_CONFIG,
+    UnreadableConfig: ErrorCode.INVALID_CONFIG,
     StoreFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     LogStorageError: ErrorCode.KAFKA_STORAGE_ERROR,
     InconsistentTopicId: ErrorCode.INCONSISTENT_TOPIC_ID,

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from klog_broker.metadata.errors import NoAnswer, UnknownTopic
+from klog_broker.metadata.errors import NoAnswer, UnknownTopic, UnreadableConfig
 from klog_broker.metadata.zookeeper.conversation import (
     Conversation,
     Steps,
@@ -49,6 +49,7 @@ from pyspark_klog.znodes.configs import (
     encode_config_change,
     entity,
 )
+from pyspark_klog.znodes.data import ZnodeError
 from pyspark_klog.znodes.paths import CONFIG_CHANGE_PREFIX, CONFIG_CHANGES, topic_path
 
 _log = logging.getLogger("klog.cluster")
@@ -277,7 +278,7 @@ class _Change(_Job):
             if isinstance(node, ZooKeeperError) and not isinstance(node, NoNode):
                 raise node
             found = node if isinstance(node, Node) else None
-            present = {} if found is None else decode_config(self._path, found.data)
+            present = self._decode(found)
             changed = dict(self._update(present))
             if changed == present and is_newest:
                 # So it is, too, when the answer to the write was lost.
@@ -301,6 +302,14 @@ class _Change(_Job):
             if not isinstance(answer.error, BadVersion | NodeExists | NoNode):
                 raise answer
         raise NoAnswer(f"others change {self._path} all the time; try again")
+
+    def _decode(self, found: Node | None) -> Mapping[str, str]:
+        if found is None:
+            return {}
+        try:
+            return decode_config(self._path, found.data)
+        except ZnodeError as error:
+            raise UnreadableConfig(str(error)) from None
 
     @property
     def _topic(self) -> str | None:
