@@ -28,7 +28,7 @@ from klog_broker.metadata.image import (
     MetadataImage,
 )
 from klog_broker.metadata.live_brokers import LiveBrokers
-from klog_broker.metadata.orders import Order, OrderResults
+from klog_broker.metadata.orders import RoleChange, RoleChangeErrors
 from klog_broker.metrics.requests import RequestTimes
 from klog_broker.monitoring.collecting import Sources
 from klog_broker.monitoring.server import MetricsServer
@@ -350,10 +350,12 @@ class BrokerServer:
         )
         self._log_helpers.helpers = self._helpers
 
-    def _apply(self, orders: Sequence[Order], done: Callable[[OrderResults], None]) -> None:
+    def _apply(
+        self, orders: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]
+    ) -> None:
         is_starting = self._log_helpers.helpers is None
 
-        def applied(results: OrderResults) -> None:
+        def applied(results: RoleChangeErrors) -> None:
             for error in results.values():
                 if is_starting and isinstance(error, OutOfDescriptors):
                     raise error

@@ -14,7 +14,7 @@ from klog_broker.handlers.following_leaders import follow_leaders
 from klog_broker.handlers.in_sync_changes import InSyncChanges
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.image import BrokerRegistration
-from klog_broker.metadata.orders import PartitionOrder
+from klog_broker.metadata.orders import RoleAssignment
 from klog_broker.runtime.peers import Peers
 from klog_broker.runtime.sockets import RealNetwork
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
@@ -81,7 +81,7 @@ class Pair:
 
     def order(self, leader: int, epoch: int, *numbers: int, to: tuple[int, ...] = BOTH) -> None:
         orders = [
-            PartitionOrder(
+            RoleAssignment(
                 TopicPartition(TOPIC, number),
                 self.topic_id,
                 BrokerId(leader),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog_broker.log.errors import InconsistentTopicId
-from klog_broker.metadata.orders import Order, StopOrder
+from klog_broker.metadata.orders import RoleChange, RoleRemoval
 from klog_broker.replication.errors import StaleOrder
 from pyspark_klog.ids import TopicId, TopicPartition
 from tests.support.log_harness import InlineHelpers, ManualHelpers, batch
@@ -63,9 +63,9 @@ class Model:
     def __init__(self) -> None:
         self.replicas: dict[TopicPartition, Replica] = {}
 
-    def apply(self, given: Order) -> type[Exception] | None:
+    def apply(self, given: RoleChange) -> type[Exception] | None:
         found = self.replicas.get(given.topic_partition)
-        if isinstance(given, StopOrder):
+        if isinstance(given, RoleRemoval):
             if found is None or found.topic_id != given.topic_id:
                 return None
             if given.leader_epoch < found.epochs[0]:
@@ -87,7 +87,7 @@ class Model:
 
 
 @given(st.lists(st.lists(ORDERS, max_size=6), max_size=8), st.randoms(use_true_random=False))
-def test_roles_come_out_as_the_model_says(calls: list[list[Order]], chance: Random) -> None:
+def test_roles_come_out_as_the_model_says(calls: list[list[RoleChange]], chance: Random) -> None:
     world = ReplicaWorld(helpers=ShuffledHelpers(chance))
     model, expected, answered = Model(), [], []
     for number, orders in enumerate(calls):

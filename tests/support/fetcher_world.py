@@ -10,7 +10,7 @@ from uuid import UUID
 
 from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.metadata.orders import Order
+from klog_broker.metadata.orders import RoleChange
 from klog_broker.replication.fetch_requests import FetcherSettings, WhoAsks
 from klog_broker.replication.fetchers import Fetchers
 from klog_broker.replication.replica_manager import ReplicaManager
@@ -319,7 +319,7 @@ class FetcherWorld:
         self.settings = TopicSettings(replace(SMALL, flush_messages=1), 1)
 
     # --- what happens ----------------------------------------------------------------------------
-    def apply(self, *orders: Order) -> dict[TopicPartition, KlogError]:
+    def apply(self, *orders: RoleChange) -> dict[TopicPartition, KlogError]:
         """Carried out, with all that helpers have to do."""
         found: list[Any] = []
         self.replicas.apply(orders, found.append)

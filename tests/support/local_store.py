@@ -9,7 +9,7 @@ from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.image import BrokerRegistration, MetadataImage, Topic
 from klog_broker.metadata.interface import NewTopic, ProducerIdBlock
 from klog_broker.metadata.local import LocalStore
-from klog_broker.metadata.orders import Order, OrderResults, StopOrder
+from klog_broker.metadata.orders import RoleChange, RoleChangeErrors, RoleRemoval
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.files import Files
 from pyspark_klog.errors import KlogError
@@ -60,19 +60,19 @@ class ScriptedOrders:
     """Notes the orders, and answers them at once with `failures`, or when they are released."""
 
     def __init__(self) -> None:
-        self.given: list[list[Order]] = []
+        self.given: list[list[RoleChange]] = []
         self.failures: dict[TopicPartition, KlogError] = {}
         self.is_held = False
         self.holds_deletions = False
         self._waiting: list[Callable[[], None]] = []
 
-    def apply(self, orders: Sequence[Order], done: Callable[[OrderResults], None]) -> None:
+    def apply(self, orders: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]) -> None:
         self.given.append(list(orders))
         named = [order.topic_partition for order in orders]
         self._waiting.append(
             lambda: done({each: self.failures[each] for each in named if each in self.failures})
         )
-        deletes = any(isinstance(order, StopOrder) for order in orders)
+        deletes = any(isinstance(order, RoleRemoval) for order in orders)
         if not self.is_held and not (deletes and self.holds_deletions):
             self._waiting.pop()()
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from klog_broker.log.log_manager import LogManager
-from klog_broker.metadata.orders import Order, PartitionOrder, StopOrder
+from klog_broker.metadata.orders import RoleAssignment, RoleChange, RoleRemoval
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
@@ -37,9 +37,9 @@ def order(
     replicas: tuple[BrokerId, ...] = (ME,),
     in_sync: tuple[BrokerId, ...] | None = None,
     is_new: bool = False,
-) -> PartitionOrder:
+) -> RoleAssignment:
     """By default: lead alone."""
-    return PartitionOrder(
+    return RoleAssignment(
         partition,
         topic_id,
         leader,
@@ -57,8 +57,8 @@ def stop(
     partition: TopicPartition = PARTITION,
     topic_id: TopicId = TOPIC_ID,
     deletes: bool = True,
-) -> StopOrder:
-    return StopOrder(partition, topic_id, LeaderEpoch(leader_epoch), deletes)
+) -> RoleRemoval:
+    return RoleRemoval(partition, topic_id, LeaderEpoch(leader_epoch), deletes)
 
 
 class ReplicaWorld:
@@ -98,7 +98,7 @@ class ReplicaWorld:
         )
         self.replicas.on_resign.append(lambda partition: self.told.append(("resign", partition)))
 
-    def begin(self, *orders: Order) -> list[Results]:
+    def begin(self, *orders: RoleChange) -> list[Results]:
         """A list that the results are put into."""
         found: list[Results] = []
         self.replicas.apply(orders, lambda results: found.append(dict(results)))
@@ -111,7 +111,7 @@ class ReplicaWorld:
         while self.soon:
             self.soon.pop(0)()
 
-    def apply(self, *orders: Order) -> Results:
+    def apply(self, *orders: RoleChange) -> Results:
         found = self.begin(*orders)
         self.work()
         (results,) = found

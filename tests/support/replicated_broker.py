@@ -13,7 +13,7 @@ from klog_broker.controller.leader_election import (
 from klog_broker.log.answers import EpochEndOffset
 from klog_broker.log.errors import LogError
 from klog_broker.metadata.image import NO_BROKER
-from klog_broker.metadata.orders import PartitionOrder
+from klog_broker.metadata.orders import RoleAssignment
 from klog_broker.replication.errors import NotAReplica
 from klog_broker.replication.follower_state import (
     Append,
@@ -120,7 +120,7 @@ class ModelBroker:
         if isinstance(self.role, LeaderReplicas):
             self.role.live = live
 
-    def take_order(self, order: PartitionOrder) -> None:
+    def take_order(self, order: RoleAssignment) -> None:
         epochs = (order.leader_epoch, order.partition_epoch)
         if epochs < self.epochs:
             return
@@ -151,7 +151,7 @@ class ModelBroker:
     def begin_to_follow(self) -> None:
         """Nothing: the leader's answers tell what the log has to lose."""
 
-    def lead(self, order: PartitionOrder) -> None:
+    def lead(self, order: RoleAssignment) -> None:
         self.world.begins_to_lead(self, order)
         self.log.epochs.note(order.leader_epoch, self.log.log_end_offset)
         self.log.high_watermark = self.first_watermark()
@@ -399,9 +399,9 @@ class ModelController:
                 self.world.brokers[each], None if state is None else self.present_order()
             )
 
-    def present_order(self) -> PartitionOrder:
+    def present_order(self) -> RoleAssignment:
         state = self.state
-        return PartitionOrder(
+        return RoleAssignment(
             PARTITION,
             TOPIC_ID,
             state.leader,

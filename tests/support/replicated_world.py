@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from itertools import combinations
 from random import Random
 
-from klog_broker.metadata.orders import PartitionOrder
+from klog_broker.metadata.orders import RoleAssignment
 from klog_broker.replication.leader_replicas import LeaderReplicas
 from pyspark_klog.ids import BrokerId
 from tests.support.replicated_broker import BROKERS, ModelBroker, ModelController
@@ -80,7 +80,7 @@ class ReplicatedWorld:
         longest_ms = 2 if self.is_healed else self.longest_ms
         self.later(self.chance.randint(0, longest_ms), arrive)
 
-    def order(self, broker: ModelBroker, order: PartitionOrder | None) -> None:
+    def order(self, broker: ModelBroker, order: RoleAssignment | None) -> None:
         """What the controller tells arrives in order, and only in the life that it is for; after a
         lost answer once more."""
         live = self.controller.live
@@ -219,7 +219,7 @@ class ReplicatedWorld:
     def acknowledged(self, offset: int, value: int) -> None:
         self._acked[offset] = value
 
-    def begins_to_lead(self, broker: ModelBroker, order: PartitionOrder) -> None:
+    def begins_to_lead(self, broker: ModelBroker, order: RoleAssignment) -> None:
         if self.keeps_all and order.leader_epoch == self.controller.state.leader_epoch:
             self._must_have_all(broker)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from klog_broker.metadata.orders import Order, PartitionOrder, StopOrder
+from klog_broker.metadata.orders import RoleAssignment, RoleChange, RoleRemoval
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicPartition
 from tests.support.produce_paths import MemoryBroker
 
@@ -19,13 +19,13 @@ def order_for(
     leader_epoch: int | None = None,
     replicas: Sequence[BrokerId] = (ME,),
     in_sync: Sequence[BrokerId] | None = None,
-) -> PartitionOrder:
+) -> RoleAssignment:
     """By default: what the partition was told before, in the next partition epoch."""
     services = broker.broker.services
     hosted = services.replicas.partition(topic, partition)
     assert hosted is not None
     epoch = hosted.epochs.leader_epoch if leader_epoch is None else leader_epoch
-    return PartitionOrder(
+    return RoleAssignment(
         TopicPartition(topic, partition),
         hosted.topic_id,
         leader,
@@ -36,14 +36,14 @@ def order_for(
     )
 
 
-def stop_order_for(broker: MemoryBroker, topic: str, *, deletes: bool = True) -> StopOrder:
+def stop_order_for(broker: MemoryBroker, topic: str, *, deletes: bool = True) -> RoleRemoval:
     hosted = broker.broker.services.replicas.partition(topic, 0)
     assert hosted is not None
     epoch = LeaderEpoch(hosted.epochs.leader_epoch)
-    return StopOrder(TopicPartition(topic, 0), hosted.topic_id, epoch, deletes)
+    return RoleRemoval(TopicPartition(topic, 0), hosted.topic_id, epoch, deletes)
 
 
-def give(broker: MemoryBroker, *orders: Order) -> None:
+def give(broker: MemoryBroker, *orders: RoleChange) -> None:
     """Carried out, and everything that follows from it."""
     found: list[Any] = []
     apply = broker.broker.services.replicas.apply

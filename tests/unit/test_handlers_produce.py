@@ -2,7 +2,7 @@
 
 import pytest
 
-from klog_broker.metadata.orders import PartitionOrder
+from klog_broker.metadata.orders import RoleAssignment
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.records.legacy import encode_message
@@ -39,7 +39,7 @@ def test_acks_all_asks_for_no_more_replicas_than_there_are(
 def test_a_plan_goes_by_the_role_of_now(with_kernel: bool) -> None:
     broker = new_broker(with_kernel=with_kernel)
 
-    def order(leader: BrokerId, leader_epoch: int) -> PartitionOrder:
+    def order(leader: BrokerId, leader_epoch: int) -> RoleAssignment:
         return order_for(broker, "plain", leader=leader, leader_epoch=leader_epoch)
 
     assert produced(broker, "plain", acks=1) == [0]

@@ -13,7 +13,7 @@ from klog_broker.log.errors import InconsistentTopicId, LogDirectoryError, LogSt
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.changes import partition_orders, stop_orders
 from klog_broker.metadata.image import PartitionState, Topic
-from klog_broker.metadata.orders import Order, OrderResults
+from klog_broker.metadata.orders import RoleChange, RoleChangeErrors
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
 from klog_broker.runtime.files import Files, RealFiles
@@ -435,7 +435,7 @@ def test_what_may_lie_in_a_directory_that_is_offline_is_neither_made_anew_nor_fo
     states = tuple(PartitionState(replicas, replicas, replicas[0]) for _ in range(4))
     topic = Topic("topic", TOPIC_ID, states)
 
-    def ordered(orders: list[Order]) -> OrderResults:
+    def ordered(orders: list[RoleChange]) -> RoleChangeErrors:
         replicas = ReplicaManager(
             BrokerId(0),
             manager,
@@ -443,7 +443,7 @@ def test_what_may_lie_in_a_directory_that_is_offline_is_neither_made_anew_nor_fo
             wake=lambda _: None,
             call_soon=lambda _: None,
         )
-        results: list[OrderResults] = []
+        results: list[RoleChangeErrors] = []
         replicas.apply(orders, results.append)
         return results[0]
 

@@ -14,7 +14,7 @@ from klog_broker.metadata.image import MetadataImage, Topic
 from klog_broker.metadata.interface import NewTopic
 from klog_broker.metadata.local import CHANGES_PER_WRITE, LocalStore
 from klog_broker.metadata.local_file import FILE_NAME
-from klog_broker.metadata.orders import Order, PartitionOrder, StopOrder
+from klog_broker.metadata.orders import RoleAssignment, RoleChange, RoleRemoval
 from klog_broker.metadata.unserved_partitions import RETRY_MS
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
@@ -59,12 +59,12 @@ def partition(name: str, number: int = 0) -> TopicPartition:
     return TopicPartition(name, number)
 
 
-def led_in(orders: Sequence[Order]) -> list[int]:
+def led_in(orders: Sequence[RoleChange]) -> list[int]:
     """The partitions that these orders let the broker lead."""
     return [
         order.topic_partition.partition
         for order in orders
-        if isinstance(order, PartitionOrder) and order.leader == ONE
+        if isinstance(order, RoleAssignment) and order.leader == ONE
     ]
 
 
@@ -93,7 +93,7 @@ class TestElection:
         assert files.writes == before
         (orders,) = again.orders.given
         assert orders == [
-            PartitionOrder(
+            RoleAssignment(
                 each, topic.topic_id, ONE, LeaderEpoch(0), 0, (ONE,), (ONE,), is_new=False
             )
             for each in topic.topic_partitions()
@@ -123,7 +123,7 @@ class TestElection:
         assert [
             (order.leader_epoch, order.partition_epoch)
             for order in again.orders.given[0]
-            if isinstance(order, PartitionOrder)
+            if isinstance(order, RoleAssignment)
         ] == [(1, 1), (8, 1), (8, 1), (0, 0), (4, 1)]
 
     def test_another_topics_log_counts_for_nothing(
@@ -181,7 +181,7 @@ class TestElection:
         orders = ScriptedOrders()
         orders.failures[partition("a")] = KlogError("its disk is away")
         again = BlockingStore(files, DATA, orders=orders)
-        assert [type(order) for order in orders.given[0]] == [StopOrder, StopOrder]
+        assert [type(order) for order in orders.given[0]] == [RoleRemoval, RoleRemoval]
         for image in (again.image, stored(files)):
             assert [topic.name for topic in image.deleting.values()] == ["a"]
 
@@ -193,7 +193,7 @@ class TestPublishing:
         seen: list[str] = []
 
         class Watched(ScriptedOrders):
-            def apply(self, orders: Sequence[Order], done: Any) -> None:
+            def apply(self, orders: Sequence[RoleChange], done: Any) -> None:
                 kinds = sorted({type(order).__name__ for order in orders})
                 seen.append(f"{','.join(kinds)} of {len(watched.images)} images")
                 super().apply(orders, done)
@@ -205,10 +205,10 @@ class TestPublishing:
         store.update_topic_configs("a", lambda _: {})
         store.delete_topic(topic.topic_id)
         assert seen == [
-            f"PartitionOrder of {begun + 1} images",
-            f"PartitionOrder of {begun + 1} images",
-            f"PartitionOrder of {begun + 2} images",
-            f"StopOrder of {begun + 4} images",
+            f"RoleAssignment of {begun + 1} images",
+            f"RoleAssignment of {begun + 1} images",
+            f"RoleAssignment of {begun + 2} images",
+            f"RoleRemoval of {begun + 4} images",
         ]
         # Partitions that were added are orders' business; nobody's settings are others by them.
         assert [names for _, names in store.images[begun:]] == [["a"], [], ["a"], ["a"], []]
@@ -230,7 +230,7 @@ class TestPublishing:
         store.create_topic("a", ALONE * 30, {})
         making, *leading = store.orders.given
         assert led_in(making) == [] and len(making) == 30
-        assert all(isinstance(order, PartitionOrder) and order.is_new for order in making)
+        assert all(isinstance(order, RoleAssignment) and order.is_new for order in making)
         assert [number for orders in leading for number in led_in(orders)] == list(range(30))
 
     def test_a_topic_that_is_deleted_before_it_is_led_is_not_led(
@@ -249,7 +249,7 @@ class TestPublishing:
         store.create_partitions("a", 2, ALONE * 2)
         orders = store.orders.given[-1]
         assert [order.topic_partition.partition for order in orders] == [2, 3]
-        assert all(isinstance(order, PartitionOrder) and order.is_new for order in orders)
+        assert all(isinstance(order, RoleAssignment) and order.is_new for order in orders)
 
 
 class TestQueue:
@@ -350,7 +350,7 @@ class TestPartitionsThatCannotBeMade:
             store.create_topic("a", ALONE * 3, {})
         making, deleting = store.orders.given
         assert led_in(making) == []
-        assert [type(order) for order in deleting] == [StopOrder] * 3
+        assert [type(order) for order in deleting] == [RoleRemoval] * 3
 
     @pytest.mark.parametrize("way", ["no room", "it has grown"])
     def test_a_topic_that_cannot_be_taken_back_is_completed_later(
@@ -402,7 +402,7 @@ class TestPartitionsThatCannotBeMade:
         store.orders.failures.clear()
         store.loop.run_timers()
         (order,) = store.orders.given[-1]
-        assert isinstance(order, PartitionOrder)
+        assert isinstance(order, RoleAssignment)
         assert (order.topic_partition, order.is_new) == (partition(name, 1), False)
         assert led_in([order]) == [1]
         assert store.loop.timers == []
@@ -419,7 +419,7 @@ class TestPartitionsThatCannotBeMade:
             store.loop.run_timers()
             (order,) = store.orders.given[-1]
             # Not as a new one: what there is of it may be in a directory that went offline.
-            assert isinstance(order, PartitionOrder)
+            assert isinstance(order, RoleAssignment)
             assert (order.topic_partition, order.is_new) == (partition("a", 2), False)
             assert order.topic_id == topic.topic_id
         store.orders.failures.clear()

@@ -20,7 +20,7 @@ from klog_broker.metadata.errors import (
 from klog_broker.metadata.interface import MetadataStore, NewTopic
 from klog_broker.metadata.local import LocalStore
 from klog_broker.metadata.local_file import FILE_NAME
-from klog_broker.metadata.orders import StopOrder
+from klog_broker.metadata.orders import RoleRemoval
 from klog_broker.runtime.files import RealFiles
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.records.checksums import crc32c
@@ -138,8 +138,8 @@ def test_a_deletion_is_two_steps_and_a_start_does_the_second(tmp_path: Path) -> 
     later = restarted(tmp_path)
     (orders,) = later.orders.given
     assert [(type(order), order.topic_partition) for order in orders] == [
-        (StopOrder, TopicPartition("a", 0)),
-        (StopOrder, TopicPartition("a", 1)),
+        (RoleRemoval, TopicPartition("a", 0)),
+        (RoleRemoval, TopicPartition("a", 1)),
     ]
     assert not later.image.deleting
     assert not again(tmp_path).image.deleting

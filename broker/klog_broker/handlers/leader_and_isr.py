@@ -19,7 +19,7 @@ from klog_broker.handlers.between_brokers import (
 from klog_broker.handlers.order_queue import UNKNOWN_LIFE
 from klog_broker.handlers.orders_in_slices import OrdersInSlices
 from klog_broker.handlers.request_context import RequestContext
-from klog_broker.metadata.orders import PartitionOrder
+from klog_broker.metadata.orders import RoleAssignment
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Follower
 from pyspark_klog.errors import ErrorCode, KlogError
@@ -74,7 +74,7 @@ class _Roles:
         self._services = services
         self._errors: dict[TopicPartition, ErrorCode] = {}
 
-    def orders(self) -> Iterator[PartitionOrder]:
+    def orders(self) -> Iterator[RoleAssignment]:
         """See OrderRequest."""
         for topic in self._request.topic_states:
             for state in topic.partition_states:
@@ -138,8 +138,8 @@ def _is_topic(topic: LeaderAndIsrTopicState) -> bool:
 
 def _order(
     topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState, partition: TopicPartition
-) -> PartitionOrder:
-    return PartitionOrder(
+) -> RoleAssignment:
+    return RoleAssignment(
         partition,
         TopicId(topic.topic_id),
         BrokerId(state.leader),

@@ -7,7 +7,7 @@ from typing import Protocol
 from klog_broker.handlers.between_brokers import ORDERS_A_TURN, BetweenBrokersServices
 from klog_broker.handlers.request_context import RequestContext
 from klog_broker.log.errors import OutOfDescriptors
-from klog_broker.metadata.orders import Order, OrderResults
+from klog_broker.metadata.orders import RoleChange, RoleChangeErrors
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.message import Response
@@ -16,7 +16,7 @@ from pyspark_klog.protocol.message import Response
 class OrderRequest(Protocol):
     """A request with orders for replicas."""
 
-    def orders(self) -> Iterator[Order]:
+    def orders(self) -> Iterator[RoleChange]:
         """Made as they are needed: each may look at the role that its replica has then."""
 
     def failed(self, partition: TopicPartition, error: KlogError) -> None:
@@ -56,7 +56,7 @@ class OrdersInSlices:
             self._context.reply.send(self._request.response())
         self._done()
 
-    def _applied(self, results: OrderResults) -> None:
+    def _applied(self, results: RoleChangeErrors) -> None:
         for partition, error in results.items():
             self._request.failed(partition, error)
             if isinstance(error, OutOfDescriptors):

@@ -12,7 +12,7 @@ from klog_broker.handlers.between_brokers import (
 )
 from klog_broker.handlers.orders_in_slices import OrdersInSlices
 from klog_broker.handlers.request_context import RequestContext
-from klog_broker.metadata.orders import StopOrder
+from klog_broker.metadata.orders import RoleRemoval
 from klog_broker.replication.errors import StaleOrder
 from klog_broker.replication.partition import Offline
 from pyspark_klog.errors import ErrorCode, KlogError
@@ -50,7 +50,7 @@ class _Stops:
         self._services = services
         self._errors: dict[TopicPartition, ErrorCode] = {}
 
-    def orders(self) -> Iterator[StopOrder]:
+    def orders(self) -> Iterator[RoleRemoval]:
         """See OrderRequest."""
         for topic in self._request.topic_states:
             for state in topic.partition_states:
@@ -61,7 +61,7 @@ class _Stops:
                     continue
                 # The request names no id: the replica of that name is meant, whichever it is.
                 topic_id = NO_TOPIC_ID if hosted is None else hosted.topic_id
-                yield StopOrder(partition, topic_id, _epoch(state), state.delete_partition)
+                yield RoleRemoval(partition, topic_id, _epoch(state), state.delete_partition)
 
     def failed(self, partition: TopicPartition, error: KlogError) -> None:
         """See OrderRequest."""

@@ -27,7 +27,7 @@ from klog_broker.metadata.interface import (
     ProducerIdBlock,
 )
 from klog_broker.metadata.local_file import StoredState
-from klog_broker.metadata.orders import Order, OrderResults, PartitionOrder, StopOrder
+from klog_broker.metadata.orders import RoleAssignment, RoleChange, RoleChangeErrors, RoleRemoval
 from klog_broker.runtime.slices import Steps
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId, ProducerId, TopicId, TopicPartition
@@ -73,7 +73,7 @@ class Draft:
         )
 
 
-PlanSteps = Generator[int, None, Sequence[Order]]
+PlanSteps = Generator[int, None, Sequence[RoleChange]]
 """Yields the costs of its steps, and returns the orders that follow from the change."""
 
 
@@ -86,7 +86,7 @@ class Change(Protocol):
     def failed(self, error: Exception) -> None:
         """The change was refused, or could not be written: nothing has changed."""
 
-    def carried_out(self, results: OrderResults) -> Steps:
+    def carried_out(self, results: RoleChangeErrors) -> Steps:
         """The change is durable, and its orders have been answered."""
 
 
@@ -119,7 +119,7 @@ class CreatePartitions:
         draft.image.put(self._topic)
         return partition_orders(self._topic, self._first_partition, is_new=True)
 
-    def carried_out(self, results: OrderResults) -> Steps:
+    def carried_out(self, results: RoleChangeErrors) -> Steps:
         yield _CHANGE
         error = first_failure(self._topic, results)
         if error is None:
@@ -152,7 +152,7 @@ class UpdateTopicConfigs:
     def failed(self, error: Exception) -> None:
         self._done(error)
 
-    def carried_out(self, _results: OrderResults) -> Steps:
+    def carried_out(self, _results: RoleChangeErrors) -> Steps:
         yield _CHANGE
         tell("altered", self._topic)
         self._done(self._topic)
@@ -178,7 +178,7 @@ class UpdateBrokerConfigs:
             draft.image.put_broker_configs(self._name, configs)
         return ()
 
-    def carried_out(self, _results: OrderResults) -> Steps:
+    def carried_out(self, _results: RoleChangeErrors) -> Steps:
         yield _CHANGE
         self.failed(None)
 
@@ -209,7 +209,7 @@ class UpdateClientQuotas:
             draft.image.put_quotas(entity, new[entity])
         return ()
 
-    def carried_out(self, _results: OrderResults) -> Steps:
+    def carried_out(self, _results: RoleChangeErrors) -> Steps:
         yield _CHANGE
         self.failed(None)
 
@@ -243,7 +243,7 @@ class DeleteTopic:
     def failed(self, error: Exception) -> None:
         self._done(error)
 
-    def carried_out(self, results: OrderResults) -> Steps:
+    def carried_out(self, results: RoleChangeErrors) -> Steps:
         yield _CHANGE
         error = first_failure(self._topic, results)
         if error is not None:
@@ -268,7 +268,7 @@ class FinishDeletion:
     def failed(self, error: Exception) -> None:
         self._done(error)
 
-    def carried_out(self, _results: OrderResults) -> Steps:
+    def carried_out(self, _results: RoleChangeErrors) -> Steps:
         yield _CHANGE
         tell("deleted", self._topic)
         self._done(self._topic)
@@ -291,12 +291,12 @@ class AllocateProducerIds:
     def failed(self, error: Exception) -> None:
         self._done(error)
 
-    def carried_out(self, _results: OrderResults) -> Steps:
+    def carried_out(self, _results: RoleChangeErrors) -> Steps:
         yield _CHANGE
         self._done(self._block)
 
 
-def partition_orders(topic: Topic, first: int = 0, *, is_new: bool) -> list[PartitionOrder]:
+def partition_orders(topic: Topic, first: int = 0, *, is_new: bool) -> list[RoleAssignment]:
     """Orders for a topic's partitions from `first` on. The lone broker has replicas of all."""
     return [
         partition_order(topic, number, is_new=is_new)
@@ -304,10 +304,10 @@ def partition_orders(topic: Topic, first: int = 0, *, is_new: bool) -> list[Part
     ]
 
 
-def partition_order(topic: Topic, partition: int, *, is_new: bool) -> PartitionOrder:
+def partition_order(topic: Topic, partition: int, *, is_new: bool) -> RoleAssignment:
     """The order for one partition of a topic."""
     state = topic.partitions[partition]
-    return PartitionOrder(
+    return RoleAssignment(
         TopicPartition(topic.name, partition),
         topic.topic_id,
         state.leader,
@@ -319,15 +319,15 @@ def partition_order(topic: Topic, partition: int, *, is_new: bool) -> PartitionO
     )
 
 
-def stop_orders(topic: Topic) -> list[Order]:
+def stop_orders(topic: Topic) -> list[RoleChange]:
     """Orders to delete a topic's logs."""
     return [
-        StopOrder(TopicPartition(topic.name, number), topic.topic_id, state.leader_epoch, True)
+        RoleRemoval(TopicPartition(topic.name, number), topic.topic_id, state.leader_epoch, True)
         for number, state in enumerate(topic.partitions)
     ]
 
 
-def first_failure(topic: Topic, results: OrderResults) -> KlogError | None:
+def first_failure(topic: Topic, results: RoleChangeErrors) -> KlogError | None:
     """The error of the topic's first partition whose order failed; None if there is no such."""
     if not results:
         return None

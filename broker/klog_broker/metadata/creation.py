@@ -22,7 +22,7 @@ from klog_broker.metadata.image import (
     check_topic_name,
 )
 from klog_broker.metadata.interface import NewTopic
-from klog_broker.metadata.orders import Order, OrderResults
+from klog_broker.metadata.orders import RoleChange, RoleChangeErrors
 from klog_broker.runtime.slices import Steps
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicId
@@ -44,7 +44,7 @@ class CreateTopics:
         self,
         topics: Sequence[NewTopic],
         new_id: Callable[[], TopicId],
-        lead: Callable[[Topic, Sequence[int], Callable[[OrderResults], None]], None],
+        lead: Callable[[Topic, Sequence[int], Callable[[RoleChangeErrors], None]], None],
         take_back: Callable[[Topic, Callable[[], None]], None],
         done: Callable[[list[Topic | Exception]], None],
     ) -> None:
@@ -56,7 +56,7 @@ class CreateTopics:
         self._outcomes: list[Topic | Exception] = []
 
     def plan(self, draft: Draft) -> PlanSteps:
-        orders: list[Order] = []
+        orders: list[RoleChange] = []
         for new in self._topics:
             yield _TOPIC + len(new.assignment) // PARTITIONS_PER_ELEMENT
             try:
@@ -89,7 +89,7 @@ class CreateTopics:
         refused = [error if isinstance(each, Topic) else each for each in self._outcomes]
         self._done([*refused, *[error] * (len(self._topics) - len(refused))])
 
-    def carried_out(self, results: OrderResults) -> Steps:
+    def carried_out(self, results: RoleChangeErrors) -> Steps:
         waiting = 1
 
         def one_is_over() -> None:
@@ -120,7 +120,7 @@ class CreateTopics:
         one_is_over()
 
     def _led(
-        self, number: int, topic: Topic, over: Callable[[], None], results: OrderResults
+        self, number: int, topic: Topic, over: Callable[[], None], results: RoleChangeErrors
     ) -> None:
         """A topic that is led in part stays: something may have been written to it."""
         error = first_failure(topic, results)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from klog_broker.metadata.image import BrokerRegistration, MetadataImage, QuotaEntity, Topic
-from klog_broker.metadata.orders import ApplyOrders
+from klog_broker.metadata.orders import ApplyRoleChanges
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
 from pyspark_klog.ids import BrokerId, ProducerId, TopicId
@@ -63,7 +63,9 @@ class MetadataStore(Protocol):
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """The settings given for a topic; none if there is no topic of that name."""
 
-    def start(self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyOrders) -> None:
+    def start(
+        self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyRoleChanges
+    ) -> None:
         """Give the store what it works with and whom it calls: once, before any other call."""
 
     def register_broker(self, broker: BrokerRegistration) -> None:

@@ -36,8 +36,8 @@ from klog_broker.metadata.interface import (
     ProducerIdBlock,
 )
 from klog_broker.metadata.local_file import MetadataFile, StoredState, owner_of
-from klog_broker.metadata.log_recording import RecordingOrders, unrecorded_logs
-from klog_broker.metadata.orders import ApplyOrders, Order, OrderResults
+from klog_broker.metadata.log_recording import RecordingRoleChanges, unrecorded_logs
+from klog_broker.metadata.orders import ApplyRoleChanges, RoleChange, RoleChangeErrors
 from klog_broker.metadata.unserved_partitions import UnservedPartitions
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.files import Files
@@ -54,7 +54,7 @@ CHANGES_PER_WRITE = 256
 
 class _Planned(NamedTuple):
     change: Change
-    orders: Sequence[Order]
+    orders: Sequence[RoleChange]
 
 
 class LocalStore:
@@ -80,7 +80,7 @@ class LocalStore:
         self._helpers: Helpers
         self._slices: Slices
         self._on_image: OnImage
-        self._apply: ApplyOrders
+        self._apply: ApplyRoleChanges
         self._unserved: UnservedPartitions
 
     @classmethod
@@ -166,7 +166,9 @@ class LocalStore:
         producer_id = ProducerId(max(self._state.next_producer_id, first))
         self._write(replace(self._state, image=image, next_producer_id=producer_id))
 
-    def start(self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyOrders) -> None:
+    def start(
+        self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyRoleChanges
+    ) -> None:
         """See MetadataStore."""
         self._loop = loop
         self._helpers = helpers
@@ -198,7 +200,7 @@ class LocalStore:
             self._write(draft.state())
         topics, deleting = self.image.topics.values(), self.image.deleting.values()
         self._on_image(self.image, [topic.name for topic in (*deleting, *topics)])
-        orders: list[Order] = []
+        orders: list[RoleChange] = []
         for topic in deleting:
             orders += changes.stop_orders(topic)
         for topic in topics:
@@ -206,7 +208,7 @@ class LocalStore:
         if orders or deleting:
             self._apply(orders, partial(self._elected, directory_of))
         if directory_of is not None:
-            self._apply = RecordingOrders(
+            self._apply = RecordingRoleChanges(
                 self._apply,
                 directory_of,
                 image=lambda: self.image,
@@ -214,7 +216,7 @@ class LocalStore:
                 make_change=self._ask,
             ).apply
 
-    def _elected(self, directory_of: DirectoryOf | None, results: OrderResults) -> None:
+    def _elected(self, directory_of: DirectoryOf | None, results: RoleChangeErrors) -> None:
         draft = Draft(self._state)
         for topic in self.image.deleting.values():
             error = changes.first_failure(topic, results)
@@ -325,7 +327,7 @@ class LocalStore:
         self._ask(changes.FinishDeletion(topic, done))
 
     def _lead(
-        self, topic: Topic, partitions: Sequence[int], done: Callable[[OrderResults], None]
+        self, topic: Topic, partitions: Sequence[int], done: Callable[[RoleChangeErrors], None]
     ) -> None:
         """Lead partitions of a new topic whose logs are there, unless it has been deleted by now.
         ``done`` is called once, perhaps within the call."""
@@ -334,7 +336,7 @@ class LocalStore:
             return
         orders = [changes.partition_order(topic, each, is_new=False) for each in partitions]
 
-        def led(results: OrderResults) -> None:
+        def led(results: RoleChangeErrors) -> None:
             self._unserved.add_failed(orders, results)
             done(results)
 
@@ -433,7 +435,7 @@ class LocalStore:
         self._order(together)
 
     def _order(self, planned: Sequence[_Planned]) -> None:
-        orders: list[Order] = []
+        orders: list[RoleChange] = []
         for each in planned:
             orders += each.orders
         self._answered((), [each.change for each in planned if not each.orders], {})
@@ -442,7 +444,7 @@ class LocalStore:
             self._apply(orders, partial(self._answered, orders, waiting))
 
     def _answered(
-        self, orders: Sequence[Order], waiting: Sequence[Change], results: OrderResults
+        self, orders: Sequence[RoleChange], waiting: Sequence[Change], results: RoleChangeErrors
     ) -> None:
         self._unserved.add_failed(orders, results)
 

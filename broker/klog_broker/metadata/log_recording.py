@@ -13,7 +13,12 @@ from klog_broker.metadata.directory_assignments import (
     LogsByTopic,
 )
 from klog_broker.metadata.image import NO_BROKER, MetadataImage
-from klog_broker.metadata.orders import ApplyOrders, Order, OrderResults, PartitionOrder
+from klog_broker.metadata.orders import (
+    ApplyRoleChanges,
+    RoleAssignment,
+    RoleChange,
+    RoleChangeErrors,
+)
 from klog_broker.runtime.slices import Steps
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import DirectoryId, TopicId
@@ -38,19 +43,19 @@ class RecordLogs:
         """Report that klog-metadata could not be written."""
         self._done(error)
 
-    def carried_out(self, _results: OrderResults) -> Steps:
+    def carried_out(self, _results: RoleChangeErrors) -> Steps:
         """Report that the assignments are durable."""
         yield 1
         self._done(None)
 
 
-class RecordingOrders:
+class RecordingRoleChanges:
     """Carries orders out as `apply` does; logs that are created by them are recorded durably, and
     only then are their partitions led."""
 
     def __init__(
         self,
-        apply: ApplyOrders,
+        apply: ApplyRoleChanges,
         directory_of: DirectoryOf,
         *,
         image: Callable[[], MetadataImage],
@@ -63,9 +68,9 @@ class RecordingOrders:
         self._assignments = assignments
         self._make_change = make_change
 
-    def apply(self, orders: Sequence[Order], done: Callable[[OrderResults], None]) -> None:
-        """See metadata.orders.ApplyOrders. A log that could not be recorded fails its order with
-        StoreFailed; the partition is then not led."""
+    def apply(self, orders: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]) -> None:
+        """See ApplyRoleChanges. A log that could not be recorded fails its order with StoreFailed;
+        the partition is then not led."""
         new = {each.topic_partition: each for each in orders if self._is_unrecorded(each)}
         if not new:
             self._apply(orders, done)
@@ -73,14 +78,17 @@ class RecordingOrders:
         unled = [_unled(each) if each.topic_partition in new else each for each in orders]
         self._apply(unled, lambda results: self._created(tuple(new.values()), results, done))
 
-    def _is_unrecorded(self, order: Order) -> bool:
+    def _is_unrecorded(self, order: RoleChange) -> bool:
         recorded = self._assignments().of_topic(order.topic_id)
-        return isinstance(order, PartitionOrder) and (
+        return isinstance(order, RoleAssignment) and (
             order.topic_partition.partition not in recorded
         )
 
     def _created(
-        self, orders: Sequence[Order], results: OrderResults, done: Callable[[OrderResults], None]
+        self,
+        orders: Sequence[RoleChange],
+        results: RoleChangeErrors,
+        done: Callable[[RoleChangeErrors], None],
     ) -> None:
         """The logs of these orders have been created, but for those with an error."""
         logs: dict[TopicId, dict[int, DirectoryId]] = {}
@@ -104,13 +112,16 @@ class RecordingOrders:
         self._make_change(RecordLogs(logs, recorded))
 
     def _lead(
-        self, orders: Sequence[Order], results: OrderResults, done: Callable[[OrderResults], None]
+        self,
+        orders: Sequence[RoleChange],
+        results: RoleChangeErrors,
+        done: Callable[[RoleChangeErrors], None],
     ) -> None:
         """Carry out what is left of these orders: a topic may have been deleted meanwhile."""
         leading = [
             each
             for each in orders
-            if isinstance(each, PartitionOrder)
+            if isinstance(each, RoleAssignment)
             and each.leader != NO_BROKER
             and each.topic_partition not in results
             and self._image().topic_by_id(each.topic_id) is not None
@@ -121,9 +132,9 @@ class RecordingOrders:
             done(results)
 
 
-def _unled(order: Order) -> Order:
+def _unled(order: RoleChange) -> RoleChange:
     """The order to create a log that nobody leads yet."""
-    if isinstance(order, PartitionOrder) and order.leader != NO_BROKER:
+    if isinstance(order, RoleAssignment) and order.leader != NO_BROKER:
         return order.with_leader(NO_BROKER)
     return order
 

@@ -1,7 +1,9 @@
-"""Orders: by these a cluster's controller gives a broker's replicas their roles.
+"""Role changes: what a broker does with its replicas, as the cluster's controller decides.
 
-In a cluster of Kafka they are the requests LeaderAndIsr and StopReplica; a store that is its own
-controller gives them, too. Images are what clients are told of the cluster; they give no roles.
+In a cluster over ZooKeeper a role change is a partition of a LeaderAndIsr or StopReplica request;
+a standalone broker's store makes the same role changes. A role change has no trace of the request
+that brought it, so a broker may also derive it from metadata that it reads itself. Metadata images
+are what clients see of the cluster; no role follows from them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +14,7 @@ from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionOrder:
+class RoleAssignment:
     """This broker has a replica of the partition, which is led by `leader` in these epochs.
 
     `leader` is NO_BROKER while no broker can lead. The leader epoch rises with each new leader, the
@@ -29,10 +31,10 @@ class PartitionOrder:
     in_sync: tuple[BrokerId, ...]
     is_new: bool = False
 
-    def with_leader(self, leader: BrokerId) -> "PartitionOrder":
-        """The same order with another leader. Requests have thousands of orders, and `replace`
-        takes twice as long."""
-        return PartitionOrder(
+    def with_leader(self, leader: BrokerId) -> "RoleAssignment":
+        """Return a copy with another leader. Requests have thousands of role changes, and
+        `replace` takes twice as long."""
+        return RoleAssignment(
             self.topic_partition,
             self.topic_id,
             leader,
@@ -45,7 +47,7 @@ class PartitionOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class StopOrder:
+class RoleRemoval:
     """This broker is to have no replica any more; with `deletes` the log is deleted, too."""
 
     topic_partition: TopicPartition
@@ -54,11 +56,11 @@ class StopOrder:
     deletes: bool
 
 
-Order = PartitionOrder | StopOrder
+RoleChange = RoleAssignment | RoleRemoval
 
-OrderResults = Mapping[TopicPartition, KlogError]
-"""By partition: the error of an order that failed. All other orders were carried out."""
+RoleChangeErrors = Mapping[TopicPartition, KlogError]
+"""By partition: the error of a role change that failed. All others were carried out."""
 
-ApplyOrders = Callable[[Sequence[Order], Callable[[OrderResults], None]], None]
-"""Carries orders out, after all earlier ones, and calls back in the loop with the results once the
-work on the disk is done."""
+ApplyRoleChanges = Callable[[Sequence[RoleChange], Callable[[RoleChangeErrors], None]], None]
+"""Carries role changes out, after all earlier ones, and calls back in the loop with the errors once
+the work on the disk is done."""

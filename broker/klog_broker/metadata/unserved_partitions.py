@@ -8,7 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from klog_broker.metadata import changes
 from klog_broker.metadata.image import MetadataImage
-from klog_broker.metadata.orders import ApplyOrders, Order, OrderResults, PartitionOrder
+from klog_broker.metadata.orders import (
+    ApplyRoleChanges,
+    RoleAssignment,
+    RoleChange,
+    RoleChangeErrors,
+)
 from klog_broker.runtime.loop import Loop
 from pyspark_klog.ids import TopicId, TopicPartition
 
@@ -21,20 +26,22 @@ RETRIED_AT_ONCE = 100
 class UnservedPartitions:
     """Repeats failed orders every RETRY_MS. Every call is made in the loop's thread."""
 
-    def __init__(self, loop: Loop, image: Callable[[], MetadataImage], apply: ApplyOrders) -> None:
+    def __init__(
+        self, loop: Loop, image: Callable[[], MetadataImage], apply: ApplyRoleChanges
+    ) -> None:
         self._loop = loop
         self._image = image
         self._apply = apply
         self._waiting: dict[TopicPartition, TopicId] = {}
         self._is_retrying = False
 
-    def add_failed(self, orders: Sequence[Order], results: OrderResults) -> None:
+    def add_failed(self, orders: Sequence[RoleChange], results: RoleChangeErrors) -> None:
         """Add the partitions of the orders that failed according to `results`."""
         self.add(
             {
                 order.topic_partition: order.topic_id
                 for order in (orders if results else ())
-                if isinstance(order, PartitionOrder) and order.topic_partition in results
+                if isinstance(order, RoleAssignment) and order.topic_partition in results
             }
         )
 
@@ -46,7 +53,7 @@ class UnservedPartitions:
             self._loop.call_later(RETRY_MS, self._retry)
 
     def _retry(self) -> None:
-        orders: list[Order] = []
+        orders: list[RoleChange] = []
         for topic_partition in list(self._waiting)[:RETRIED_AT_ONCE]:
             topic = self._image().topic_by_id(self._waiting.pop(topic_partition))
             if topic is not None:
@@ -55,7 +62,7 @@ class UnservedPartitions:
                 order = changes.partition_order(topic, topic_partition.partition, is_new=False)
                 orders.append(order)
 
-        def answered(results: OrderResults) -> None:
+        def answered(results: RoleChangeErrors) -> None:
             for order in orders:
                 name, partition = order.topic_partition
                 if order.topic_partition not in results:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from klog_broker.metadata.orders import Order, OrderResults, StopOrder
+from klog_broker.metadata.orders import RoleChange, RoleChangeErrors, RoleRemoval
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
@@ -21,14 +21,14 @@ class Application:
 
     def __init__(
         self,
-        orders: Iterable[Order],
+        orders: Iterable[RoleChange],
         *,
-        carry_out: Callable[[Order, OrderDone], None],
+        carry_out: Callable[[RoleChange, OrderDone], None],
         forget_deleted: Callable[[Callable[[], None]], None],
-        done: Callable[[OrderResults], None],
+        done: Callable[[RoleChangeErrors], None],
     ) -> None:
         self._left = deque(orders)
-        self._deletes = any(isinstance(each, StopOrder) and each.deletes for each in self._left)
+        self._deletes = any(isinstance(each, RoleRemoval) and each.deletes for each in self._left)
         self._carry_out = carry_out
         self._forget_deleted = forget_deleted
         self._done = done

@@ -14,7 +14,7 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.validation import Validated
 from klog_broker.log.verification import VerificationGuard
 from klog_broker.metadata.image import PartitionState
-from klog_broker.metadata.orders import PartitionOrder
+from klog_broker.metadata.orders import RoleAssignment
 from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas, TooLittleRoom
 from klog_broker.replication.isr_changes import Afterwards, CommittedIsr, IsrAnswer, IsrChange
 from klog_broker.replication.leader_replicas import AcksAll, LeaderReplicas
@@ -67,7 +67,7 @@ class Leader:
         self,
         broker_id: BrokerId,
         log: PartitionLog,
-        order: PartitionOrder,
+        order: RoleAssignment,
         min_in_sync: int,
         around: Surroundings,
     ) -> None:
@@ -219,7 +219,7 @@ class Leader:
             )
 
     # --- what is replicated ----------------------------------------------------------------------
-    def take_over(self, order: PartitionOrder, min_in_sync: int) -> None:
+    def take_over(self, order: RoleAssignment, min_in_sync: int) -> None:
         """Take an order of the same leader epoch, unless a newer state is known already."""
         self.replicas.take_over(order)
         self.replicas.set_min_in_sync(min_in_sync)

@@ -9,7 +9,7 @@ of them leads next has it.
 from collections.abc import Collection
 from enum import Enum
 
-from klog_broker.metadata.orders import PartitionOrder
+from klog_broker.metadata.orders import RoleAssignment
 from klog_broker.replication.errors import EarlierLife, NotAReplica
 from klog_broker.replication.high_watermark import reached_watermark
 from klog_broker.replication.isr import Committed, InSyncSet, fallen_behind, may_join
@@ -59,7 +59,7 @@ class LeaderReplicas:
         self,
         broker_id: BrokerId,
         broker_epoch: int,
-        order: PartitionOrder,
+        order: RoleAssignment,
         *,
         epoch_start_offset: int,
         min_in_sync: int,
@@ -92,7 +92,7 @@ class LeaderReplicas:
         """The controller knows another state than the one that is asked from."""
 
     # --- what comes in ---------------------------------------------------------------------------
-    def take_over(self, order: PartitionOrder) -> None:
+    def take_over(self, order: RoleAssignment) -> None:
         """Take an order of the same leader epoch, unless a newer state is known already.
 
         An order that tells nothing new must not end a change that is asked for: the controller may

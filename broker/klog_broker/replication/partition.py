@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.metadata.orders import PartitionOrder
+from klog_broker.metadata.orders import RoleAssignment
 from klog_broker.replication.errors import Ended
 from klog_broker.replication.leader import Leader, Surroundings
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
@@ -103,7 +103,7 @@ class Partition:
         self.role = Offline() if log.is_offline else Unassigned()
 
     # --- roles -----------------------------------------------------------------------------------
-    def lead(self, order: PartitionOrder, min_in_sync: int, around: Surroundings) -> Leader | None:
+    def lead(self, order: RoleAssignment, min_in_sync: int, around: Surroundings) -> Leader | None:
         """Lead as ordered. Returns the Leader if a new leadership begins; None if the present one
         goes on with other replicas. Raises StaleLeaderEpoch if the log has a newer epoch.
         """
@@ -127,7 +127,7 @@ class Partition:
         leader.advance_watermark()
         return leader
 
-    def follow(self, order: PartitionOrder) -> bool:
+    def follow(self, order: RoleAssignment) -> bool:
         """Follow as ordered: another broker leads, or nobody. Returns whether that is news: the
         same leader of the same epoch is followed on."""
         role = self.role

@@ -21,7 +21,7 @@ from klog_broker.log.errors import (
 )
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.metadata.orders import Order, OrderResults, PartitionOrder, StopOrder
+from klog_broker.metadata.orders import RoleAssignment, RoleChange, RoleChangeErrors, RoleRemoval
 from klog_broker.replication.applying import Application, OrderDone
 from klog_broker.replication.errors import ReplicationError, StaleOrder
 from klog_broker.replication.leader import Leader, Surroundings
@@ -136,8 +136,8 @@ class ReplicaManager:
             yield from by_number.values()
 
     # --- orders ----------------------------------------------------------------------------------
-    def apply(self, orders: Sequence[Order], done: Callable[[OrderResults], None]) -> None:
-        """Carry the orders out, behind those of earlier calls; see ``metadata.orders.ApplyOrders``.
+    def apply(self, orders: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]) -> None:
+        """Carry the orders out, behind those of earlier calls; see ApplyRoleChanges.
 
         An order fails with StaleOrder (the replica had an order with newer epochs),
         InconsistentTopicId (another topic's replica or folder has the same name), LogStorageError
@@ -165,26 +165,28 @@ class ReplicaManager:
         finally:
             self._is_beginning = False
 
-    def _applied_all(self, results: OrderResults, done: Callable[[OrderResults], None]) -> None:
+    def _applied_all(
+        self, results: RoleChangeErrors, done: Callable[[RoleChangeErrors], None]
+    ) -> None:
         self._applied = None
         done(results)
         self._apply_next()
 
-    def _carry_out(self, order: Order, done: OrderDone) -> None:
+    def _carry_out(self, order: RoleChange, done: OrderDone) -> None:
         partition = self.partition(*order.topic_partition)
         if partition is not None and partition.log is not None and partition.log.is_being_cut:
             # A helper is at its files. Nobody may lead it, or delete it, before that is over.
             partition.log.after_cut(partial(self._carry_out, order, done))
             return
         try:
-            if isinstance(order, StopOrder):
+            if isinstance(order, RoleRemoval):
                 self._stop(order, done)
             else:
                 self._assign(order, done)
         except (LogError, ReplicationError) as error:
             done(error)
 
-    def _assign(self, order: PartitionOrder, done: OrderDone) -> None:
+    def _assign(self, order: RoleAssignment, done: OrderDone) -> None:
         partition = self.partition(*order.topic_partition)
         if partition is not None:
             _check_order(partition, order)
@@ -218,7 +220,7 @@ class ReplicaManager:
         # For a log that exists already, made by a broker that knew no topic ids, this notes the id.
         self._logs.changes.create_beside(order.topic_partition, order.topic_id, settings.log, made)
 
-    def _give_role(self, partition: Partition, order: PartitionOrder) -> KlogError | None:
+    def _give_role(self, partition: Partition, order: RoleAssignment) -> KlogError | None:
         if isinstance(partition.role, Offline):
             partition.epochs = Epochs(order.leader_epoch, order.partition_epoch)
             return LogStorageError(f"the log of {order.topic_partition} is offline")
@@ -238,7 +240,7 @@ class ReplicaManager:
         self.version += 1
         return None
 
-    def _stop(self, order: StopOrder, done: OrderDone) -> None:
+    def _stop(self, order: RoleRemoval, done: OrderDone) -> None:
         partition = self.partition(*order.topic_partition)
         if partition is None or partition.topic_id not in (order.topic_id, NO_TOPIC_ID):
             if order.deletes and partition is None:
@@ -295,7 +297,7 @@ class ReplicaManager:
         if not by_number:
             del self._hosted[topic_partition.topic]
 
-    def _host_offline(self, order: PartitionOrder) -> None:
+    def _host_offline(self, order: RoleAssignment) -> None:
         partition = self._host(order.topic_partition, order.topic_id, None)
         partition.epochs = Epochs(order.leader_epoch, order.partition_epoch)
         partition.go_offline()
@@ -345,7 +347,7 @@ class ReplicaManager:
         self.version += 1
 
 
-def _check_order(partition: Partition, order: PartitionOrder) -> None:
+def _check_order(partition: Partition, order: RoleAssignment) -> None:
     """Raise StaleOrder or InconsistentTopicId if the order is not for this replica."""
     if partition.topic_id not in (order.topic_id, NO_TOPIC_ID):
         raise InconsistentTopicId(

@@ -22,7 +22,7 @@ from klog_broker.metadata.interface import (
     OnImage,
     ProducerIdBlock,
 )
-from klog_broker.metadata.orders import ApplyOrders
+from klog_broker.metadata.orders import ApplyRoleChanges
 from klog_broker.metadata.zookeeper.consumer_offsets import ConsumerOffsets
 from klog_broker.metadata.zookeeper.settings import ClusterSettings
 from klog_broker.metadata.zookeeper.settings_changes import SettingsChanges
@@ -177,7 +177,9 @@ class ClusterStore:
         """See AdoptingStore; a cluster takes nothing in, and nobody asks."""
         raise NotInClusters("a broker in a cluster takes no topics in")
 
-    def start(self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyOrders) -> None:
+    def start(
+        self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyRoleChanges
+    ) -> None:
         """See MetadataStore. The orders are a controller's, and do not come through here."""
         self._on_image = on_image
 
