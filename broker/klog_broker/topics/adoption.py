@@ -8,7 +8,7 @@ every start.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -30,6 +30,7 @@ from klog_broker.metadata.directory_assignments import DirectoryAssignments, Dir
 from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import InvalidTopicName, StoreFailed
 from klog_broker.metadata.image import (
+    TRANSACTION_STATE,
     PartitionState,
     Topic,
     check_topic_name,
@@ -39,8 +40,8 @@ from klog_broker.metadata.interface import MetadataStore
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.files import Files
-from klog_broker.topics.adopted_producer_ids import highest_producer_id
 from klog_broker.topics.internal import internal_topic
+from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import (
     NO_TOPIC_ID,
     BrokerId,
@@ -49,8 +50,14 @@ from pyspark_klog.ids import (
     TopicId,
     TopicPartition,
 )
+from pyspark_klog.records.batch import split_batches
+from pyspark_klog.state_records.transaction_log import decode_value
 
 _log = logging.getLogger("klog.topics")
+
+# Clients may write any producer id. One above this is ignored: the next ids would be used up soon.
+_HIGHEST_PRODUCER_ID = 1 << 62
+_READ_BYTES = 1 << 20
 
 
 class AdoptingStore(MetadataStore, Protocol):
@@ -191,7 +198,7 @@ class Adoption:
             for log in adopted:
                 sync_folder(self._files, log.path)
             logs.sync_recovery_points()
-            self._metadata.adopt(topics, highest_producer_id(adopted))
+            self._metadata.adopt(topics, _highest_producer_id(adopted))
         except (OSError, LogStorageError, StoreFailed) as error:
             if is_exhausted(error) or isinstance(error, OutOfDescriptors):
                 raise
@@ -245,3 +252,40 @@ def _tell(topic: Topic, plan: AdoptedTopic) -> None:
             topic.name,
             plan.partition_count,
         )
+
+
+def _highest_producer_id(logs: Iterable[PartitionLog]) -> int:
+    """The highest producer id in use. Handed out again, two producers would have the same one.
+
+    Ids of transactions that have written nothing stand only in ``__transaction_state``. Blocks.
+    """
+    ids = (each for log in logs for each in _producer_ids(log))
+    return max((each for each in ids if each < _HIGHEST_PRODUCER_ID), default=-1)
+
+
+def _producer_ids(log: PartitionLog) -> Iterator[int]:
+    for producer in log.producers:
+        yield producer.producer_id
+    if log.topic_partition.topic == TRANSACTION_STATE:
+        yield from _producer_ids_of_transactions(log)
+
+
+def _producer_ids_of_transactions(log: PartitionLog) -> Iterator[int]:
+    """Damaged and unknown records are left to the coordinator, which says so when it loads them."""
+    offset: int = log.log_start_offset
+    end_offset = log.log_end_offset
+    while offset < end_offset:
+        region = log.read(offset, _READ_BYTES, end_offset=end_offset, min_one_batch=True).region
+        data = b"" if region is None else region.file.pread(region.size, region.position)
+        batches = list(split_batches(data, allow_partial=True))
+        if not batches:
+            return
+        for batch in batches:
+            for record in batch.records():
+                if record.value is not None and not batch.is_control:
+                    try:
+                        value = decode_value(record.value)
+                    except KlogError:
+                        continue
+                    yield max(value.producer_id, value.next_producer_id)
+        offset = batches[-1].next_offset

@@ -3,22 +3,55 @@
 The store makes a change durable and has the logs follow; then ``done`` is called.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from klog_broker.log.errors import InconsistentTopicId
 from klog_broker.metadata.image import Topic
 from klog_broker.metadata.interface import CHANGE_TIMEOUT_MS, NewTopic
 from klog_broker.topics.errors import as_broker_error
 from klog_broker.topics.planning import MorePartitions
 from klog_broker.topics.services import TopicServices
-from klog_broker.topics.strangers import Strangers
 from pyspark_klog.errors import BrokerError, KlogError
 from pyspark_klog.ids import TopicId
+
+_log = logging.getLogger("klog.topics")
 
 AlterDone = Callable[[BrokerError | None], None]
 """Gets the error of a change, or None."""
 
 Alter = Callable[[AlterDone], None]
 """Makes a planned change of settings."""
+
+
+class _ForeignFolders:
+    """Finds folders that have the name of a partition to be created, but do not belong to it: their
+    records must not become the new topic's. Blocks, so it is for helper threads."""
+
+    def __init__(self, broker: TopicServices, names: Iterable[str]) -> None:
+        self._broker = broker
+        self._folders = broker.logs.folders_of(names)
+
+    def check(self, name: str, first_new: int = 0) -> None:
+        """Raise InconsistentTopicId if a folder has the name of a partition from `first_new` on."""
+        if not self._broker.metadata.is_standalone:
+            return  # the replicas may be elsewhere; whoever gets one looks at its own folders
+        image = self._broker.metadata.image
+        known = image.topic(name)
+        if (len(known.partitions) if known is not None else 0) != first_new or any(
+            topic.name == name for topic in image.deleting.values()
+        ):
+            return  # the topic has changed, or its name is still taken: the store will refuse
+        for number, path in self._folders.get(name, ()):
+            # The folder of a topic that was being deleted may be gone by now.
+            if number >= first_new and self._broker.logs.lies_there(path):
+                text = (
+                    f"{path} lies in the data directory and is not of this topic; move it away, or"
+                    " start the broker once with --adopt to take it in"
+                )
+                if self._broker.folder_warnings.allows(self._broker.clock.monotonic_ms()):
+                    _log.warning("topic=%s cannot be made: %s", name, text)
+                raise InconsistentTopicId(text)
 
 
 def create_topics(
@@ -31,9 +64,9 @@ def create_topics(
     """Create the topics; `done` gets a topic or an error for each of them."""
     refused: dict[int, BrokerError] = {}
 
-    def find_strangers() -> list[KlogError | None]:
-        strangers = Strangers(broker, [new.name for new in planned])
-        return [_refusal(strangers, new.name) for new in planned]
+    def find_foreign_folders() -> list[KlogError | None]:
+        folders = _ForeignFolders(broker, [new.name for new in planned])
+        return [_refusal(folders, new.name) for new in planned]
 
     def found(refusals: list[KlogError | None] | None, error: BaseException | None) -> None:
         if refusals is None:
@@ -56,12 +89,12 @@ def create_topics(
             ]
         )
 
-    broker.helpers.submit(find_strangers, found)
+    broker.helpers.submit(find_foreign_folders, found)
 
 
-def _refusal(strangers: Strangers, name: str, first_new: int = 0) -> KlogError | None:
+def _refusal(folders: _ForeignFolders, name: str, first_new: int = 0) -> KlogError | None:
     try:
-        strangers.check(name, first_new)
+        folders.check(name, first_new)
     except KlogError as error:
         return error
     return None
@@ -81,8 +114,8 @@ def add_partitions(
 ) -> None:
     """Add partitions to a topic; `done` gets the changed topic, or an error."""
 
-    def find_strangers() -> None:
-        Strangers(broker, [name]).check(name, more.first_partition)
+    def find_foreign_folders() -> None:
+        _ForeignFolders(broker, [name]).check(name, more.first_partition)
 
     def found(_: None, error: BaseException | None) -> None:
         if error is not None:
@@ -96,7 +129,7 @@ def add_partitions(
             timeout_ms=timeout_ms,
         )
 
-    broker.helpers.submit(find_strangers, found)
+    broker.helpers.submit(find_foreign_folders, found)
 
 
 def change_topic_configs(
