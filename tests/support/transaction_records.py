@@ -1,4 +1,4 @@
-"""The record in ``__transaction_state`` of a transactional id's metadata, made field by field."""
+"""The record of a transaction's metadata as plain objects, to compare packed records with."""
 
 from klog_broker.coordinator.transaction.metadata import TransactionMetadata
 from pyspark_klog.state_records.transaction_log import (
@@ -9,7 +9,7 @@ from pyspark_klog.state_records.transaction_log import (
 
 
 def to_record(metadata: TransactionMetadata) -> TransactionLogValue:
-    """Partitions by topic; the order of the topics, and in each of its partitions, stays."""
+    """Return the record. Topics keep their order, and so do the partitions of each topic."""
     topics: dict[str, list[int]] | None = None
     if metadata.state is not TransactionState.EMPTY:
         topics = {}

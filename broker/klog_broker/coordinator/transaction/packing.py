@@ -1,7 +1,7 @@
 """The records of ``__transaction_state`` as bytes, packed without a message in between.
 
-Every step of a transaction is such a record. What is packed is what encode_key and encode_value
-make of the same metadata (``to_record``).
+Every step of a transaction is such a record. The packed bytes equal those that encode_key and
+encode_value make of the same metadata; tests/property/test_transaction_packing.py compares them.
 """
 
 from functools import lru_cache
