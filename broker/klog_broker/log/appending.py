@@ -37,7 +37,7 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 class Appender:
     """Appends to one log as its leader. ``roll(now_ms)`` begins a new segment, ``appended()`` is
-    called after each commit."""
+    called after each commit. The contracts of the methods that PartitionLog has too are there."""
 
     def __init__(
         self,
@@ -53,7 +53,6 @@ class Appender:
         self._appended = appended
 
     def begin_epoch(self, leader_epoch: LeaderEpoch) -> None:
-        """See PartitionLog.begin_epoch, which this is."""
         state = self._state
         self._check_epoch(leader_epoch)
         if leader_epoch > state.epochs.latest:
@@ -80,19 +79,6 @@ class Appender:
         share: LoopShare | None = None,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Validate as Kafka does, give offsets, append. Takes one v2 batch, or a set of v0 and v1
-        messages, which is converted up. The epoch must have begun (PartitionLog.begin_epoch).
-
-        A writable buffer is patched in place and kept by nobody; a read-only one is copied. A
-        client's batch that begins a transaction needs the ``guard`` of its verification.
-
-        Nothing has changed when it raises: CorruptRecords, InvalidRecords (RecordsRefused and
-        InvalidTimestamp with record_errors), UnsupportedCodec, DecompressedTooLarge,
-        RecordTooLarge, RecordBatchTooLarge, InvalidProducerEpoch, OutOfOrderSequence,
-        InvalidTransactionState, StaleLeaderEpoch, LogStorageError. With a ``share`` also
-        TooMuchForTheLoop: then run :meth:`preparation` in a helper thread, and append what it
-        returns with :meth:`append_prepared`.
-        """
         state = self._state
         state.check_online()
         prepared = prepare(
@@ -110,8 +96,6 @@ class Appender:
     def preparation(
         self, records: bytes | bytearray | memoryview, now_ms: int
     ) -> Callable[[], Validated]:
-        """What validates a client's records by the settings of now. Of the log it touches nothing,
-        and raises as :meth:`append_as_leader` does."""
         config, checks = self._state.config, self._state.checks()
         return lambda: prepare(records, now_ms=now_ms, config=config, checks=checks)
 
@@ -124,8 +108,7 @@ class Appender:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Give offsets to what was validated, here or in a helper thread, and append it. Not for
-        markers: :meth:`append_marker` is."""
+        """Assign offsets to a validated batch of records, and append it."""
         planned = self._place(prepared, leader_epoch, now_ms)
         step = data_step(planned.row)
         if step is not None:
@@ -197,7 +180,6 @@ class Appender:
         supports_epoch_bump: bool,
         now_ms: int,
     ) -> VerificationGuard | None:
-        """See PartitionLog.begin_verification, which this is."""
         producers = self._state.producers
         entry = producers.get(producer_id)
         if entry is not None and entry.has_ongoing_transaction(producer_epoch):
@@ -211,8 +193,6 @@ class Appender:
         )
 
     def is_verified(self, producer_id: int, producer_epoch: int, guard: VerificationGuard) -> bool:
-        """Whether the coordinator's word, for which the guard was made, is still good: the
-        transaction is open here by now, or no marker of the producer has come since."""
         producers = self._state.producers
         entry = producers.get(producer_id)
         if entry is not None and entry.has_ongoing_transaction(producer_epoch):
@@ -220,7 +200,6 @@ class Appender:
         return producers.verifications.has(producer_id, guard)
 
     def may_begin(self, head: ProducerHead, guard: VerificationGuard) -> bool:
-        """Whether an append of this batch now would begin the producer's transaction."""
         try:
             first = self._state.producers.check(head, is_transactional=True, guard=guard)
         except (InvalidTransactionState, InvalidProducerEpoch, OutOfOrderSequence):
@@ -303,8 +282,6 @@ class Appender:
 
     # --- what the produce kernel has planned -----------------------------------------------------
     def plan_facts(self, now_ms: int) -> PlanFacts | None:
-        """What a plan for appends at this time must know; None if none can be made: the log stores
-        records otherwise than they come, holds replies back for a flush, or is about to roll."""
         state = self._state
         config = state.config
         if (
@@ -333,9 +310,6 @@ class Appender:
         )
 
     def write_planned(self, data: memoryview, index_rows: int) -> None:
-        """Write whole batches at the log's end, without effect until :meth:`commit_planned`; no
-        other append may come between the two. LogStorageError if that fails; then all is as it
-        was."""
         state = self._state
         state.check_online()
         try:
@@ -344,13 +318,10 @@ class Appender:
             raise state.write_failed(error) from error
 
     def take_back_planned(self) -> None:
-        """The plan is dropped: what :meth:`write_planned` wrote goes."""
         if not self._state.is_offline:
             self._state.cut_back()
 
     def commit_planned(self, planned: PlannedAppend, now_ms: int) -> None:
-        """What was written counts from now on. LogStorageError, and the log is offline, if the plan
-        is not one for the log's end."""
         state = self._state
         try:
             if planned.first_offset != state.log_end_offset:

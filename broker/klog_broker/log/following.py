@@ -214,14 +214,6 @@ class FollowerAppender:
     def append_as_follower(
         self, records: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int
     ) -> None:
-        """Append batches as the leader of ``leader_epoch`` sent them: same offsets, epochs and
-        bytes. They may begin after the log's end (a compacted leader has gaps). A batch that is cut
-        off at the end of ``records`` is left out.
-
-        Rolls where the leader rolled, if both have the same settings. After CorruptRecords,
-        OffsetOutOfRange or StaleLeaderEpoch nothing has changed; after LogStorageError the batches
-        before a roll may have been appended.
-        """
         self._state.check_online()
         room = self._room(now_ms)
         followed = self._follow(records, room, leader_epoch, check_crc=True)

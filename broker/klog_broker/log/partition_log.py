@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from klog_broker.log.answers import EpochEndOffset, ReadInfo, TimestampOffset
+from klog_broker.log.answers import AppendInfo, EpochEndOffset, ReadInfo, TimestampOffset
+from klog_broker.log.append_rules import AppendOrigin
 from klog_broker.log.appending import Appender
 from klog_broker.log.cleaning import LogCleaning
 from klog_broker.log.directory import LogDirectory
@@ -15,18 +16,24 @@ from klog_broker.log.listener import LogListener
 from klog_broker.log.loading import LoadedLog
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_state import LogState
+from klog_broker.log.loop_share import LoopShare
 from klog_broker.log.plain_appends import PlainAppender
-from klog_broker.log.producer_state import ProducerEntry
+from klog_broker.log.planned import PlanFacts, PlannedAppend
+from klog_broker.log.producer_state import ProducerEntry, ProducerHead
 from klog_broker.log.reading import answer_timestamp, read_region
 from klog_broker.log.record_checks import RecordChecks
 from klog_broker.log.segment import Segment
 from klog_broker.log.shortening import Shortener
 from klog_broker.log.transactions import LogTransactions
+from klog_broker.log.validation import Validated
+from klog_broker.log.verification import VerificationGuard
 from klog_broker.metrics.topics import TopicCounts
 from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.files import File
+from klog_broker.runtime.files import File, ReadRegion
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from pyspark_klog.records.control import EndTransactionMarker
+from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class PartitionLog:
@@ -80,8 +87,8 @@ class PartitionLog:
         )
         roll, appended = self.roll, self._count_appended
         appender = self._appender = Appender(state, flushing, roll=roll, appended=appended)
-        plain = PlainAppender(state, appender, roll=roll, appended=appended)
-        follower = FollowerAppender(
+        self._plain = PlainAppender(state, appender, roll=roll, appended=appended)
+        self._follower = FollowerAppender(
             state, roll=roll, maybe_roll=appender.maybe_roll, appended=appended
         )
         self._shortener = Shortener(
@@ -93,26 +100,9 @@ class PartitionLog:
             renew_checkpoints=renew_checkpoints,
             start_grew=self._start_grew,
         )
-        self.begin_anew_beside = self._shortener.begin_anew_beside
         self.cleaning = LogCleaning(state, helpers, remove_later)
         self._transactions = LogTransactions(state)
         self._undecided = state.producers.transactions
-        self.aborted_transactions = self._transactions.aborted
-        self.aborted_in = self._transactions.aborted_in
-        # The parts' own methods, so that appends do not cost a call in between.
-        self.append_as_leader = appender.append_as_leader
-        self.preparation = appender.preparation
-        self.append_prepared = appender.append_prepared
-        self.append_plain = plain.append_plain
-        self.append_marker = plain.append_marker
-        self.begin_verification = appender.begin_verification
-        self.is_verified = appender.is_verified
-        self.may_begin = appender.may_begin
-        self.plan_facts = appender.plan_facts
-        self.write_planned = appender.write_planned
-        self.take_back_planned = appender.take_back_planned
-        self.commit_planned = appender.commit_planned
-        self.append_as_follower = follower.append_as_follower
         if log_directory.is_offline:
             # Loaded while another log of the directory failed to load.
             self._close_files()
@@ -313,6 +303,167 @@ class PartitionLog:
         self._state.check_online()
         self._flushing.flush_now()
 
+    # --- appending as the leader -----------------------------------------------------------------
+    def append_as_leader(
+        self,
+        records: bytes | bytearray | memoryview,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        share: LoopShare | None = None,
+        guard: VerificationGuard | None = None,
+    ) -> AppendInfo:
+        """Validate records as Kafka does, assign offsets, and append the batch. ``records`` is one
+        v2 batch, or a set of v0 and v1 messages, which is converted to v2. The epoch must have
+        begun (:meth:`begin_epoch`).
+
+        A writable buffer is changed in place and not kept; a read-only buffer is copied. A client's
+        batch that begins a transaction needs the ``guard`` of its verification.
+
+        The log is unchanged after CorruptRecords, InvalidRecords (RecordsRefused and
+        InvalidTimestamp with record_errors), UnsupportedCodec, DecompressedTooLarge,
+        RecordTooLarge, RecordBatchTooLarge, InvalidProducerEpoch, OutOfOrderSequence,
+        InvalidTransactionState, StaleLeaderEpoch and LogStorageError. With a ``share`` the method
+        can also raise TooMuchForTheLoop: then run :meth:`preparation` in a helper thread, and pass
+        the result to :meth:`append_prepared`.
+        """
+        return self._appender.append_as_leader(
+            records,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+            share=share,
+            guard=guard,
+        )
+
+    def preparation(
+        self, records: bytes | bytearray | memoryview, now_ms: int
+    ) -> Callable[[], Validated]:
+        """Return a function that validates a client's records by the present settings, for a helper
+        thread. The function does not touch the log, and raises as :meth:`append_as_leader` does."""
+        return self._appender.preparation(records, now_ms)
+
+    def append_prepared(
+        self,
+        prepared: Validated,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        guard: VerificationGuard | None = None,
+    ) -> AppendInfo:
+        """Append a client's batch that :meth:`preparation` has validated. Raises as
+        :meth:`append_as_leader` does, except for the errors of the validation."""
+        return self._appender.append_prepared(
+            prepared, leader_epoch=leader_epoch, now_ms=now_ms, guard=guard
+        )
+
+    def append_plain(
+        self,
+        batch: bytearray,
+        record_count: int,
+        timestamp_ms: int,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+    ) -> None:
+        """Append a coordinator's batch from finish_plain_batch, whose records all have the
+        timestamp ``timestamp_ms``. The log and the errors are the same as for
+        :meth:`append_as_leader` with AppendOrigin.COORDINATOR; the batch is not validated."""
+        self._plain.append_plain(batch, record_count, timestamp_ms, leader_epoch, now_ms)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        *,
+        transaction_version: int,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+    ) -> Offset:
+        """Append a marker that ends a producer's transaction, for a coordinator of this transaction
+        version; returns the log's new end. A marker is appended even if the producer has no open
+        transaction, as in Kafka.
+
+        The log is unchanged after InvalidProducerEpoch, CoordinatorFenced, StaleLeaderEpoch,
+        RecordBatchTooLarge and LogStorageError.
+        """
+        return self._plain.append_marker(
+            producer_id,
+            producer_epoch,
+            marker,
+            transaction_version=transaction_version,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+        )
+
+    # --- verification of transactions ------------------------------------------------------------
+    def begin_verification(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        first_sequence: int,
+        *,
+        supports_epoch_bump: bool,
+        now_ms: int,
+    ) -> VerificationGuard | None:
+        """Return the guard for asking the transaction coordinator whether the producer's
+        transaction includes this partition; None if the transaction is open in this log already."""
+        return self._appender.begin_verification(
+            producer_id,
+            producer_epoch,
+            first_sequence,
+            supports_epoch_bump=supports_epoch_bump,
+            now_ms=now_ms,
+        )
+
+    def is_verified(self, producer_id: int, producer_epoch: int, guard: VerificationGuard) -> bool:
+        """Whether the coordinator's confirmation that belongs to ``guard`` still holds: the
+        transaction is open in this log, or no marker of the producer has been appended since."""
+        return self._appender.is_verified(producer_id, producer_epoch, guard)
+
+    def may_begin(self, head: ProducerHead, guard: VerificationGuard) -> bool:
+        """Whether an append of a batch with this ``head`` would begin the producer's
+        transaction."""
+        return self._appender.may_begin(head, guard)
+
+    # --- planned appends -------------------------------------------------------------------------
+    def plan_facts(self, now_ms: int) -> PlanFacts | None:
+        """Return the facts for planning appends at ``now_ms``; None if appends to the log cannot be
+        planned, because the settings change stored records or delay replies until a flush, or
+        because the active segment must be rolled."""
+        return self._appender.plan_facts(now_ms)
+
+    def write_planned(self, data: memoryview, index_rows: int) -> None:
+        """Write whole batches at the log's end, without effect until :meth:`commit_planned`. No
+        other append may come between the two calls. LogStorageError if the write fails; then the
+        log is unchanged."""
+        self._appender.write_planned(data, index_rows)
+
+    def take_back_planned(self) -> None:
+        """Cut off the bytes of :meth:`write_planned`, because the plan was dropped."""
+        self._appender.take_back_planned()
+
+    def commit_planned(self, planned: PlannedAppend, now_ms: int) -> None:
+        """Make the batches of :meth:`write_planned` part of the log. LogStorageError, and the log
+        goes offline, if the plan does not begin at the log's end."""
+        self._appender.commit_planned(planned, now_ms)
+
+    # --- appending as a follower -----------------------------------------------------------------
+    def append_as_follower(
+        self, records: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int
+    ) -> None:
+        """Append batches from the leader of ``leader_epoch`` with the same offsets, epochs and
+        bytes. The batches may begin after the log's end, because a compacted leader has gaps. An
+        incomplete batch at the end of ``records`` is ignored.
+
+        The log rolls where the leader's log rolled if both have the same settings. The log is
+        unchanged after CorruptRecords, OffsetOutOfRange and StaleLeaderEpoch; after LogStorageError
+        the batches before a roll may have been appended.
+        """
+        self._follower.append_as_follower(records, leader_epoch=leader_epoch, now_ms=now_ms)
+
     # --- reading ---------------------------------------------------------------------------------
     def read(
         self,
@@ -366,6 +517,23 @@ class PartitionLog:
         state.check_online()
         return EpochEndOffset(*state.epochs.end_offset_for(leader_epoch, state.log_end_offset))
 
+    def aborted_transactions(
+        self, from_offset: int, upper_offset: int, *, may_block: bool = True
+    ) -> list[AbortedEntry]:
+        """Return the aborted transactions with batches from ``from_offset`` to ``upper_offset``
+        (exclusive; at most the last stable offset), ordered by their markers.
+
+        Raises LogStorageError and DamagedLog; with ``may_block=False`` also ColdRead.
+        """
+        return self._transactions.aborted(from_offset, upper_offset, may_block=may_block)
+
+    def aborted_in(
+        self, segment: Segment, region: ReadRegion, from_offset: int, *, may_block: bool
+    ) -> list[AbortedEntry]:
+        """Return the :meth:`aborted_transactions` of a region that :meth:`read` has returned for
+        ``from_offset``. The list can include transactions that begin shortly after the region."""
+        return self._transactions.aborted_in(segment, region, from_offset, may_block=may_block)
+
     # --- getting shorter -------------------------------------------------------------------------
     def delete_records_before(self, offset: int) -> Offset:
         """DeleteRecords: raise the log start offset (-1: to the high watermark); returns it.
@@ -388,6 +556,18 @@ class PartitionLog:
         followers whose log differs from the leader's. OffsetOutOfRange before the log's start.
         """
         self._shortener.truncate_beside(offset, done)
+
+    def begin_anew_beside(
+        self, offset: int, now_ms: int, done: Callable[[BaseException | None], None]
+    ) -> None:
+        """Drop all records and epochs in a helper thread: the log then starts and ends at
+        ``offset``, which may lie before its start or after its end. The newest epoch is kept.
+
+        The log refuses all use (LogStorageError) until ``done(error)`` is called, in the loop.
+        After a crash the log is the old one, the first part of the old one, empty, or the new one.
+        For followers whose leader has no record that could follow theirs.
+        """
+        self._shortener.begin_anew_beside(offset, now_ms, done)
 
     @property
     def is_being_cut(self) -> bool:

@@ -43,13 +43,9 @@ class PlainAppender:
         batch: bytearray,
         record_count: int,
         timestamp_ms: int,
-        *,
         leader_epoch: LeaderEpoch,
         now_ms: int,
     ) -> None:
-        """Append a batch of finish_plain_batch's, in which all records have this time. As
-        ``Appender.append_as_leader`` for a coordinator: it leaves the same, and raises the same.
-        """
         if not self._stores_as_made(batch, leader_epoch):
             self._appender.append_as_leader(
                 batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR
@@ -68,8 +64,6 @@ class PlainAppender:
         leader_epoch: LeaderEpoch,
         now_ms: int,
     ) -> Offset:
-        """As ``Appender.append_marker``: it leaves the same, and raises the same. Returns the log's
-        end behind the marker."""
         made = end_transaction_batch(
             marker,
             producer_id=producer_id,

@@ -265,13 +265,7 @@ class Shortener:
     def begin_anew_beside(
         self, offset: int, now_ms: int, done: Callable[[BaseException | None], None]
     ) -> None:
-        """Drop all records and epochs: the log starts and ends at ``offset``, which may lie before
-        its start or behind its end. Its newest epoch stays known.
-
-        The log refuses all use (LogStorageError) until ``done(error)`` is called, in the loop. A
-        crash leaves the old log, its first part, an empty log, or the new one. For followers whose
-        leader has nothing that could follow their records.
-        """
+        """Drop all records and epochs. Contract: PartitionLog.begin_anew_beside."""
         state = self._state
         state.check_online()
         start = Offset(offset)

@@ -31,8 +31,7 @@ class LogTransactions:
     def aborted_in(
         self, segment: Segment, region: ReadRegion, from_offset: int, *, may_block: bool
     ) -> list[AbortedEntry]:
-        """As :meth:`aborted`, for a region that ``PartitionLog.read`` has found for
-        ``from_offset``; perhaps with some that begin a little behind it."""
+        """Return the aborted transactions of a region. Contract: PartitionLog.aborted_in."""
         state = self._state
         log = state.segments
         index = log.index_for(segment.base_offset)
@@ -45,11 +44,8 @@ class LogTransactions:
     def aborted(
         self, from_offset: int, upper_offset: int, *, may_block: bool = True
     ) -> list[AbortedEntry]:
-        """The aborted transactions with batches from ``from_offset`` up to ``upper_offset``
-        (excluded; at most the last stable offset), by their markers.
-
-        Raises LogStorageError, DamagedLog, and where it may not block ColdRead.
-        """
+        """Return the aborted transactions of an offset range. Contract:
+        PartitionLog.aborted_transactions."""
         self._state.check_online()
         segments = self._state.segments
         found: list[AbortedEntry] = []
