@@ -1,15 +1,10 @@
-"""Appending as the leader: records that are validated here, and batches that were planned outside.
-
-Each append is planned, written, committed. What was written and not committed does not count, and
-is cut off again when the commit does not come.
-"""
+"""Appends as the leader: validates records, assigns offsets, and gives the batch to the writer."""
 
 from collections.abc import Callable
 
 from klog_broker.log.answers import AppendInfo
 from klog_broker.log.append_rules import AppendOrigin
 from klog_broker.log.batch_places import AppendedBatch
-from klog_broker.log.batch_rows import BatchRow
 from klog_broker.log.durability import LogFlushing
 from klog_broker.log.errors import (
     InvalidProducerEpoch,
@@ -20,11 +15,12 @@ from klog_broker.log.errors import (
 )
 from klog_broker.log.log_config import INT64_MAX, INT64_MIN
 from klog_broker.log.log_state import LogState
+from klog_broker.log.log_writer import LogWriter
 from klog_broker.log.loop_share import LoopShare
-from klog_broker.log.planned import NO_BEGIN, PlanFacts, PlannedAppend
-from klog_broker.log.producer_state import ProducerBatch, ProducerHead, ProducerMarker
-from klog_broker.log.producer_steps import ProducerStep, data_step, marker_step, take_step
-from klog_broker.log.rolling import append_room, should_roll
+from klog_broker.log.planned import PlanFacts
+from klog_broker.log.producer_state import ProducerBatch, ProducerHead
+from klog_broker.log.producer_steps import ProducerStep, data_step, marker_step
+from klog_broker.log.rolling import append_room
 from klog_broker.log.validation import Validated, place, prepare
 from klog_broker.log.verification import VerificationGuard
 from pyspark_klog.errors import InvariantViolation
@@ -32,25 +28,16 @@ from pyspark_klog.ids import LeaderEpoch, Offset
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.control import EndTransactionMarker
 from pyspark_klog.records.record import TimestampType
-from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class Appender:
-    """Appends to one log as its leader. ``roll(now_ms)`` begins a new segment, ``appended()`` is
-    called after each commit. The contracts of the methods that PartitionLog has too are there."""
+    """Appends to one log as its leader. The contracts of the methods that PartitionLog has too are
+    there."""
 
-    def __init__(
-        self,
-        state: LogState,
-        flushing: LogFlushing,
-        *,
-        roll: Callable[[int], None],
-        appended: Callable[[], None],
-    ) -> None:
+    def __init__(self, state: LogState, writer: LogWriter, flushing: LogFlushing) -> None:
         self._state = state
+        self._writer = writer
         self._flushing = flushing
-        self._roll = roll
-        self._appended = appended
 
     def begin_epoch(self, leader_epoch: LeaderEpoch) -> None:
         state = self._state
@@ -121,8 +108,7 @@ class Appender:
                     return self._answer_duplicate(duplicate)
             else:
                 producers.check_of_coordinator(step.head, is_transactional=step.is_transactional)
-        self._write(planned, now_ms)
-        return self._commit(planned, step, now_ms)
+        return self._append(planned, step, now_ms)
 
     def append_marker(
         self,
@@ -152,8 +138,7 @@ class Appender:
         planned = self._place(prepared, leader_epoch, now_ms)
         step = marker_step(planned.row, marker)
         state.producers.check_marker(step, transaction_version)
-        self._write(planned, now_ms, state.producers.aborted_by(step))
-        return self._commit(planned, step, now_ms)
+        return self._append(planned, step, now_ms)
 
     def _place(self, prepared: Validated, leader_epoch: LeaderEpoch, now_ms: int) -> Validated:
         """At the log's end, in this epoch."""
@@ -171,6 +156,26 @@ class Appender:
             )
         return planned
 
+    def _append(self, planned: Validated, step: ProducerStep | None, now_ms: int) -> AppendInfo:
+        state, row = self._state, planned.row
+        first_offset, last_offset = Offset(row.base_offset), Offset(row.last_offset)
+        batch = AppendedBatch(
+            row.size_bytes, first_offset, Offset(last_offset + 1), row.max_timestamp_ms
+        )
+        info = AppendInfo(
+            first_offset,
+            last_offset,
+            planned.log_append_time_ms,
+            state.log_start_offset,
+            self._required_flush(batch.end_offset),
+            is_duplicate=False,
+            record_count=row.record_count,
+            size_bytes=row.size_bytes,
+        )
+        self._writer.append_batch(planned.data, batch, step, now_ms)
+        return info
+
+    # --- verification of transactions ------------------------------------------------------------
     def begin_verification(
         self,
         producer_id: int,
@@ -223,63 +228,6 @@ class Appender:
         waits = self._state.config.replies_wait_for_flush
         return end_offset if waits and end_offset > self._flushing.flushed_offset else None
 
-    def _write(self, planned: Validated, now_ms: int, aborted: AbortedEntry | None = None) -> None:
-        """Roll if need be, and write. LogStorageError if that fails; then all is as it was."""
-        try:
-            self.maybe_roll(planned.row, now_ms)
-            self._state.active.write(planned.data, aborted=() if aborted is None else (aborted,))
-        except OSError as error:
-            raise self._state.write_failed(error) from error
-
-    def maybe_roll(self, row: BatchRow, now_ms: int) -> None:
-        """Begin a new segment if this batch needs one. OSError."""
-        state = self._state
-        if should_roll(
-            state.active,
-            state.config,
-            size_bytes=row.size_bytes,
-            max_timestamp_ms=row.max_timestamp_ms,
-            last_offset=row.last_offset,
-            now_ms=now_ms,
-            jitter_ms=state.jitter_ms,
-        ):
-            self._roll(now_ms)
-
-    def _commit(self, planned: Validated, step: ProducerStep | None, now_ms: int) -> AppendInfo:
-        """The bytes are complete: let them count."""
-        state, row = self._state, planned.row
-        first_offset, last_offset = Offset(row.base_offset), Offset(row.last_offset)
-        try:
-            if first_offset != state.log_end_offset:
-                raise InvariantViolation(
-                    f"appended at offset {first_offset}, the log ends at {state.log_end_offset}"
-                )
-            batch = AppendedBatch(row.size_bytes, first_offset, last_offset, row.max_timestamp_ms)
-            state.active.commit(batch)
-            state.log_end_offset = Offset(last_offset + 1)
-            if step is not None:
-                if isinstance(step, ProducerMarker):
-                    state.active.commit_aborted()
-                take_step(state.producers, step, now_ms)
-            state.producers.end_offset = state.log_end_offset
-        except Exception as error:
-            raise state.go_offline(error) from error
-        counts = state.counts
-        counts.messages_in += last_offset + 1 - first_offset
-        counts.bytes_in += row.size_bytes
-        info = AppendInfo(
-            first_offset,
-            last_offset,
-            planned.log_append_time_ms,
-            state.log_start_offset,
-            self._required_flush(state.log_end_offset),
-            is_duplicate=False,
-            record_count=row.record_count,
-            size_bytes=row.size_bytes,
-        )
-        self._appended()
-        return info
-
     # --- what the produce kernel has planned -----------------------------------------------------
     def plan_facts(self, now_ms: int) -> PlanFacts | None:
         state = self._state
@@ -308,44 +256,3 @@ class Appender:
             config.compact,
             room,
         )
-
-    def write_planned(self, data: memoryview, index_rows: int) -> None:
-        state = self._state
-        state.check_online()
-        try:
-            state.active.write(data, index_rows)
-        except OSError as error:
-            raise state.write_failed(error) from error
-
-    def take_back_planned(self) -> None:
-        if not self._state.is_offline:
-            self._state.cut_back()
-
-    def commit_planned(self, planned: PlannedAppend, now_ms: int) -> None:
-        state = self._state
-        try:
-            if planned.first_offset != state.log_end_offset:
-                raise InvariantViolation(
-                    f"planned for offset {planned.first_offset}, the log ends at "
-                    f"{state.log_end_offset}"
-                )
-            apply_planned(state, planned, now_ms)
-        except Exception as error:
-            raise state.go_offline(error) from error
-        counts = state.counts
-        counts.messages_in += planned.end_offset - planned.first_offset
-        counts.bytes_in += planned.size_bytes
-        self._appended()
-
-
-def apply_planned(state: LogState, planned: PlannedAppend, now_ms: int) -> None:
-    """Let batches that have been written count, with their index entries and producers."""
-    state.active.commit_planned(planned)
-    state.log_end_offset = end_offset = Offset(planned.end_offset)
-    producers = state.producers
-    for producer_id, producer_epoch, batches, begins_at in planned.producers:
-        for batch in batches:
-            producers.apply(producer_id, producer_epoch, batch, now_ms)
-        if begins_at != NO_BEGIN:
-            producers.begin_transaction(producer_id, Offset(begins_at))
-    producers.end_offset = end_offset

@@ -38,8 +38,8 @@ class AppendedBatch(NamedTuple):
     """The facts of a written batch that the indexes need."""
 
     size_bytes: int
-    base_offset: Offset
-    last_offset: Offset
+    first_offset: Offset
+    end_offset: Offset
     max_timestamp_ms: int
 
 

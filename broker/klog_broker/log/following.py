@@ -7,17 +7,17 @@ records: the leader has done that.
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from klog_broker.log.appending import apply_planned
+from klog_broker.log.batch_places import AppendedBatch
 from klog_broker.log.batch_rows import BatchRow
 from klog_broker.log.digests import Digest
 from klog_broker.log.errors import OffsetOutOfRange, StaleLeaderEpoch
 from klog_broker.log.log_state import LogState
+from klog_broker.log.log_writer import LogWriter
 from klog_broker.log.planned import AppendRoom, PlannedAppend
 from klog_broker.log.producer_state import ProducerMarker, ProducerStates
-from klog_broker.log.producer_steps import ProducerStep, take_step
+from klog_broker.log.producer_steps import ProducerStep
 from klog_broker.log.record_checks import RecordChecks
-from pyspark_klog.errors import InvariantViolation
-from pyspark_klog.ids import LeaderEpoch
+from pyspark_klog.ids import LeaderEpoch, Offset
 from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.records.layout import LOG_OVERHEAD_BYTES, MAGIC_V2, Buffer
 from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET
@@ -194,33 +194,25 @@ def _is_cut_off(data: memoryview, position: int) -> bool:
 
 
 class FollowerAppender:
-    """Appends the leader's batches to one log. ``roll(now_ms)`` begins a new segment;
-    ``maybe_roll(row, now_ms)`` does so if the batch needs one; ``appended()`` is called after each
-    append."""
+    """Appends the leader's batches to one log. ``on_appended()`` is called after each append."""
 
     def __init__(
-        self,
-        state: LogState,
-        *,
-        roll: Callable[[int], None],
-        maybe_roll: Callable[[BatchRow, int], None],
-        appended: Callable[[], None],
+        self, state: LogState, writer: LogWriter, *, on_appended: Callable[[], None]
     ) -> None:
         self._state = state
-        self._roll = roll
-        self._maybe_roll = maybe_roll
-        self._appended = appended
+        self._writer = writer
+        self._on_appended = on_appended
 
     def append_as_follower(
         self, records: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int
     ) -> None:
         self._state.check_online()
-        room = self._room(now_ms)
+        room = self._writer.room_for_next(now_ms)
         followed = self._follow(records, room, leader_epoch, check_crc=True)
         if followed is not None:
             data = records[: followed.planned.size_bytes]
             self._append(data, room, leader_epoch, now_ms, followed)
-            self._appended()
+            self._on_appended()
 
     def _follow(
         self, data: memoryview, room: AppendRoom, leader_epoch: LeaderEpoch, *, check_crc: bool
@@ -236,23 +228,9 @@ class FollowerAppender:
             check_crc=check_crc,
         )
 
-    def _room(self, now_ms: int) -> AppendRoom:
-        """The room in the active segment; if that must be rolled, the room in the new one."""
-        state = self._state
-        try:
-            room = state.append_room(now_ms)
-            if room is None:
-                self._roll(now_ms)
-                room = state.append_room(now_ms)
-        except OSError as error:
-            raise state.write_failed(error) from error
-        if room is None:
-            raise InvariantViolation(f"{state.topic_partition}: a new segment has no room")
-        return room
-
     def _append_anew(self, data: memoryview, leader_epoch: LeaderEpoch, now_ms: int) -> None:
         """Whole, checked batches, to where the log ends by now."""
-        room = self._room(now_ms)
+        room = self._writer.room_for_next(now_ms)
         followed = self._follow(data, room, leader_epoch, check_crc=False)
         assert followed is not None
         self._append(data, room, leader_epoch, now_ms, followed)
@@ -273,29 +251,18 @@ class FollowerAppender:
             for part in parts:
                 self._append_anew(part, leader_epoch, now_ms)
             return
-        try:
-            if not fits(followed, room) and self._roll_for(data, now_ms):
-                self._append_anew(data, leader_epoch, now_ms)
-                return
-            aborted = aborted_in(state.producers, followed.steps)
-            state.active.write(data, len(followed.planned.index_entries) or 1, aborted)
-        except OSError as error:
-            raise state.write_failed(error) from error
-        try:
-            if aborted:
-                state.active.commit_aborted()
-            for step in followed.steps:
-                take_step(state.producers, step, now_ms)
-            apply_planned(state, followed.planned, now_ms)
-            for epoch, start_offset in followed.epochs:
-                state.epochs.note(epoch, start_offset)
-            state.newest_epoch = max(state.newest_epoch, state.epochs.latest)
-        except Exception as error:
-            raise state.go_offline(error) from error
+        if not fits(followed, room) and self._roll_for(data, now_ms):
+            self._append_anew(data, leader_epoch, now_ms)
+            return
+        aborted = aborted_in(state.producers, followed.steps)
+        self._writer.write(data, len(followed.planned.index_entries) or 1, aborted)
+        self._writer.commit(followed.planned, followed.steps, now_ms, followed.epochs)
 
     def _roll_for(self, data: memoryview, now_ms: int) -> bool:
-        state = self._state
-        active = state.active
-        rows = state.checks().scan(data, 0, len(data), check_crc=False).rows
-        self._maybe_roll(rows[0], now_ms)
-        return state.active is not active
+        """Begin a new segment if the first batch needs one; returns whether it did."""
+        row = self._state.checks().scan(data, 0, len(data), check_crc=False).rows[0]
+        end_offset = Offset(row.last_offset + 1)
+        first = AppendedBatch(
+            row.size_bytes, Offset(row.base_offset), end_offset, row.max_timestamp_ms
+        )
+        return self._writer.roll_for(first, now_ms)

@@ -16,6 +16,7 @@ from klog_broker.log.listener import LogListener
 from klog_broker.log.loading import LoadedLog
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_state import LogState
+from klog_broker.log.log_writer import LogWriter
 from klog_broker.log.loop_share import LoopShare
 from klog_broker.log.plain_appends import PlainAppender
 from klog_broker.log.planned import PlanFacts, PlannedAppend
@@ -85,17 +86,16 @@ class PartitionLog:
         flushing = self._flushing = LogFlushing(
             state, helpers, recovery_point=loaded.recovery_point, on_flushed=self._flushed
         )
-        roll, appended = self.roll, self._count_appended
-        appender = self._appender = Appender(state, flushing, roll=roll, appended=appended)
-        self._plain = PlainAppender(state, appender, roll=roll, appended=appended)
-        self._follower = FollowerAppender(
-            state, roll=roll, maybe_roll=appender.maybe_roll, appended=appended
-        )
+        on_appended = self._count_appended
+        writer = self._writer = LogWriter(state, roll=self.roll, on_appended=on_appended)
+        self._appender = Appender(state, writer, flushing)
+        self._plain = PlainAppender(state, writer, self._appender)
+        self._follower = FollowerAppender(state, writer, on_appended=on_appended)
         self._shortener = Shortener(
             state,
             flushing,
             helpers,
-            roll=roll,
+            roll=self.roll,
             remove_later=remove_later,
             renew_checkpoints=renew_checkpoints,
             start_grew=self._start_grew,
@@ -439,16 +439,17 @@ class PartitionLog:
         """Write whole batches at the log's end, without effect until :meth:`commit_planned`. No
         other append may come between the two calls. LogStorageError if the write fails; then the
         log is unchanged."""
-        self._appender.write_planned(data, index_rows)
+        self._state.check_online()
+        self._writer.write(data, index_rows)
 
     def take_back_planned(self) -> None:
         """Cut off the bytes of :meth:`write_planned`, because the plan was dropped."""
-        self._appender.take_back_planned()
+        self._writer.take_back()
 
     def commit_planned(self, planned: PlannedAppend, now_ms: int) -> None:
         """Make the batches of :meth:`write_planned` part of the log. LogStorageError, and the log
         goes offline, if the plan does not begin at the log's end."""
-        self._appender.commit_planned(planned, now_ms)
+        self._writer.commit_as_leader(planned, (), now_ms)
 
     # --- appending as a follower -----------------------------------------------------------------
     def append_as_follower(

@@ -6,15 +6,13 @@ compressed (finish_plain_batch, end_transaction_batch): there is nothing to vali
 it knows what stands in the header.
 """
 
-from collections.abc import Callable
-
 from klog_broker.log.append_rules import AppendOrigin
 from klog_broker.log.appending import Appender
 from klog_broker.log.batch_places import AppendedBatch
 from klog_broker.log.errors import RecordBatchTooLarge
 from klog_broker.log.log_state import LogState
+from klog_broker.log.log_writer import LogWriter
 from klog_broker.log.producer_state import ProducerMarker
-from klog_broker.log.rolling import should_roll
 from klog_broker.log.validation import check_size, is_stored_as_made
 from pyspark_klog.ids import LeaderEpoch, Offset
 from pyspark_klog.records.control import EndTransactionMarker, end_transaction_batch
@@ -22,21 +20,13 @@ from pyspark_klog.records.layout import BASE_OFFSET_AT, INT32, INT64, LEADER_EPO
 
 
 class PlainAppender:
-    """The plain appends of one log. ``appender`` takes those that are not stored as they are made;
-    ``roll`` and ``appended`` are as for Appender."""
+    """The plain appends of one log. ``appender`` appends batches that the log's settings change
+    before they are stored."""
 
-    def __init__(
-        self,
-        state: LogState,
-        appender: Appender,
-        *,
-        roll: Callable[[int], None],
-        appended: Callable[[], None],
-    ) -> None:
+    def __init__(self, state: LogState, writer: LogWriter, appender: Appender) -> None:
         self._state = state
+        self._writer = writer
         self._appender = appender
-        self._roll = roll
-        self._appended = appended
 
     def append_plain(
         self,
@@ -106,34 +96,8 @@ class PlainAppender:
             )
         first_offset = state.log_end_offset
         end_offset = Offset(first_offset + record_count)
-        last_offset = Offset(end_offset - 1)
+        written = AppendedBatch(size_bytes, first_offset, end_offset, timestamp_ms)
         # No CRC covers these.
         INT64.pack_into(batch, BASE_OFFSET_AT, first_offset)
         INT32.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
-        aborted = None if marker is None else state.producers.aborted_by(marker)
-        try:
-            if should_roll(
-                state.active,
-                config,
-                size_bytes=size_bytes,
-                max_timestamp_ms=timestamp_ms,
-                last_offset=last_offset,
-                now_ms=now_ms,
-                jitter_ms=state.jitter_ms,
-            ):
-                self._roll(now_ms)
-            state.active.write(batch, aborted=() if aborted is None else (aborted,))
-        except OSError as error:
-            raise state.write_failed(error) from error
-        try:
-            state.active.commit(AppendedBatch(size_bytes, first_offset, last_offset, timestamp_ms))
-            state.log_end_offset = end_offset
-            if marker is not None:
-                state.active.commit_aborted()
-                state.producers.apply_marker(marker, now_ms)
-            state.producers.end_offset = end_offset
-        except Exception as error:
-            raise state.go_offline(error) from error
-        state.counts.messages_in += record_count
-        state.counts.bytes_in += size_bytes
-        self._appended()
+        self._writer.append_batch(batch, written, marker, now_ms)

@@ -279,7 +279,7 @@ class Segment:
         aborted: Sequence[AbortedEntry] = (),
     ) -> None:
         """Write after the last byte, and rows for the transactions that are aborted in ``data``,
-        without effect until :meth:`commit` and :meth:`commit_aborted`.
+        without effect until :meth:`commit` or :meth:`commit_planned`.
 
         OSError if not all bytes could be written; then :meth:`cut_back` must be called.
         """
@@ -303,31 +303,29 @@ class Segment:
         self.transaction_index.cut_back()
         self._is_uncut = False
 
-    def commit_aborted(self) -> None:
-        """The rows for aborted transactions that were written count from now on, for what they were
-        written with does."""
-        self.transaction_index.commit()
-        self._is_uncut = False
-
     def commit(self, batch: AppendedBatch) -> None:
         """Make the written batch count: size and index entries, as in Kafka 4.3."""
-        size_bytes, base_offset, last_offset, max_timestamp_ms = batch
+        size_bytes, first_offset, end_offset, max_timestamp_ms = batch
         position, positions = self.size_bytes, self._positions
+        if self._is_uncut:
+            self._commit_aborted()
         if position == 0:
             self.rolling_timestamp_ms = max_timestamp_ms
             self._forget_room()
         if max_timestamp_ms > self.max_timestamp.timestamp_ms:
-            self._max_timestamp = TimeIndexEntry(max_timestamp_ms, last_offset)
+            self._max_timestamp = TimeIndexEntry(max_timestamp_ms, Offset(end_offset - 1))
         if self.bytes_since_index_entry > self.index_interval_bytes:
-            self._add_index_entries(last_offset, position)
-        positions[base_offset] = position
+            self._add_index_entries(end_offset - 1, position)
+        positions[first_offset] = position
         if len(positions) > _REMEMBERED_POSITIONS:
             del positions[next(iter(positions))]
         self.bytes_since_index_entry += size_bytes
         self.size_bytes = position + size_bytes
 
     def commit_planned(self, planned: PlannedAppend) -> None:
-        """As :meth:`commit`, for batches whose index entries the plan has made."""
+        """Make written batches count whose index entries the plan has made."""
+        if self._is_uncut:
+            self._commit_aborted()
         if self.size_bytes == 0:
             self.rolling_timestamp_ms = planned.first_timestamp_ms
         if self.size_bytes == 0 or planned.index_entries:
@@ -350,6 +348,10 @@ class Segment:
             planned.max_timestamp_ms, Offset(planned.max_timestamp_offset)
         )
         self.size_bytes += planned.size_bytes
+
+    def _commit_aborted(self) -> None:
+        self.transaction_index.commit()
+        self._is_uncut = False
 
     def _add_index_entries(self, last_offset: int, position: int) -> None:
         if not self.offset_index.is_full:

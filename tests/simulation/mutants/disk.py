@@ -5,10 +5,10 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from klog_broker.log import recovery, retention, shortening
-from klog_broker.log.appending import Appender
 from klog_broker.log.directory import LogDirectory
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.flushing import _Run
+from klog_broker.log.log_writer import LogWriter
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.segment import Segment
 from klog_broker.log.sync_notes import SyncNotes
@@ -95,10 +95,10 @@ def _may_always_go(_original: Any) -> Any:
 
 
 def _counts_failed_write(original: Any) -> Any:
-    def write(appender: Any, planned: Any, now_ms: int) -> None:
-        """A write that failed counts all the same."""
+    def write(writer: Any, *args: Any, **kwargs: Any) -> None:
+        """Ignores a failed write, so that the commit follows."""
         with suppress(LogStorageError):
-            original(appender, planned, now_ms)
+            original(writer, *args, **kwargs)
 
     return write
 
@@ -122,5 +122,5 @@ MUTANTS = (
     Mutant("retention takes one more", shortening, "deletable_segments", _takes_one_more),
     Mutant("retention above the watermark", retention, "_may_go", _may_always_go),
     Mutant("files of deleted logs stay open", Segment, "close", _leaves_files_open),
-    Mutant("failed write acknowledged", Appender, "_write", _counts_failed_write),
+    Mutant("failed write acknowledged", LogWriter, "write", _counts_failed_write),
 )
