@@ -19,7 +19,7 @@ from pyspark_klog.client.errors import (
     TimedOut,
     is_retriable,
 )
-from pyspark_klog.client.links import Links, this_host
+from pyspark_klog.client.links import Links, LinkSecurity, this_host
 from pyspark_klog.client.metadata import (
     ClusterView,
     PartitionInfo,
@@ -64,7 +64,14 @@ class BlockingClient:
             raise SettingError("bootstrap.servers is missing; expected host:port of a broker")
         self.bootstrap = read_addresses(self.settings.text("bootstrap.servers"))
         self.now_ms = now_ms
-        self.links = Links(self.bootstrap, self.settings, now_ms=now_ms, sleep=sleep, random=random)
+        self.links = Links(
+            self.bootstrap,
+            self.settings,
+            security=_security_of(self.settings),
+            now_ms=now_ms,
+            sleep=sleep,
+            random=random,
+        )
         self.read_replicas = ReadReplicas()
         self.retries = Retries(now_ms, self.settings.prefix)
         self.view = ClusterView()
@@ -316,3 +323,12 @@ class BlockingClient:
             self.forget(partition.topic)
             raise LeaderUnknown(f"{partition} has no leader now")
         return info
+
+
+def _security_of(settings: ClientSettings) -> LinkSecurity | None:
+    if settings.security is None:
+        return None
+    # Imported here, because plaintext clients need neither ssl nor the SASL mechanisms.
+    from pyspark_klog.client.security.driver import Security
+
+    return Security(settings.security)

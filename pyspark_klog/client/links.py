@@ -7,7 +7,7 @@ moves bytes on all of them. What a request means is not known here.
 import selectors
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.connection import MAX_REPLY_BYTES, Connection, State
@@ -18,17 +18,40 @@ from pyspark_klog.client.errors import (
     TimedOut,
     is_retriable,
 )
+from pyspark_klog.client.handshake import Mechanism
 from pyspark_klog.client.retry import Backoff
 from pyspark_klog.client.settings import ClientSettings
 from pyspark_klog.client.sockets import Link
 from pyspark_klog.errors import KlogError
 
-if TYPE_CHECKING:
-    from pyspark_klog.client.security.driver import Security
-
 IDLE_PROBE_MS = 1_000
 """A connection that was unused for longer is looked at before a request is put on it."""
 _NOT_READY = (State.NEGOTIATING, State.AUTHENTICATING)
+
+
+class LinkSecurity(Protocol):
+    """TLS and SASL for the connections of one client; `security/driver.py` implements it."""
+
+    def wrap(self, sock: socket.socket, host: str, peer: str) -> socket.socket:
+        """Return the socket after the TLS handshake, or unchanged if TLS is not used.
+
+        :raises ClientError: if the handshake fails; the socket is closed then
+        """
+
+    def link(
+        self,
+        address: Address,
+        connection: Connection,
+        sock: socket.socket,
+        selector: selectors.BaseSelector,
+    ) -> Link:
+        """Return the link that moves bytes over a socket that `wrap` returned."""
+
+    def mechanism(self) -> Mechanism | None:
+        """Return a new SASL exchange for one authentication; None if SASL is not used.
+
+        :raises ClientError: if there is no password or token
+        """
 
 
 class Links:
@@ -39,6 +62,7 @@ class Links:
         bootstrap: Iterable[Address],
         settings: ClientSettings,
         *,
+        security: LinkSecurity | None,
         now_ms: Callable[[], int],
         sleep: Callable[[float], None],
         random: Callable[[], float],
@@ -49,7 +73,7 @@ class Links:
         self._sleep = sleep
         self._random = random
         self._selector = selectors.DefaultSelector()
-        self._security = _security_of(settings)
+        self._security = security
         self._links: dict[Address, Link] = {}
         self._failures: dict[Address, tuple[int, int]] = {}
         """Attempts in a row that failed, and the time of the last one."""
@@ -164,7 +188,7 @@ class Links:
             if not link.is_open:
                 self._drop(link)
 
-    def _authenticate_again(self, link: Link, security: "Security") -> None:
+    def _authenticate_again(self, link: Link, security: LinkSecurity) -> None:
         """Begin to authenticate again (KIP-368). Requests that are under way are answered first."""
         mechanism = security.mechanism()
         assert mechanism is not None
@@ -203,21 +227,13 @@ def this_host() -> str:
     return socket.gethostname()
 
 
-def _security_of(settings: ClientSettings) -> "Security | None":
-    if settings.security is None:
-        return None
-    from pyspark_klog.client.security.driver import Security
-
-    return Security(settings.security)
-
-
 def _connect(
     address: Address,
     settings: ClientSettings,
     selector: selectors.BaseSelector,
     now_ms: Callable[[], int],
     deadline_ms: int,
-    security: "Security | None",
+    security: LinkSecurity | None,
 ) -> Link:
     """A link whose socket is connected and whose connection asks for the versions.
 

@@ -1,4 +1,4 @@
-"""TLS and SASL of one client's connections: `links.py` has one `Security` beside them."""
+"""TLS and SASL of one client's connections: `blocking.py` gives one `Security` to its links."""
 
 import selectors
 import socket
