@@ -9,6 +9,12 @@ class KlogError(Exception):
     """Root of klog's exceptions. The text says what was wrong, what was expected and what to do."""
 
 
+class ClientError(KlogError):
+    """Root of the errors of klog's client. `retriable`: whether trying again may help."""
+
+    retriable = False
+
+
 class InvariantViolation(KlogError):
     """Something that guards data does not hold: a bug or a damaged file, never bad input."""
 

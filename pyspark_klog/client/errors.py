@@ -1,19 +1,14 @@
-"""What a client's work can raise. ``retriable`` tells whether trying again may help.
+"""The errors that a client's calls raise. ``retriable`` says whether trying again may help.
 
-A broker's own answer is `pyspark_klog.errors.BrokerError`, which has Kafka's code.
+An error code that a broker answers is raised as `pyspark_klog.errors.BrokerError`. This module also
+exports the errors of settings and authentication, so that users find all errors in one module.
 """
 
-from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
-
-
-class ClientError(KlogError):
-    """Root of the client's own errors."""
-
-    retriable = False
-
-
-class SettingError(ClientError):
-    """A setting that is unknown, not allowed here, or has a value that it can't have."""
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.errors import ClientError as ClientError
+from pyspark_klog.security.errors import AuthenticationFailed as AuthenticationFailed
+from pyspark_klog.security.errors import SettingError as SettingError
+from pyspark_klog.security.errors import one_line as one_line
 
 
 class ConnectionFailed(ClientError):
@@ -34,10 +29,6 @@ class ReplyUnreadable(ClientError):
 
 class UnsupportedByBroker(ClientError):
     """The broker has no version of an API that this client could use."""
-
-
-class AuthenticationFailed(ClientError):
-    """The broker, or the service that gives tokens, did not accept who this client says it is."""
 
 
 class TlsFailed(ClientError):
@@ -100,9 +91,6 @@ class ProducerFenced(ProducerUnusable):
     one. Before transaction.version 2 also: the transaction took longer than it may."""
 
 
-LONGEST_TEXT = 300
-"""Characters of the other side's words that go into a message."""
-
 _CODES = {code.value: code for code in ErrorCode}
 
 
@@ -144,10 +132,3 @@ def may_pass_at_controller(error: BaseException) -> bool:
     if isinstance(error, BrokerError):
         return error.code is ErrorCode.NOT_CONTROLLER
     return is_retriable(error)
-
-
-def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
-    """The other side's words, fit for a message: bounded, and nothing that a terminal obeys."""
-    # Before a login nobody is known: the text may come from anyone, and be of any length.
-    shown = "".join(char if char.isprintable() else " " for char in text[: 4 * longest])
-    return " ".join(shown.split())[:longest]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark_klog.client.errors import SettingError
+from pyspark_klog.security.errors import SettingError
 
 _OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _SHADED = "kafkashaded."

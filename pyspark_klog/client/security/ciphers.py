@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from pyspark_klog.client.errors import SettingError
+from pyspark_klog.security.errors import SettingError
 
 _log = logging.getLogger(__name__)
 

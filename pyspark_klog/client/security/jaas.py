@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pyspark_klog.client.errors import SettingError
 from pyspark_klog.client.secret import Secret
+from pyspark_klog.security.errors import SettingError
 
 FLAGS = ("required", "requisite", "sufficient", "optional")
 EXAMPLE = (

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pyspark_klog.client.errors import AuthenticationFailed, SettingError, one_line
 from pyspark_klog.client.secret import Secret
+from pyspark_klog.security.errors import AuthenticationFailed, SettingError, one_line
 
 _SEPARATOR = "\x01"
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")

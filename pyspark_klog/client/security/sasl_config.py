@@ -6,7 +6,6 @@ Java's class names stand for what klog has built in; ``module:callable`` names a
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pyspark_klog.client.errors import SettingError
 from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.security.callables import OwnFunction, java_class, own_function
 from pyspark_klog.client.security.jaas import LoginModule, read_jaas
@@ -20,6 +19,7 @@ from pyspark_klog.client.security.lookup import (
 from pyspark_klog.client.security.oauthbearer import read_extensions, unsecured_token
 from pyspark_klog.client.security.rows import ASSERTION_PASSPHRASE, ASSERTIONS
 from pyspark_klog.client.security.tls_config import TlsConfig, read_tls
+from pyspark_klog.security.errors import SettingError
 
 OAUTHBEARER = "OAUTHBEARER"
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

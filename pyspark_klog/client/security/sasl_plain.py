@@ -1,7 +1,7 @@
 """SASL PLAIN (RFC 4616): user and password in one message. Pure."""
 
-from pyspark_klog.client.errors import AuthenticationFailed
 from pyspark_klog.client.secret import Secret
+from pyspark_klog.security.errors import AuthenticationFailed
 
 
 class Plain:

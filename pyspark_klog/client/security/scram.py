@@ -11,8 +11,8 @@ import hmac
 import re
 from enum import Enum
 
-from pyspark_klog.client.errors import AuthenticationFailed, one_line
 from pyspark_klog.client.secret import Secret
+from pyspark_klog.security.errors import AuthenticationFailed, one_line
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pyspark_klog.client.errors import SettingError
 from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.security.callables import OwnFunction, java_class, own_function
 from pyspark_klog.client.security.lookup import Lookup, secret_of, text_of
 from pyspark_klog.client.security.rows import SECURITY
+from pyspark_klog.security.errors import SettingError
 
 VERSIONS = ("TLSv1.2", "TLSv1.3")
 _BROKEN_VERSIONS = ("TLSv1", "TLSv1.1")

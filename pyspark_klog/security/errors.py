@@ -1,0 +1,21 @@
+"""Errors of settings and authentication, and how a message quotes the other side."""
+
+from pyspark_klog.errors import ClientError
+
+LONGEST_TEXT = 300
+"""Characters of the other side's text that go into a message."""
+
+
+class SettingError(ClientError):
+    """A setting that is unknown, not allowed here, or has a value that it can't have."""
+
+
+class AuthenticationFailed(ClientError):
+    """The broker, or the token endpoint, did not accept the client's credentials."""
+
+
+def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
+    """Return `text` on one line, with at most `longest` characters and no control characters."""
+    # A peer that has not authenticated yet can send text of any content and length.
+    shown = "".join(char if char.isprintable() else " " for char in text[: 4 * longest])
+    return " ".join(shown.split())[:longest]
