@@ -1,0 +1,74 @@
+"""A stream goes on from the checkpoint that the previous version wrote, and the reverse.
+
+No row is lost or doubled, although each run also repeats the last batch of the run before.
+
+`tests/integration/test_previous_version.py` has data directories and clusters.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyspark_klog import testing
+from pyspark_klog.ids import TopicPartition
+from tests.support.checkpoints import batches
+from tests.support.spark_home import compiled_home
+from tests.support.spark_topics import Topics
+from tests.support.transaction_cases import read_committed
+from tests.support.version_fixtures import previous
+from tests.support.versions import ROOT, Version, this_version
+
+__all__ = ["previous"]
+
+JOB = ROOT / "tests" / "support" / "version_job.py"
+
+
+def copy(version: Version, servers: str, source: str, target: str, checkpoint: Path) -> None:
+    """Run the copy with one version, until all records of the source are copied."""
+    environment = os.environ | {
+        "SPARK_HOME": str(compiled_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    done = subprocess.run(
+        [*version.python, "-P", str(JOB), servers, source, target, str(checkpoint)],
+        env=environment,
+        cwd=checkpoint.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4_000:]
+
+
+def uncommit_last_batch(checkpoint: Path) -> int:
+    """Take the last batch's commit out of the checkpoint, as if the driver had died between the
+    sink's commit and Spark's; returns the batch."""
+    logged, committed = batches(checkpoint)
+    assert logged == committed
+    for name in (f"{committed[-1]}", f".{committed[-1]}.crc"):
+        (checkpoint / "commits" / name).unlink(missing_ok=True)
+    return committed[-1]
+
+
+@pytest.mark.timeout(600)
+def test_a_stream_goes_on_after_an_upgrade_and_after_the_way_back(
+    previous: Version, topics: Topics, spark_broker: testing.Broker, tmp_path: Path
+) -> None:
+    servers = spark_broker.bootstrap_servers
+    source, target = topics.create(2), topics.create(1)
+    checkpoint = tmp_path / "checkpoint"
+    end, repeated = 0, -1
+    for version in (previous, this_version(), previous):
+        for partition in (0, 1):
+            topics.put_numbers(source, range(end + partition, end + 10, 2), partition)
+        end += 10
+        copy(version, servers, source, target, checkpoint)
+        copied = map(int, read_committed(servers, TopicPartition(target, 0)))
+        assert sorted(copied) == list(range(end)), version.name
+        assert batches(checkpoint)[1][-1] > repeated
+        repeated = uncommit_last_batch(checkpoint)
