@@ -18,13 +18,13 @@ class ConnectionFailed(ClientError):
 
 
 class RequestTimedOut(ClientError):
-    """No reply within the request's timeout; the request may or may not have been done."""
+    """The reply did not come within the request's timeout; the broker may have done the request."""
 
     retriable = True
 
 
 class ReplyUnreadable(ClientError):
-    """The bytes from the other side are no reply in Kafka's protocol."""
+    """The bytes that the broker sent are not a reply in Kafka's protocol."""
 
 
 class UnsupportedByBroker(ClientError):
@@ -32,11 +32,11 @@ class UnsupportedByBroker(ClientError):
 
 
 class TlsFailed(ClientError):
-    """No TLS with the other side: certificates, names, versions, or no TLS there at all."""
+    """The TLS handshake failed: certificates, host name, versions, or a listener without TLS."""
 
 
 class NoBrokerAvailable(ClientError):
-    """None of the addresses answered."""
+    """The client could not reach a broker at any of its addresses."""
 
     retriable = True
 
@@ -52,7 +52,7 @@ class TopicMissing(ClientError):
 
 
 class TimedOut(ClientError):
-    """An operation with all its retries took longer than it may."""
+    """The operation did not succeed within its time limit, retries included."""
 
 
 class DeliveryFailed(ClientError):

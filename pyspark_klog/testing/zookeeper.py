@@ -46,7 +46,7 @@ class _EndedEarly(ZooKeeperFailed):
 
 
 class ZooKeeper:
-    """A lone ZooKeeper server; use it in a with statement, or call `start` and `close`.
+    """A standalone ZooKeeper server; use it in a with statement, or call `start` and `close`.
 
     The data folder is temporary unless ``data`` is given; data and port stay across `stop`, `kill`
     and `start`, and so do sessions that are not over by then. Sessions may be as short as two ticks

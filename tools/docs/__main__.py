@@ -10,12 +10,14 @@ from tools.docs import (
     groups,
     metrics,
     options,
+    python_api,
     roles,
     transactions,
 )
 from tools.docs.pages import Pages, print_pages
 
 PAGES: Pages = {
+    "docs/api.md": python_api.python_api_page,
     "docs/apis.md": apis.api_page,
     "docs/configuration.md": configuration.configuration_page,
     "broker/server.properties": configuration.server_properties,

@@ -27,9 +27,9 @@ from pyspark_klog.protocol.apis.list_offsets import (
 from pyspark_klog.protocol.keys import ApiKey
 
 LATEST = -1
-"""As a timestamp: the end (the last stable offset under read_committed)."""
+"""The timestamp that stands for the log's end (under read_committed: the last stable offset)."""
 EARLIEST = -2
-"""As a timestamp: the first offset that can be read."""
+"""The timestamp that stands for the first readable offset."""
 NOT_FOUND = -1
 """As an offset: no record is as young as the timestamp."""
 _EARLIEST_LOCAL = -4

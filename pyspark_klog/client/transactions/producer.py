@@ -61,7 +61,7 @@ class TransactionalProducer(Producer):
 
     @property
     def state(self) -> State:
-        """Where the producer stands."""
+        """The state of the producer and of its transaction."""
         return self._manager.state
 
     @property
@@ -135,7 +135,7 @@ class TransactionalProducer(Producer):
     def add_all(
         self, batches: Iterable[tuple[TopicPartition, bytes | bytearray | memoryview, int]]
     ) -> None:
-        """As `Producer.add_all`, in the running transaction."""
+        """Queue batches in the running transaction; waits as `Producer.add_all` does."""
         given = list(batches)
         self._manager.write_to(partition for partition, _, _ in given)
         super().add_all(given)
