@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from pyspark_klog.records.kernels import kernels_compiled, why_not_compiled
-from tests.support import down_cases, kernel_cases, row_hash_cases
+from tests.support import down_cases, kernel_cases, rewriting_cases, row_hash_cases
 from tests.support.kernel_cases import run_seeds
 
 ROOT = Path(__file__).parents[2]
 CASES = {
     "kernel_cases": (kernel_cases, 120),
     "down_cases": (down_cases, 400),
+    "rewriting_cases": (rewriting_cases, 150),
     "row_hash_cases": (row_hash_cases, 200),
 }
 

@@ -11,8 +11,9 @@ from klog_broker.inspection.report import Report
 from klog_broker.inspection.segment_scan import Chunk, scan_segment
 from klog_broker.log.batch_search import find_batch
 from klog_broker.log.errors import LongLookUp
+from klog_broker.log.kernel_checks import kernel_checks
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.record_checks import PlainChecks, kernel_checks
+from klog_broker.log.plain_checks import PlainChecks
 from pyspark_klog.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from klog_broker.log.kernel_checks import kernel_checks
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.record_checks import PlainChecks, Scan, kernel_checks
+from klog_broker.log.plain_checks import PlainChecks
+from klog_broker.log.record_checks import Scan
 from klog_broker.runtime.files import RealFiles
 from pyspark_klog.records.layout import Buffer
 from pyspark_klog.storage.names import CLEANER_CHECKPOINT

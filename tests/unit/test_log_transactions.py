@@ -14,7 +14,7 @@ from klog_broker.log.errors import (
     StaleLeaderEpoch,
 )
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.record_checks import PlainChecks
+from klog_broker.log.plain_checks import PlainChecks
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_batch

@@ -10,10 +10,11 @@ import pytest
 from klog_broker.log import validation
 from klog_broker.log.append_rules import AppendOrigin
 from klog_broker.log.errors import InvalidTimestamp, RecordsRefused, RecordTooLarge
+from klog_broker.log.kernel_checks import kernel_checks
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.loop_share import BATCH_WORK_BYTES, LoopShare, TooMuchForTheLoop
-from klog_broker.log.record_checks import PlainChecks, RecordChecks, kernel_checks
-from klog_broker.log.rewriting import MAX_RECORDS, NAMED_FAULTS
+from klog_broker.log.plain_checks import PlainChecks
+from klog_broker.log.record_checks import MAX_RECORDS, NAMED_FAULTS, RecordChecks
 from klog_broker.log.validation import Validated, prepare, validate
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView

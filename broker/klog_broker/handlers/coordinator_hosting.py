@@ -5,8 +5,8 @@ from typing import Protocol
 from klog_broker.coordinator.loading import KernelWalk
 from klog_broker.coordinator.runtime import RuntimeServices
 from klog_broker.coordinator.state_log import StateLog
+from klog_broker.log.kernel_checks import KernelChecks
 from klog_broker.log.log_manager import LogManager
-from klog_broker.log.record_checks import KernelChecks
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.leader_state_log import LeaderStateLog
 from klog_broker.replication.replica_manager import ReplicaManager

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klog_broker.inspection.stored_entries import MAX_ENTRY_BYTES, has_right_crc
-from klog_broker.log.record_checks import header_row
+from klog_broker.log.batch_rows import header_row
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.compression import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from klog_broker.log.errors import InvalidTimestamp, RecordError, RecordsRefused
 from klog_broker.log.log_config import INT64_MAX, INT64_MIN, LogConfig
 from klog_broker.log.loop_share import LoopShare, TooMuchForTheLoop
-from klog_broker.log.record_checks import RecordChecks
-from klog_broker.log.rewriting import Allowed, Fault, Look
+from klog_broker.log.record_checks import Allowed, Fault, Look, RecordChecks
 from pyspark_klog.records.compression import Codec, Inflated, inflate_produced
 from pyspark_klog.records.errors import DecompressedTooLarge
 from pyspark_klog.records.kernels.status import CLAIMS_APPEND_TIME, MISSES_KEY

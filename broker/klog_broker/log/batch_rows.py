@@ -2,6 +2,12 @@
 
 from typing import NamedTuple
 
+from pyspark_klog.records import layout as at
+from pyspark_klog.records.layout import Buffer
+
+UNKNOWN_COUNT = -1
+"""The record count of a compressed message of format 0 or 1, which its header lacks."""
+
 
 class BatchRow(NamedTuple):
     """A batch by its header; of v0 and v1 messages ``base_offset`` is their only offset."""
@@ -19,3 +25,37 @@ class BatchRow(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
+
+
+def header_row(buffer: Buffer, position: int) -> BatchRow:
+    """The row of the v2 batch whose header is at ``position``; checks nothing."""
+    (
+        base_offset,
+        length,
+        leader_epoch,
+        magic,
+        _,
+        attributes,
+        last_offset_delta,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    ) = at.BATCH_HEADER.unpack_from(buffer, position)
+    return BatchRow(
+        position,
+        at.LOG_OVERHEAD_BYTES + length,
+        magic,
+        attributes,
+        base_offset,
+        base_offset + last_offset_delta,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        record_count,
+        leader_epoch,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+    )

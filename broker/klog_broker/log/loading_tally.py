@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from klog_broker.log.errors import LoadingGivenUp
-from klog_broker.log.record_checks import RecordChecks, kernel_checks
+from klog_broker.log.kernel_checks import kernel_checks
+from klog_broker.log.record_checks import RecordChecks
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.locks import make_lock
 from klog_broker.runtime.rate_limit import RateLimit

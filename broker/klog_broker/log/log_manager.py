@@ -13,13 +13,15 @@ from klog_broker.log.errors import LogDirectoryError, LogStorageError, OutOfDesc
 from klog_broker.log.found import FoundFolders, check_once, find_folders, folders_of_topics
 from klog_broker.log.free_space import FreeSpaceLooks
 from klog_broker.log.housekeeping import Housekeeping, LogManagerSettings
+from klog_broker.log.kernel_checks import kernel_checks
 from klog_broker.log.listener import LogListener
 from klog_broker.log.loading import LoadedLog
 from klog_broker.log.loading_tally import LoadingTally, ScanTotal
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_changes import PartitionChanges
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.record_checks import PlainChecks, RecordChecks, kernel_checks
+from klog_broker.log.plain_checks import PlainChecks
+from klog_broker.log.record_checks import RecordChecks
 from klog_broker.metrics.topics import CountsByTopic
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock

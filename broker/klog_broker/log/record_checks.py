@@ -1,39 +1,68 @@
-"""Checks of batches and their records, in two implementations.
+"""The interface of the checks of batches and their records, and of writing records in a new form.
 
-Plain Python needs no numba and serves from the first moment; the kernels take over once they are
-loaded (``LogManager.checks``). Both give the same result for the same bytes (a property test).
+Two implementations give the same result for the same bytes (tests/property/test_record_checks.py):
+plain_checks.py needs no numba and serves from the first moment; kernel_checks.py takes over once
+the kernels are loaded (``LogManager.checks``).
 """
 
-from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from klog_broker.log.batch_rows import BatchRow
 from klog_broker.log.digests import Digest
-from klog_broker.log.rewriting import (
-    Allowed,
-    Look,
-    PlainRewriting,
-    Wrapper,
-)
-from klog_broker.log.rewriting_kernels import KernelRewriting
-from pyspark_klog.records import layout as at
-from pyspark_klog.records.checksums import crc32c
-from pyspark_klog.records.errors import CorruptRecords, InvalidRecords
+from klog_broker.log.errors import RecordTooLarge
+from pyspark_klog.records.errors import InvalidRecords, RecordsError
+from pyspark_klog.records.kernels import status
 from pyspark_klog.records.layout import Buffer
-from pyspark_klog.records.legacy import LegacyView
-from pyspark_klog.records.record import TimestampType
-from pyspark_klog.records.record_section import read_records
-from pyspark_klog.records.sets import look
 
-_TABLE_ROWS = 16_384
-# No batch or message is shorter (v0 without key and value): this bounds the rows of a table.
-_LEAST_ENTRY_BYTES = 26
-_PLAIN_ROWS = 4_096
-# So many batches are looked at one by one before tables are made: numpy takes 25 us for a table of
-# one row. A follower that is not behind gets a batch at a time.
-_FEW_ROWS = 4
-# The count of a v0 or v1 wrapper message, which its header does not tell.
-UNKNOWN_COUNT = -1
+MAX_RECORDS = 4 * 1024 * 1024
+"""How many records one compressed batch, or a set of old messages, may have. A batch of 1 MiB with
+the usual record numbers holds about half as many of the smallest records, in the best codec."""
+
+NAMED_FAULTS = 100
+"""How many faulty records an answer names (KIP-467); the others are only counted."""
+
+
+class Allowed(NamedTuple):
+    """The limits for single records."""
+
+    earliest_ms: int
+    latest_ms: int
+    is_append_time: bool  # the broker sets the time, so that any timestamp is allowed
+    key_required: bool
+    max_message_bytes: int
+
+
+class Fault(NamedTuple):
+    """A record's fault; ``kind``: MISSES_KEY, TIMESTAMP_OUT_OF_RANGE or CLAIMS_APPEND_TIME."""
+
+    record: int
+    kind: int
+    timestamp_ms: int
+
+
+class Look(NamedTuple):
+    """The result of a first pass: how many records there are, how much room they take when they are
+    written anew, and their faults."""
+
+    end_position: int
+    record_count: int
+    size_bytes: int
+    in_order: bool  # of records: whether each one's offset delta is its number
+    first_timestamp_ms: int
+    least_timestamp_ms: int
+    max_timestamp_ms: int
+    key_faults: int
+    timestamp_faults: int
+    last_offset: int  # of messages: the last one's, as stored
+    faults: tuple[Fault, ...]  # the first NAMED_FAULTS ones
+
+
+class Wrapper(NamedTuple):
+    """The compressed message that messages were in."""
+
+    magic: int
+    # The timestamp of all messages in the wrapper, if it claims append time.
+    timestamp_ms: int | None
 
 
 class Scan(NamedTuple):
@@ -61,83 +90,23 @@ class RecordNotAllowed(InvalidRecords):
 
 
 class RecordChecks(Protocol):
-    """See the functions' docstrings in :class:`PlainChecks` and :class:`PlainRewriting`."""
+    """Checks batches, and validates and rewrites records. Implementations have no state: the loop
+    and helper threads use one at the same time."""
 
     work_per_record: int
     """The cost of reading a record, in bytes that could be inflated in the same time."""
 
-    def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan: ...
-
-    def scan_into(
-        self, digest: Digest, buffer: Buffer, shift: int, *, check_crc: bool = True
-    ) -> None: ...
-
-    def walk(
-        self,
-        section: Buffer,
-        start: int,
-        end: int,
-        count: int,
-        base_timestamp_ms: int,
-        earliest_ms: int,
-        latest_ms: int,
-        key_required: bool,
-    ) -> Walk: ...
-
-    def look_at_records(
-        self,
-        section: Buffer,
-        start: int,
-        end: int,
-        count: int,
-        base_timestamp_ms: int,
-        allowed: Allowed,
-        *,
-        claims_append_time: bool,
-    ) -> Look: ...
-
-    def write_records(
-        self,
-        section: Buffer,
-        start: int,
-        end: int,
-        found: Look,
-        *,
-        claims_append_time: bool,
-    ) -> bytearray | memoryview: ...
-
-    def look_at_messages(
-        self, buffer: Buffer, wrapper: Wrapper | None, allowed: Allowed, max_records: int
-    ) -> Look: ...
-
-    def write_messages(
-        self, buffer: Buffer, wrapper: Wrapper | None, found: Look
-    ) -> bytearray | memoryview: ...
-
-
-class PlainChecks(PlainRewriting):
-    """The checks in Python, batch by batch and record by record."""
-
-    work_per_record = 128
-
+    # --- batches ---------------------------------------------------------------------------------
     def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan:
-        """Walk batches and messages, checking length, magic, CRC and counts of each.
-
-        Stops at the first one that is bad or cut off by ``end``, or after some thousands.
-        """
-        return _scan(buffer, start, end, _PLAIN_ROWS, check_crc=check_crc)
+        """Check length, magic, CRC and counts of each batch and message from ``start`` on. The scan
+        stops at the first one that is bad or cut off by ``end``, or after some thousands."""
 
     def scan_into(
         self, digest: Digest, buffer: Buffer, shift: int, *, check_crc: bool = True
     ) -> None:
         """Scan all of ``buffer``, which lies at ``shift`` in its file, for a digest."""
-        position, is_partial = 0, True
-        while is_partial and not digest.is_cut:
-            rows, position, is_partial = self.scan(
-                buffer, position, len(buffer), check_crc=check_crc
-            )
-            digest.add_rows(rows, shift, buffer)
 
+    # --- records, as they came -------------------------------------------------------------------
     def walk(
         self,
         section: Buffer,
@@ -154,220 +123,57 @@ class PlainChecks(PlainRewriting):
 
         Raises CorruptRecords, NotInOrder or RecordNotAllowed.
         """
-        with memoryview(section) as view:
-            data = bytes(view[start:end])
-        records = read_records(
-            data,
-            count,
-            base_offset=0,
-            base_timestamp_ms=base_timestamp_ms,
-            timestamp_type=TimestampType.CREATE_TIME,
-            log_append_time_ms=at.NO_TIMESTAMP_MS,
-        )
-        max_timestamp_ms, max_timestamp_record = at.NO_TIMESTAMP_MS, 0
-        for number, record in enumerate(records):
-            timestamp_ms = record.timestamp_ms
-            if record.offset != number:
-                raise NotInOrder(f"record {number} of the batch has offset delta {record.offset}")
-            if key_required and record.key is None:
-                raise RecordNotAllowed(f"record {number} of the batch has no key")
-            if timestamp_ms != -1 and not earliest_ms <= timestamp_ms <= latest_ms:
-                raise RecordNotAllowed(f"record {number} has timestamp {timestamp_ms}")
-            if timestamp_ms > max_timestamp_ms:
-                max_timestamp_ms, max_timestamp_record = timestamp_ms, number
-        return Walk(max_timestamp_ms, max_timestamp_record)
 
-
-def _scan(buffer: Buffer, start: int, end: int, most_rows: int, *, check_crc: bool) -> Scan:
-    rows: list[BatchRow] = []
-    position = start
-    with memoryview(buffer) as view:
-        try:
-            while position < end:
-                if len(rows) >= most_rows:
-                    return Scan(rows, position, True)
-                row = _good_row(view, position, end, check_crc=check_crc)
-                if row is None:
-                    break
-                rows.append(row)
-                position += row.size_bytes
-        except CorruptRecords:
-            pass
-    return Scan(rows, position, False)
-
-
-def _good_row(view: memoryview, position: int, end: int, *, check_crc: bool) -> BatchRow | None:
-    """The batch at ``position``; None if it is cut off by ``end``. Raises CorruptRecords."""
-    if end - position < at.UP_TO_MAGIC_BYTES:
-        return None
-    if view[position + at.MAGIC_AT] != at.MAGIC_V2:
-        return _legacy_row(view, position, end, check_crc=check_crc)
-    length = at.INT32.unpack_from(view, position + at.BATCH_LENGTH_AT)[0]
-    if length > end - position - at.LOG_OVERHEAD_BYTES:
-        return None
-    if length < at.MIN_BATCH_LENGTH:
-        raise CorruptRecords(f"the batch at byte {position} gives its length as {length}")
-    row = header_row(view, position)
-    if check_crc:
-        with view[position + at.CRC_START_AT : position + row.size_bytes] as covered:
-            if crc32c(covered) != at.UINT32.unpack_from(view, position + at.CRC_AT)[0]:
-                raise CorruptRecords(f"the batch at byte {position} has a wrong CRC")
-    if not row.base_offset <= row.last_offset <= at.INT64_MAX:
-        raise CorruptRecords(f"the batch at byte {position} ends at offset {row.last_offset}")
-    if row.record_count < 0:
-        raise CorruptRecords(f"the batch at byte {position} counts {row.record_count} records")
-    return row
-
-
-def _legacy_row(view: memoryview, position: int, end: int, *, check_crc: bool) -> BatchRow | None:
-    if look(view, position).size_bytes > end - position:
-        return None
-    entry = LegacyView(view, position, end)
-    if check_crc:
-        entry.check_crc()
-    return BatchRow(
-        position,
-        entry.size_bytes,
-        entry.magic,
-        entry.attributes,
-        entry.offset,
-        entry.offset,
-        entry.timestamp_ms,
-        entry.timestamp_ms,
-        UNKNOWN_COUNT if entry.attributes & at.CODEC_MASK else 1,
-        at.NO_LEADER_EPOCH,
-        at.NO_PRODUCER_ID,
-        at.NO_PRODUCER_EPOCH,
-        at.NO_SEQUENCE,
-    )
-
-
-def header_row(buffer: Buffer, position: int) -> BatchRow:
-    """The row of the v2 batch whose header is at ``position``; checks nothing."""
-    (
-        base_offset,
-        length,
-        leader_epoch,
-        magic,
-        _,
-        attributes,
-        last_offset_delta,
-        base_timestamp_ms,
-        max_timestamp_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        record_count,
-    ) = at.BATCH_HEADER.unpack_from(buffer, position)
-    return BatchRow(
-        position,
-        at.LOG_OVERHEAD_BYTES + length,
-        magic,
-        attributes,
-        base_offset,
-        base_offset + last_offset_delta,
-        base_timestamp_ms,
-        max_timestamp_ms,
-        record_count,
-        leader_epoch,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-    )
-
-
-class KernelChecks(KernelRewriting):
-    """The checks in compiled code. The first one made imports numba, and compiles if the kernels'
-    cache is cold.
-
-    It has no state: any thread of any broker in the process may use it at any time.
-    """
-
-    work_per_record = 2
-
-    def __init__(self) -> None:
-        super().__init__()
-        import numpy as np
-
-        from pyspark_klog.records.kernels import scan, status, walk
-
-        self._np = np
-        self._scan = scan
-        self._walk = walk
-        self._status = status
-
-    def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan:
-        """As :meth:`PlainChecks.scan`."""
-        table, position, is_partial = self._table_of(buffer, start, end, check_crc)
-        return Scan([BatchRow(*row) for row in table.tolist()], position, is_partial)
-
-    def scan_into(
-        self, digest: Digest, buffer: Buffer, shift: int, *, check_crc: bool = True
-    ) -> None:
-        """As :meth:`PlainChecks.scan_into`."""
-        rows, position, is_partial = _scan(buffer, 0, len(buffer), _FEW_ROWS, check_crc=check_crc)
-        digest.add_rows(rows, shift, buffer)
-        while is_partial and not digest.is_cut:
-            table, position, is_partial = self._table_of(buffer, position, len(buffer), check_crc)
-            digest.add_table(table, shift, buffer)
-
-    def _table_of(
-        self, buffer: Buffer, start: int, end: int, check_crc: bool
-    ) -> tuple[Any, int, bool]:
-        np, scan = self._np, self._scan
-        data = np.frombuffer(buffer, dtype=np.uint8)
-        data.flags.writeable = False
-        rows = min(_TABLE_ROWS, (end - start) // _LEAST_ENTRY_BYTES + 1)
-        table = np.empty(rows * scan.TABLE_COLUMNS, dtype=np.int64)
-        state = np.empty(scan.STATE_FIELDS, dtype=np.int64)
-        status = scan.scan_batches(data, start, end, int(check_crc), end - start, table, state)
-        found = int(state[scan.STATE_BATCHES])
-        used = table[: found * scan.TABLE_COLUMNS].reshape(found, scan.TABLE_COLUMNS)
-        return used, int(state[scan.STATE_POSITION]), status == self._status.FULL
-
-    def walk(
+    # --- records, to be written in a new form ----------------------------------------------------
+    def look_at_records(
         self,
         section: Buffer,
         start: int,
         end: int,
         count: int,
         base_timestamp_ms: int,
-        earliest_ms: int,
-        latest_ms: int,
-        key_required: bool,
-    ) -> Walk:
-        """As :meth:`PlainChecks.walk`."""
-        data = self._np.frombuffer(section, dtype=self._np.uint8)
-        data.flags.writeable = False
-        walk = self._walk
-        result = self._np.empty(walk.RESULT_FIELDS, dtype=self._np.int64)
-        status = walk.walk_records(
-            data,
-            start,
-            end,
-            count,
-            base_timestamp_ms,
-            earliest_ms,
-            latest_ms,
-            int(key_required),
-            result,
-        )
-        if status == self._status.OK:
-            return Walk(
-                int(result[walk.RESULT_MAX_TIMESTAMP_MS]),
-                int(result[walk.RESULT_MAX_TIMESTAMP_RECORD]),
-            )
-        where = f"record {int(result[walk.RESULT_RECORD])} of the batch"
-        error = self._status.error_for(status, where)
-        if status == self._status.OFFSET_DELTA_NOT_INDEX:
-            raise NotInOrder(str(error))
-        if status in (self._status.MISSING_KEY, self._status.TIMESTAMP_NOT_ALLOWED):
-            raise RecordNotAllowed(str(error))
-        raise error
+        allowed: Allowed,
+        *,
+        claims_append_time: bool,
+    ) -> Look:
+        """Find the faults and the size of the ``count`` records in ``section[start:end]``, which
+        may have any offset deltas. If the batch claims append time each record has
+        ``base_timestamp_ms``. CorruptRecords if a record is malformed."""
+
+    def write_records(
+        self,
+        section: Buffer,
+        start: int,
+        end: int,
+        found: Look,
+        *,
+        claims_append_time: bool,
+    ) -> bytearray | memoryview:
+        """Write the records of :meth:`look_at_records` numbered from 0, after 61 bytes for a batch
+        header. The timestamp deltas stay, or are 0 if the batch claims append time."""
+
+    def look_at_messages(
+        self, buffer: Buffer, wrapper: Wrapper | None, allowed: Allowed, max_records: int
+    ) -> Look:
+        """Find the faults and the size of the messages in ``buffer``: formats 0 and 1, with correct
+        CRCs, not compressed, at most ``max_records``. Without a wrapper an incomplete message at
+        the end is ignored.
+
+        Raises CorruptRecords, InvalidRecords, DecompressedTooLarge, RecordTooLarge.
+        """
+
+    def write_messages(
+        self, buffer: Buffer, wrapper: Wrapper | None, found: Look
+    ) -> bytearray | memoryview:
+        """Write the messages of :meth:`look_at_messages` as records numbered from 0, after 61 bytes
+        for a batch header. The timestamp deltas count from the first message's timestamp."""
 
 
-@cache
-def kernel_checks() -> RecordChecks:
-    """The compiled checks, made once for all brokers, because they have no state. To be called in
-    the loop only if the kernels' cache is warm."""
-    return KernelChecks()
+def message_error(
+    wrong: int, position: int, number: int, allowed: Allowed
+) -> RecordsError | RecordTooLarge:
+    """The exception for a message's fault, by the fault's status."""
+    where = f"message {number} of the set, at byte {position}"
+    if wrong == status.MESSAGE_TOO_LARGE:
+        return RecordTooLarge(f"{where}, max.message.bytes is {allowed.max_message_bytes}")
+    return status.error_for(wrong, where)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from klog_broker.log.batch_rows import BatchRow
+from klog_broker.log.batch_rows import BatchRow, header_row
 from klog_broker.log.batch_search import find_batch
 from klog_broker.log.digests import Digest
 from klog_broker.log.errors import DamagedLog, ShortWrite
@@ -15,7 +15,7 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.log.producer_state import ProducerMarker, ProducerStates
 from klog_broker.log.producer_steps import data_step, take_step
 from klog_broker.log.producer_windows import WindowRefill
-from klog_broker.log.record_checks import RecordChecks, header_row
+from klog_broker.log.record_checks import RecordChecks
 from klog_broker.log.segment import Segment
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import Offset

@@ -1,17 +1,14 @@
-"""Writes records anew that are not stored as they came: in Python, record by record.
+"""Writes records in the form in which they are stored: the plain implementation, in Python.
 
-A first pass over the records finds all their faults, and how much room they take; a second one
-writes them behind the room of a header. As with the checks, plain Python needs no numba, and the
-kernels take over (rewriting_kernels.py); a property test shows that both give the same.
+A first pass over the records finds their faults and their new size; a second pass writes the
+records after the bytes for a header.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
-from klog_broker.log.errors import RecordTooLarge
+from klog_broker.log.record_checks import NAMED_FAULTS, Allowed, Fault, Look, Wrapper, message_error
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import is_cut_off
-from pyspark_klog.records.errors import RecordsError
 from pyspark_klog.records.kernels import status
 from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.legacy import LegacyView
@@ -23,56 +20,6 @@ from pyspark_klog.records.record_section import (
     wrap_int64,
 )
 from pyspark_klog.records.sets import look
-
-MAX_RECORDS = 4 * 1024 * 1024
-"""How many records one compressed batch, or a set of old messages, may have. A batch of 1 MiB with
-the usual record numbers holds about half as many of the smallest records, in the best codec."""
-
-NAMED_FAULTS = 100
-"""How many faulty records an answer names (KIP-467); the others are only counted."""
-
-
-class Allowed(NamedTuple):
-    """The limits for single records."""
-
-    earliest_ms: int
-    latest_ms: int
-    is_append_time: bool  # the broker sets the time, so that any timestamp is allowed
-    key_required: bool
-    max_message_bytes: int
-
-
-class Fault(NamedTuple):
-    """A record's fault; ``kind``: MISSES_KEY, TIMESTAMP_OUT_OF_RANGE or CLAIMS_APPEND_TIME."""
-
-    record: int
-    kind: int
-    timestamp_ms: int
-
-
-class Look(NamedTuple):
-    """The result of a first pass: how many records there are, how much room they take when they are
-    written anew, and their faults."""
-
-    end_position: int
-    record_count: int
-    size_bytes: int
-    in_order: bool  # of records: whether each one's offset delta is its number
-    first_timestamp_ms: int
-    least_timestamp_ms: int
-    max_timestamp_ms: int
-    key_faults: int
-    timestamp_faults: int
-    last_offset: int  # of messages: the last one's, as stored
-    faults: tuple[Fault, ...]  # the first NAMED_FAULTS ones
-
-
-class Wrapper(NamedTuple):
-    """The compressed message that messages were in."""
-
-    magic: int
-    # The timestamp of all messages in the wrapper, if it claims append time.
-    timestamp_ms: int | None
 
 
 class PlainRewriting:
@@ -89,9 +36,6 @@ class PlainRewriting:
         *,
         claims_append_time: bool,
     ) -> Look:
-        """``section[start:end]`` must be exactly ``count`` well-formed records (CorruptRecords),
-        with any offset deltas. If the batch claims append time each record has
-        ``base_timestamp_ms``."""
         tally = _Tally(allowed)
         records = _records(section, start, end, count, base_timestamp_ms, claims_append_time)
         for record in records:
@@ -107,19 +51,12 @@ class PlainRewriting:
         *,
         claims_append_time: bool,
     ) -> bytearray | memoryview:
-        """The same records numbered from 0, behind 61 bytes of room; their timestamp deltas stay,
-        or are 0 if the batch claims append time."""
         records = _records(section, start, end, found.record_count, 0, claims_append_time)
         return _written(records, 0)
 
     def look_at_messages(
         self, buffer: Buffer, wrapper: Wrapper | None, allowed: Allowed, max_records: int
     ) -> Look:
-        """``buffer`` must have only messages of formats 0 and 1, with right CRCs, uncompressed, at
-        most ``max_records``. Without a wrapper a message that is cut off at the end is ignored.
-
-        Raises CorruptRecords, InvalidRecords, DecompressedTooLarge, RecordTooLarge.
-        """
         tally = _Tally(allowed)
         position = 0
         while position < len(buffer):
@@ -155,8 +92,6 @@ class PlainRewriting:
     def write_messages(
         self, buffer: Buffer, wrapper: Wrapper | None, found: Look
     ) -> bytearray | memoryview:
-        """The same messages as records numbered from 0, behind 61 bytes of room. Their timestamps
-        count from the first one's."""
 
         def records() -> Iterable[Record]:
             position = 0
@@ -259,13 +194,3 @@ class _Tally:
             self._last_offset,
             tuple(self._faults),
         )
-
-
-def message_error(
-    wrong: int, position: int, number: int, allowed: Allowed
-) -> RecordsError | RecordTooLarge:
-    """The exception for a message's fault, by the fault's status."""
-    where = f"message {number} of the set, at byte {position}"
-    if wrong == status.MESSAGE_TOO_LARGE:
-        return RecordTooLarge(f"{where}, max.message.bytes is {allowed.max_message_bytes}")
-    return status.error_for(wrong, where)

@@ -1,8 +1,8 @@
-"""Writes records anew in compiled code: see rewriting.py."""
+"""Writes records in the form in which they are stored: the implementation in compiled code."""
 
 from typing import Any
 
-from klog_broker.log.rewriting import (
+from klog_broker.log.record_checks import (
     NAMED_FAULTS,
     Allowed,
     Fault,
@@ -16,8 +16,7 @@ from pyspark_klog.records.layout import Buffer
 
 
 class KernelRewriting:
-    """The two passes in compiled code: see the methods of the same names in
-    :class:`PlainRewriting`. Without state, so that the loop and helper threads can share it."""
+    """The two passes in compiled code, without state."""
 
     def __init__(self) -> None:
         import numpy as np

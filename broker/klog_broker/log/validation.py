@@ -12,17 +12,18 @@ client reads (several gzip members or snappy streams, or bytes behind the stream
 from typing import NamedTuple, TypeGuard
 
 from klog_broker.log.append_rules import COMPRESSING, AppendOrigin, Rules, refuse
-from klog_broker.log.batch_rows import BatchRow
+from klog_broker.log.batch_rows import BatchRow, header_row
 from klog_broker.log.errors import RecordTooLarge
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.loop_share import LoopShare
 from klog_broker.log.record_checks import (
+    MAX_RECORDS,
+    Look,
     NotInOrder,
     RecordChecks,
     RecordNotAllowed,
-    header_row,
+    Wrapper,
 )
-from klog_broker.log.rewriting import MAX_RECORDS, Look, Wrapper
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView, is_cut_off
 from pyspark_klog.records.builder import write_header

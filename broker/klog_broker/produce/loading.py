@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from klog_broker.log.record_checks import kernel_checks
+from klog_broker.log.kernel_checks import kernel_checks
 from klog_broker.runtime.compiling import fill_cache
 from klog_broker.runtime.switching import brisk_switching
 
