@@ -21,7 +21,7 @@ class ProducerIds:
         """``prefetches``: the next block is asked for before this one is used up, since
         another broker gives it."""
         self.unavailable = (
-            # As in Kafka: the controller may soon give a block.
+            # The controller may soon give a block. Kafka answers alike.
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if prefetches else ErrorCode.KAFKA_STORAGE_ERROR
         )
         """The error for a client whose producer gets no id."""

@@ -35,7 +35,7 @@ class _ForeignFolders:
     def check(self, name: str, first_new: int = 0) -> None:
         """Raise InconsistentTopicId if a folder has the name of a partition from `first_new` on."""
         if not self._broker.metadata.is_standalone:
-            return  # the replicas may be elsewhere; whoever gets one looks at its own folders
+            return  # other brokers may host the replicas; each checks its own folders
         image = self._broker.metadata.image
         known = image.topic(name)
         if (len(known.partitions) if known is not None else 0) != first_new or any(
