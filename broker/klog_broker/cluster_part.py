@@ -28,7 +28,7 @@ from klog_broker.handlers.known_topics import (
 from klog_broker.handlers.producer_ids import ProducerIds
 from klog_broker.handlers.transaction_service import (
     TransactionHosting,
-    Transactions,
+    TransactionParts,
     new_transactions,
     new_transactions_in_cluster,
 )
@@ -60,7 +60,7 @@ class ClusterSide(NamedTuple):
     follower_refusal: FollowerRefusal
     known_topics: KnownTopics
     new_topic_settings: NewTopicSettings
-    new_transactions: Callable[[TransactionHosting], Transactions]
+    new_transactions: Callable[[TransactionHosting], TransactionParts]
     other_controller: Callable[[], TopicRequests | None]
     """Asks the controller; None while this broker makes and changes topics itself."""
 

@@ -31,7 +31,7 @@ _LOOK_MS = 100
 _CLOSING_MS = 2_000
 
 
-class Joined(NamedTuple):
+class JoinedParts(NamedTuple):
     """The parts of a broker that exist once it has joined its cluster."""
 
     peers: Peers
@@ -62,7 +62,7 @@ class Membership:
         self._config = config
         self._loop = loop
         self._clock = clock
-        self._joined: Joined | None = None
+        self._joined: JoinedParts | None = None
         self._make_peers = make_peers
         self._is_wanted = is_wanted
         self._on_lost = on_lost
@@ -79,7 +79,7 @@ class Membership:
         self._has_begun = False
 
     @property
-    def joined(self) -> Joined:
+    def joined(self) -> JoinedParts:
         """The parts that ``open_store`` has made. InvariantViolation before that."""
         if self._joined is None:
             raise InvariantViolation("the broker has not joined its cluster yet")
@@ -122,7 +122,7 @@ class Membership:
         )
         orders = OrderQueue(self.broker_epoch)
         cluster = ClusterServices(store, member.controller, orders, member.changes)
-        self._joined = Joined(peers, to_controller, cluster)
+        self._joined = JoinedParts(peers, to_controller, cluster)
         member.election.on_controller.append(lambda _: to_controller.look())
         blocks = ProducerIdBlocks(to_controller, broker_id, self.broker_epoch)
         store.allocate = blocks.allocate

@@ -41,7 +41,7 @@ _DEFAULTS_OF_TOPICS = {
 }
 
 
-class FollowingServices(Protocol):
+class SettingsFollowers(Protocol):
     """The parts of a broker that follow its settings."""
 
     config: BrokerConfig
@@ -60,7 +60,7 @@ class FollowingServices(Protocol):
 
 
 class _Followers(NamedTuple):
-    services: FollowingServices
+    services: SettingsFollowers
     server: Server
     cleaner: Cleaner
 
@@ -93,7 +93,7 @@ class SettingsInForce:
                 len(image.client_quotas),
             )
 
-    def connect(self, services: FollowingServices, server: Server, cleaner: Cleaner) -> None:
+    def connect(self, services: SettingsFollowers, server: Server, cleaner: Cleaner) -> None:
         """From now on these follow the settings."""
         self._followers = _Followers(services, server, cleaner)
 
@@ -141,7 +141,7 @@ class SettingsInForce:
         _tell_changes(old, self.config)
 
 
-def _follow(services: FollowingServices) -> Steps:
+def _follow(services: SettingsFollowers) -> Steps:
     """Have the logs take the settings. A topic that is made or altered meanwhile has them."""
     for topic in services.metadata.image.topics.values():
         yield 1 + len(topic.partitions)

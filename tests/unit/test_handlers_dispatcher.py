@@ -7,8 +7,8 @@ import pytest
 
 from klog_broker.handlers.api_handler import (
     MAX_REQUEST_ELEMENTS,
-    Api,
     ApiHandler,
+    BrokerApi,
     bind,
     top_level_error,
 )
@@ -107,7 +107,7 @@ def handler(
         return prepare(frame, request, context)
 
     options["prepare"] = None if prepare is None else prepared
-    return bind([Api(api_key, handled, top_level_error(api_key), **options)], None)
+    return bind([BrokerApi(api_key, handled, top_level_error(api_key), **options)], None)
 
 
 def served(handle: Any, **options: Any) -> tuple[Dispatcher, Services]:

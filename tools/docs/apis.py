@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.families import BETWEEN_BROKERS, SERVED
 from klog_broker.handlers.not_served import LEFT_OUT, REASONS
 from pyspark_klog.protocol import registry
@@ -52,6 +52,6 @@ def api_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _served(apis: Iterable[Api[Any]]) -> Iterator[str]:
+def _served(apis: Iterable[BrokerApi[Any]]) -> Iterator[str]:
     for key, first, last in sorted(each.served for each in apis):
         yield f"| {registry.api(key).name} | {int(key)} | {first}-{last} |"

@@ -4,7 +4,7 @@ So every client may do everything, and no rule is kept. Kafka's brokers without 
 the same error.
 """
 
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.create_acls import (
@@ -55,6 +55,6 @@ def _deleted(request: DeleteAclsRequest, code: ErrorCode) -> DeleteAclsResponse:
     return DeleteAclsResponse(filter_results=[result] * len(request.filters))
 
 
-DESCRIBE = Api(ApiKey.DESCRIBE_ACLS, handle_describe, _described)
-CREATE = Api(ApiKey.CREATE_ACLS, handle_create, _created)
-DELETE = Api(ApiKey.DELETE_ACLS, handle_delete, _deleted)
+DESCRIBE = BrokerApi(ApiKey.DESCRIBE_ACLS, handle_describe, _described)
+CREATE = BrokerApi(ApiKey.CREATE_ACLS, handle_create, _created)
+DELETE = BrokerApi(ApiKey.DELETE_ACLS, handle_delete, _deleted)

@@ -6,7 +6,7 @@ transaction.version 2 do without: TxnOffsetCommit adds it.
 
 from klog_broker.coordinator.transaction.metadata import VERSION_PLAIN, ProducerIdAndEpoch
 from klog_broker.coordinator.transaction.transaction import TransactionReply
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.family_services import TransactionServices
 from klog_broker.handlers.request_context import RequestContext
 from klog_broker.handlers.transactions import as_known_by
@@ -42,4 +42,4 @@ def handle(
     )
 
 
-API = Api(ApiKey.ADD_OFFSETS_TO_TXN, handle, top_level_error(ApiKey.ADD_OFFSETS_TO_TXN))
+API = BrokerApi(ApiKey.ADD_OFFSETS_TO_TXN, handle, top_level_error(ApiKey.ADD_OFFSETS_TO_TXN))

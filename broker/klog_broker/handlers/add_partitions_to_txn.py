@@ -10,7 +10,7 @@ from functools import partial
 from klog_broker.coordinator.transaction.coordinator import partitions_of
 from klog_broker.coordinator.transaction.metadata import VERSION_PLAIN, ProducerIdAndEpoch
 from klog_broker.coordinator.transaction.transaction import TransactionReply
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import TransactionServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.transactions import absent_partitions, as_known_by
@@ -168,4 +168,4 @@ def error_response(
     return _response([_result(only, errors(only), 0)], 0)
 
 
-API = Api(ApiKey.ADD_PARTITIONS_TO_TXN, handle, error_response)
+API = BrokerApi(ApiKey.ADD_PARTITIONS_TO_TXN, handle, error_response)

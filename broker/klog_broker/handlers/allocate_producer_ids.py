@@ -1,6 +1,6 @@
 """AllocateProducerIds: a broker needs producer ids (KIP-730). The controller answers."""
 
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.between_brokers import MAX_ELEMENTS, BetweenBrokersServices, cluster_of
 from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
@@ -14,7 +14,7 @@ def handle(
     cluster_of(services, context).controller.allocate_producer_ids(request, context.reply.send)
 
 
-API = Api(
+API = BrokerApi(
     ApiKey.ALLOCATE_PRODUCER_IDS,
     handle,
     top_level_error(ApiKey.ALLOCATE_PRODUCER_IDS),

@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import SettingsServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
@@ -113,4 +113,4 @@ def error_response(request: AlterClientQuotasRequest, code: ErrorCode) -> AlterC
     return response
 
 
-API = Api(ApiKey.ALTER_CLIENT_QUOTAS, handle, error_response)
+API = BrokerApi(ApiKey.ALTER_CLIENT_QUOTAS, handle, error_response)

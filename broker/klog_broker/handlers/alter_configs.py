@@ -11,7 +11,7 @@ from functools import partial
 
 from klog_broker.handlers.alterable_brokers import stored_name
 from klog_broker.handlers.alterable_topics import alterable_topic, check_alterable, check_names
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import SettingsServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
@@ -130,4 +130,4 @@ def error_response(request: AlterConfigsRequest, code: ErrorCode) -> AlterConfig
     return response
 
 
-API = Api(ApiKey.ALTER_CONFIGS, handle, error_response)
+API = BrokerApi(ApiKey.ALTER_CONFIGS, handle, error_response)

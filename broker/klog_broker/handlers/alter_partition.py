@@ -1,6 +1,6 @@
 """AlterPartition: a leader asks for other in-sync sets (KIP-497). The controller answers."""
 
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.between_brokers import MAX_ELEMENTS, BetweenBrokersServices, cluster_of
 from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.protocol.apis.alter_partition import AlterPartitionRequest
@@ -14,7 +14,7 @@ def handle(
     cluster_of(services, context).controller.alter_partition(request, context.reply.send)
 
 
-API = Api(
+API = BrokerApi(
     ApiKey.ALTER_PARTITION,
     handle,
     top_level_error(ApiKey.ALTER_PARTITION),

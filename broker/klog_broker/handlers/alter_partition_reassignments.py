@@ -6,7 +6,7 @@ broker that runs alone could make, and a cluster makes none yet.
 
 from collections.abc import Sequence
 
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.family_services import TopicsServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
@@ -71,7 +71,7 @@ def _check(
         raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
 
 
-API = Api(
+API = BrokerApi(
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     handle,
     top_level_error(ApiKey.ALTER_PARTITION_REASSIGNMENTS),

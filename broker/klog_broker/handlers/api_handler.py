@@ -49,7 +49,7 @@ class ServedApi(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Api(Generic[S]):
+class BrokerApi(Generic[S]):
     """An API that a broker with the services ``S`` can serve. ``handlers/<api>.py`` ends with its
     ``API``.
 
@@ -93,11 +93,11 @@ class Api(Generic[S]):
 class ApiHandler(NamedTuple):
     """An API with the services of one broker."""
 
-    api: Api[Any]
+    api: BrokerApi[Any]
     handle: Handle
     prepare: Prepare | None
 
 
-def bind(apis: Iterable[Api[S]], services: S) -> tuple[ApiHandler, ...]:
+def bind(apis: Iterable[BrokerApi[S]], services: S) -> tuple[ApiHandler, ...]:
     """The handlers of a family of APIs, which work with the same services."""
     return tuple(each.bind(services) for each in apis)

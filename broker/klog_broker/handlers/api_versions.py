@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from klog_broker.coordinator.transaction.metadata import VERSION_RAISING
-from klog_broker.handlers.api_handler import Api, ServedApi
+from klog_broker.handlers.api_handler import BrokerApi, ServedApi
 from klog_broker.handlers.request_context import RequestContext
 from klog_broker.metadata.features import TRANSACTION_VERSION
 from klog_broker.metadata.interface import MetadataStore
@@ -90,4 +90,4 @@ def error_response(_: Any, code: ErrorCode) -> Response:
     return ApiVersionsResponse(error_code=code)
 
 
-API = Api(ApiKey.API_VERSIONS, handle, error_response)
+API = BrokerApi(ApiKey.API_VERSIONS, handle, error_response)

@@ -1,6 +1,6 @@
 """ControlledShutdown: a broker is about to stop. The controller answers."""
 
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.between_brokers import MAX_ELEMENTS, BetweenBrokersServices, cluster_of
 from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.protocol.apis.controlled_shutdown import ControlledShutdownRequest
@@ -14,7 +14,7 @@ def handle(
     cluster_of(services, context).controller.shut_down(request, context.reply.send)
 
 
-API = Api(
+API = BrokerApi(
     ApiKey.CONTROLLED_SHUTDOWN,
     handle,
     top_level_error(ApiKey.CONTROLLED_SHUTDOWN),

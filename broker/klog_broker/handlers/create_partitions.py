@@ -3,7 +3,7 @@
 from collections import Counter
 from functools import partial
 
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.at_controller import at_controller
 from klog_broker.handlers.family_services import TopicsServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
@@ -108,4 +108,4 @@ def error_response(request: CreatePartitionsRequest, code: ErrorCode) -> CreateP
     )
 
 
-API = Api(ApiKey.CREATE_PARTITIONS, handle, error_response)
+API = BrokerApi(ApiKey.CREATE_PARTITIONS, handle, error_response)

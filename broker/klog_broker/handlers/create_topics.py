@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Generator
 
 from klog_broker.config import topic_config
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import TopicsServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
@@ -166,4 +166,4 @@ def error_response(request: CreateTopicsRequest, code: ErrorCode) -> CreateTopic
     return CreateTopicsResponse(topics=[_failed(topic.name, error) for topic in request.topics])
 
 
-API = Api(ApiKey.CREATE_TOPICS, handle, error_response)
+API = BrokerApi(ApiKey.CREATE_TOPICS, handle, error_response)

@@ -1,7 +1,7 @@
 """DeleteGroups: forget groups that have no members, with all their offsets."""
 
 from klog_broker.coordinator.group.deletions import GroupCodes
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import GroupServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from pyspark_klog.errors import ErrorCode
@@ -40,4 +40,4 @@ def _error(request: DeleteGroupsRequest, code: ErrorCode) -> DeleteGroupsRespons
     )
 
 
-API = Api(ApiKey.DELETE_GROUPS, handle, _error)
+API = BrokerApi(ApiKey.DELETE_GROUPS, handle, _error)

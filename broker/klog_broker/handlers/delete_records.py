@@ -9,7 +9,7 @@ the records are deleted all the same.
 
 from typing import NamedTuple
 
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import LogServices
 from klog_broker.handlers.partitions import ended_code, led_partition, why_not_led
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
@@ -157,4 +157,4 @@ def error_response(request: DeleteRecordsRequest, code: ErrorCode) -> DeleteReco
     )
 
 
-API = Api(ApiKey.DELETE_RECORDS, handle, error_response)
+API = BrokerApi(ApiKey.DELETE_RECORDS, handle, error_response)

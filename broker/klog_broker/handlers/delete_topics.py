@@ -3,7 +3,7 @@
 from collections import Counter
 from functools import partial
 
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.at_controller import at_controller
 from klog_broker.handlers.family_services import TopicsServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
@@ -139,4 +139,4 @@ def error_response(request: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopic
     return DeleteTopicsResponse(responses=[_failed(each, error) for each in asked])
 
 
-API = Api(ApiKey.DELETE_TOPICS, handle, error_response)
+API = BrokerApi(ApiKey.DELETE_TOPICS, handle, error_response)

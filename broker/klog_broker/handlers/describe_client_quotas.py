@@ -1,6 +1,6 @@
 """DescribeClientQuotas (key 48): the quotas of users, clients and addresses."""
 
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import SettingsServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
@@ -52,4 +52,4 @@ def error_response(_: DescribeClientQuotasRequest, code: ErrorCode) -> DescribeC
     return _failed(code, code.message)
 
 
-API = Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, handle, error_response)
+API = BrokerApi(ApiKey.DESCRIBE_CLIENT_QUOTAS, handle, error_response)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import TopicsServices
 from klog_broker.handlers.operations import CLUSTER_OPERATIONS
 from klog_broker.handlers.request_context import RequestContext
@@ -52,4 +52,4 @@ def error_response(request: Any, code: ErrorCode) -> DescribeClusterResponse:
     )
 
 
-API = Api(ApiKey.DESCRIBE_CLUSTER, handle, error_response)
+API = BrokerApi(ApiKey.DESCRIBE_CLUSTER, handle, error_response)

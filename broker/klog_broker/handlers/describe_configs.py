@@ -8,7 +8,7 @@ from typing import Any
 
 from klog_broker.config import stored_topic_config
 from klog_broker.handlers.alterable_brokers import stored_name
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import SettingsServices
 from klog_broker.handlers.known_topics import PATIENCE_MS, once_complete, unknown_topic
 from klog_broker.handlers.other_resources import describe_other
@@ -220,4 +220,4 @@ def error_response(request: DescribeConfigsRequest, code: ErrorCode) -> Describe
     )
 
 
-API = Api(ApiKey.DESCRIBE_CONFIGS, handle, error_response)
+API = BrokerApi(ApiKey.DESCRIBE_CONFIGS, handle, error_response)

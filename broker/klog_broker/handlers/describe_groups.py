@@ -4,7 +4,7 @@ from collections.abc import Generator
 
 from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.states import GroupState
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import GroupServices
 from klog_broker.handlers.operations import GROUP_OPERATIONS
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
@@ -87,4 +87,4 @@ def _error(request: DescribeGroupsRequest, code: ErrorCode) -> DescribeGroupsRes
     )
 
 
-API = Api(ApiKey.DESCRIBE_GROUPS, handle, _error)
+API = BrokerApi(ApiKey.DESCRIBE_GROUPS, handle, _error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import LogServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.log.directory import LogDirectory
@@ -123,4 +123,4 @@ def error_response(_: DescribeLogDirsRequest, code: ErrorCode) -> DescribeLogDir
     return DescribeLogDirsResponse(error_code=code)
 
 
-API = Api(ApiKey.DESCRIBE_LOG_DIRS, handle, error_response)
+API = BrokerApi(ApiKey.DESCRIBE_LOG_DIRS, handle, error_response)

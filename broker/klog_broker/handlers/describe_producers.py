@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import LogServices
 from klog_broker.handlers.partitions import led_partition
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
@@ -88,4 +88,4 @@ def error_response(request: DescribeProducersRequest, code: ErrorCode) -> Descri
     )
 
 
-API = Api(ApiKey.DESCRIBE_PRODUCERS, handle, error_response)
+API = BrokerApi(ApiKey.DESCRIBE_PRODUCERS, handle, error_response)

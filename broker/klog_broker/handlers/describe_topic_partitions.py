@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 from heapq import merge
 from itertools import islice
 
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import TopicsServices
 from klog_broker.handlers.known_topics import once_complete, unknown_topic
 from klog_broker.handlers.operations import TOPIC_OPERATIONS
@@ -142,4 +142,4 @@ def error_response(
     )
 
 
-API = Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle, error_response)
+API = BrokerApi(ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle, error_response)

@@ -1,7 +1,7 @@
 """DescribeTransactions: what transactional ids have come to."""
 
 from klog_broker.coordinator.transaction.metadata import TransactionMetadata
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import TransactionServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from pyspark_klog.errors import ErrorCode
@@ -54,4 +54,4 @@ def _error(request: DescribeTransactionsRequest, code: ErrorCode) -> DescribeTra
     )
 
 
-API = Api(ApiKey.DESCRIBE_TRANSACTIONS, handle, _error)
+API = BrokerApi(ApiKey.DESCRIBE_TRANSACTIONS, handle, _error)

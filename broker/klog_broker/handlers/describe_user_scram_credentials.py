@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.describe_user_scram_credentials import (
@@ -29,7 +29,7 @@ def handle(
     return response
 
 
-API = Api(
+API = BrokerApi(
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
     handle,
     top_level_error(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS),

@@ -4,12 +4,11 @@ Where a broker runs alone a partition's only replica is its leader: the right le
 or no other broker could.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from klog_broker.controller.topic_changes import TopicChanges
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import TopicsServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.seen_partitions import SeenPartitions
@@ -37,11 +36,26 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
+class Elections(Protocol):
+    """Has the controller elect leaders: implemented by controller/topic_changes.py."""
+
+    def elect_leaders(
+        self,
+        partitions: Sequence[TopicPartition] | None,
+        done: Callable[[Mapping[TopicPartition, ErrorCode] | ErrorCode], None],
+        *,
+        unclean: bool,
+        timeout_ms: int,
+    ) -> None:
+        """Elect leaders of the partitions, or of all. ``done`` gets the outcomes once the image
+        shows the leaders or the time is over, or an error for all partitions."""
+
+
 class ElectionServices(NamedTuple):
     """The services of ElectLeaders in a cluster."""
 
     metadata: MetadataStore
-    changes: TopicChanges
+    elections: Elections
 
 
 def handle(
@@ -87,7 +101,7 @@ def handle_in_cluster(
     if asked is not None and not asked:
         return ElectLeadersResponse()
     election = _election(request)
-    services.changes.elect_leaders(
+    services.elections.elect_leaders(
         None if asked is None else _partitions(asked),
         lambda elected: context.reply.send_in_slices(
             _told(services.metadata.image, request, context, elected)
@@ -175,5 +189,5 @@ def error_response(request: ElectLeadersRequest, code: ErrorCode) -> ElectLeader
     )
 
 
-API = Api(ApiKey.ELECT_LEADERS, handle, error_response)
-IN_CLUSTER = Api(ApiKey.ELECT_LEADERS, handle_in_cluster, error_response)
+API = BrokerApi(ApiKey.ELECT_LEADERS, handle, error_response)
+IN_CLUSTER = BrokerApi(ApiKey.ELECT_LEADERS, handle_in_cluster, error_response)

@@ -6,7 +6,7 @@ import struct
 
 from klog_broker.coordinator.transaction.metadata import VERSION_RAISING, ProducerIdAndEpoch
 from klog_broker.coordinator.transaction.transaction import TransactionReply
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import TransactionServices
 from klog_broker.handlers.reply_slot import ReplySlot
 from klog_broker.handlers.request_context import RequestContext
@@ -51,7 +51,15 @@ class _SameId:
     """The next end of the same transactional id, in version 5: only the correlation id, the
     producer id, its epoch and the decision differ."""
 
-    __slots__ = ("_behind", "_head", "_services", "_size", "_transactional_id", "_unpack")
+    __slots__ = (
+        "_behind",
+        "_head",
+        "_requests",
+        "_services",
+        "_size",
+        "_transactional_id",
+        "_unpack",
+    )
 
     def __init__(self, frame: bytes, transactional_id: str, services: TransactionServices) -> None:
         self._size = len(frame)
@@ -59,6 +67,7 @@ class _SameId:
         self._head, _, self._behind, *_ = self._unpack(frame)
         self._transactional_id = transactional_id
         self._services = services
+        self._requests = services.requests
 
     def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
         if len(frame) != self._size:
@@ -68,7 +77,7 @@ class _SameId:
             return False
 
         def answer(reply: TransactionReply) -> None:
-            self._services.requests.count_error(ApiKey.END_TXN, reply.error_code)
+            self._requests.count_error(ApiKey.END_TXN, reply.error_code)
             told = (reply.error_code, reply.producer_id, reply.producer_epoch)
             slot.complete([_REPLY.pack(_REPLY.size - 4, correlation_id, 0, 0, *told, 0)])
 
@@ -98,4 +107,4 @@ def error_response(_: EndTxnRequest, code: ErrorCode) -> EndTxnResponse:
     return EndTxnResponse(error_code=code)
 
 
-API = Api(ApiKey.END_TXN, handle, error_response, prepare=prepare)
+API = BrokerApi(ApiKey.END_TXN, handle, error_response, prepare=prepare)

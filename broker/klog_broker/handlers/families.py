@@ -62,13 +62,13 @@ from klog_broker.handlers import (
     update_metadata,
     write_txn_markers,
 )
-from klog_broker.handlers.api_handler import Api, ApiHandler, bind
+from klog_broker.handlers.api_handler import ApiHandler, BrokerApi, bind
 from klog_broker.handlers.api_versions import VersionsServices
 from klog_broker.handlers.between_brokers import BetweenBrokersServices, ClusterServices
 from klog_broker.handlers.elect_leaders import ElectionServices
 from klog_broker.handlers.family_services import (
     AllServices,
-    FinderServices,
+    FindCoordinatorServices,
     GroupServices,
     LogServices,
     SettingsServices,
@@ -80,16 +80,16 @@ from klog_broker.handlers.offsets_in_zookeeper import OffsetsServices
 from klog_broker.handlers.produce_services import ProduceServices
 
 # --- the APIs of each family ---------------------------------------------------------------------
-_PRODUCE: tuple[Api[ProduceServices], ...] = (produce.API,)
-_FETCH: tuple[Api[FetchServices], ...] = (fetch.API,)
-_LOGS: tuple[Api[LogServices], ...] = (
+_PRODUCE: tuple[BrokerApi[ProduceServices], ...] = (produce.API,)
+_FETCH: tuple[BrokerApi[FetchServices], ...] = (fetch.API,)
+_LOGS: tuple[BrokerApi[LogServices], ...] = (
     delete_records.API,
     describe_log_dirs.API,
     describe_producers.API,
     list_offsets.API,
     offset_for_leader_epoch.API,
 )
-_GROUPS: tuple[Api[GroupServices], ...] = (
+_GROUPS: tuple[BrokerApi[GroupServices], ...] = (
     delete_groups.API,
     describe_groups.API,
     heartbeat.API,
@@ -99,13 +99,13 @@ _GROUPS: tuple[Api[GroupServices], ...] = (
     offset_delete.API,
     sync_group.API,
 )
-_OFFSETS: tuple[Api[GroupServices], ...] = (offset_commit.API, offset_fetch.API)
-_OFFSETS_IN_CLUSTER: tuple[Api[OffsetsServices], ...] = (
+_OFFSETS: tuple[BrokerApi[GroupServices], ...] = (offset_commit.API, offset_fetch.API)
+_OFFSETS_IN_CLUSTER: tuple[BrokerApi[OffsetsServices], ...] = (
     offset_commit.IN_CLUSTER,
     offset_fetch.IN_CLUSTER,
 )
-_FINDER: tuple[Api[FinderServices], ...] = (find_coordinator.API,)
-_TRANSACTIONS: tuple[Api[TransactionServices], ...] = (
+_FINDER: tuple[BrokerApi[FindCoordinatorServices], ...] = (find_coordinator.API,)
+_TRANSACTIONS: tuple[BrokerApi[TransactionServices], ...] = (
     add_offsets_to_txn.API,
     add_partitions_to_txn.API,
     describe_transactions.API,
@@ -115,7 +115,7 @@ _TRANSACTIONS: tuple[Api[TransactionServices], ...] = (
     txn_offset_commit.API,
     write_txn_markers.API,
 )
-_TOPICS: tuple[Api[TopicsServices], ...] = (
+_TOPICS: tuple[BrokerApi[TopicsServices], ...] = (
     alter_partition_reassignments.API,
     create_partitions.API,
     create_topics.API,
@@ -125,9 +125,9 @@ _TOPICS: tuple[Api[TopicsServices], ...] = (
     list_partition_reassignments.API,
     metadata.API,
 )
-_ELECTIONS: tuple[Api[TopicsServices], ...] = (elect_leaders.API,)
-_ELECTIONS_IN_CLUSTER: tuple[Api[ElectionServices], ...] = (elect_leaders.IN_CLUSTER,)
-_SETTINGS: tuple[Api[SettingsServices], ...] = (
+_ELECTIONS: tuple[BrokerApi[TopicsServices], ...] = (elect_leaders.API,)
+_ELECTIONS_IN_CLUSTER: tuple[BrokerApi[ElectionServices], ...] = (elect_leaders.IN_CLUSTER,)
+_SETTINGS: tuple[BrokerApi[SettingsServices], ...] = (
     alter_client_quotas.API,
     alter_configs.API,
     describe_client_quotas.API,
@@ -135,14 +135,14 @@ _SETTINGS: tuple[Api[SettingsServices], ...] = (
     incremental_alter_configs.API,
     list_config_resources.API,
 )
-_SECURITY: tuple[Api[object], ...] = (
+_SECURITY: tuple[BrokerApi[object], ...] = (
     acls.CREATE,
     acls.DELETE,
     acls.DESCRIBE,
     describe_user_scram_credentials.API,
 )
-_VERSIONS: tuple[Api[VersionsServices], ...] = (api_versions.API, update_features.API)
-BETWEEN_BROKERS: tuple[Api[BetweenBrokersServices], ...] = (
+_VERSIONS: tuple[BrokerApi[VersionsServices], ...] = (api_versions.API, update_features.API)
+BETWEEN_BROKERS: tuple[BrokerApi[BetweenBrokersServices], ...] = (
     allocate_producer_ids.API,
     alter_partition.API,
     controlled_shutdown.API,
@@ -152,7 +152,7 @@ BETWEEN_BROKERS: tuple[Api[BetweenBrokersServices], ...] = (
 )
 """Served by a broker in a cluster, to other brokers."""
 
-SERVED: tuple[Api[Any], ...] = (
+SERVED: tuple[BrokerApi[Any], ...] = (
     *_PRODUCE,
     *_FETCH,
     *_LOGS,
@@ -200,7 +200,7 @@ def offset_handlers_in_cluster(services: OffsetsServices) -> tuple[ApiHandler, .
     return bind(_OFFSETS_IN_CLUSTER, services)
 
 
-def finder_handlers(services: FinderServices) -> tuple[ApiHandler, ...]:
+def finder_handlers(services: FindCoordinatorServices) -> tuple[ApiHandler, ...]:
     """FindCoordinator."""
     return bind(_FINDER, services)
 

@@ -67,7 +67,7 @@ class GroupServices(Protocol):
     def requests(self) -> RequestRuntime: ...
 
 
-class FinderServices(Protocol):
+class FindCoordinatorServices(Protocol):
     """The services of FindCoordinator."""
 
     @property
@@ -122,7 +122,7 @@ class SettingsServices(TopicServices, BrokerIdServices, Protocol):
 
 class AllServices(
     FetchServices,
-    FinderServices,
+    FindCoordinatorServices,
     GroupServices,
     LogServices,
     ProduceServices,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.awaited_followers import FollowerKey
 from klog_broker.handlers.fetch_answer import make_answer, pack_answer
 from klog_broker.handlers.fetch_convert import Converted
@@ -250,4 +250,10 @@ def error_response(request: Any, code: ErrorCode) -> FetchResponse:
     )
 
 
-API = Api(ApiKey.FETCH, handle, error_response, prepare=prepare, prepared_bytes=MAX_FRAME_BYTES)
+API = BrokerApi(
+    ApiKey.FETCH,
+    handle,
+    error_response,
+    prepare=prepare,
+    prepared_bytes=MAX_FRAME_BYTES,
+)

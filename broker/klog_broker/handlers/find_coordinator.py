@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from klog_broker.handlers.api_handler import Api
-from klog_broker.handlers.family_services import FinderServices
+from klog_broker.handlers.api_handler import BrokerApi
+from klog_broker.handlers.family_services import FindCoordinatorServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.state_topics import CoordinatorAnswer
 from klog_broker.metadata.image import NO_BROKER
@@ -24,7 +24,7 @@ def _refused(code: ErrorCode, text: str | None = None) -> CoordinatorAnswer:
 
 
 def _find(
-    services: FinderServices, key_type: int, key: str, context: RequestContext
+    services: FindCoordinatorServices, key_type: int, key: str, context: RequestContext
 ) -> CoordinatorAnswer:
     if key_type == SHARE:
         return _refused(ErrorCode.INVALID_REQUEST, "this broker has no share groups (KIP-932)")
@@ -35,7 +35,7 @@ def _find(
 
 
 def handle(
-    services: FinderServices, request: api.FindCoordinatorRequest, context: RequestContext
+    services: FindCoordinatorServices, request: api.FindCoordinatorRequest, context: RequestContext
 ) -> AnswerSteps:
     if context.api_version >= 4:
         answers = []
@@ -73,4 +73,4 @@ def error_response(request: Any, code: ErrorCode) -> api.FindCoordinatorResponse
     return api.FindCoordinatorResponse(error_code=code)
 
 
-API = Api(ApiKey.FIND_COORDINATOR, handle, error_response)
+API = BrokerApi(ApiKey.FIND_COORDINATOR, handle, error_response)

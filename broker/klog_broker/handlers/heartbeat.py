@@ -3,7 +3,7 @@
 import struct
 
 from klog_broker.coordinator.group.coordinator import MemberName
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.family_services import GroupServices
 from klog_broker.handlers.prepared import CORRELATION_ID, ReplyBytes
 from klog_broker.handlers.reply_slot import ReplySlot
@@ -77,4 +77,4 @@ def prepare(
     return _SameMember(frame, request, context.api_version, services)
 
 
-API = Api(ApiKey.HEARTBEAT, handle, top_level_error(ApiKey.HEARTBEAT), prepare=prepare)
+API = BrokerApi(ApiKey.HEARTBEAT, handle, top_level_error(ApiKey.HEARTBEAT), prepare=prepare)

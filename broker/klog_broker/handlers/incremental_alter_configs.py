@@ -12,7 +12,7 @@ from functools import partial
 from klog_broker.config import TOPIC_SETTINGS, render, stored_topic_config
 from klog_broker.handlers.alterable_brokers import stored_name
 from klog_broker.handlers.alterable_topics import alterable_topic, check_names
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import SettingsServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
@@ -190,4 +190,4 @@ def error_response(
     return response
 
 
-API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, handle, error_response)
+API = BrokerApi(ApiKey.INCREMENTAL_ALTER_CONFIGS, handle, error_response)

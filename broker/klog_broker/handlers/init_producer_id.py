@@ -6,7 +6,7 @@ from typing import Any
 
 from klog_broker.coordinator.transaction.metadata import ProducerIdAndEpoch
 from klog_broker.coordinator.transaction.transaction import TransactionReply
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import TransactionServices
 from klog_broker.handlers.request_context import RequestContext
 from klog_broker.handlers.transactions import as_known_by
@@ -71,4 +71,4 @@ def error_response(_: Any, code: ErrorCode) -> InitProducerIdResponse:
     )
 
 
-API = Api(ApiKey.INIT_PRODUCER_ID, handle, error_response)
+API = BrokerApi(ApiKey.INIT_PRODUCER_ID, handle, error_response)

@@ -1,7 +1,7 @@
 """JoinGroup: enter a consumer group, or come back to it for a rebalance."""
 
 from klog_broker.coordinator.group.classic.member import Joiner
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.family_services import GroupServices
 from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
@@ -31,4 +31,4 @@ def handle(services: GroupServices, request: JoinGroupRequest, context: RequestC
     services.groups.join(request, joiner, send)
 
 
-API = Api(ApiKey.JOIN_GROUP, handle, top_level_error(ApiKey.JOIN_GROUP))
+API = BrokerApi(ApiKey.JOIN_GROUP, handle, top_level_error(ApiKey.JOIN_GROUP))

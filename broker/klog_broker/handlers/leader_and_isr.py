@@ -6,7 +6,7 @@ does the request's type: with ZooKeeper a log that no order names stays on the d
 
 from collections.abc import Iterator
 
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.between_brokers import (
     MAX_ELEMENTS,
     MAX_PARTITIONS,
@@ -151,7 +151,7 @@ def _order(
     )
 
 
-API = Api(
+API = BrokerApi(
     ApiKey.LEADER_AND_ISR,
     handle,
     top_level_error(ApiKey.LEADER_AND_ISR),

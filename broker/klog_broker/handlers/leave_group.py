@@ -1,7 +1,7 @@
 """LeaveGroup: members leave, so that others take over their partitions without a time-out."""
 
 from klog_broker.coordinator.group.coordinator import MemberName
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.family_services import GroupServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from pyspark_klog.errors import ErrorCode
@@ -42,4 +42,4 @@ def handle(
     return response
 
 
-API = Api(ApiKey.LEAVE_GROUP, handle, top_level_error(ApiKey.LEAVE_GROUP))
+API = BrokerApi(ApiKey.LEAVE_GROUP, handle, top_level_error(ApiKey.LEAVE_GROUP))

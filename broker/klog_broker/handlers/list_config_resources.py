@@ -4,7 +4,7 @@ Version 0 is Kafka 3.9's ListClientMetricsResources: it asks for client metrics 
 settings of client metrics, groups or loggers: of these types there are none.
 """
 
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.family_services import SettingsServices
 from klog_broker.handlers.other_resources import BROKER_LOGGER, CLIENT_METRICS, GROUP
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
@@ -44,4 +44,4 @@ def handle(
     return response
 
 
-API = Api(ApiKey.LIST_CONFIG_RESOURCES, handle, top_level_error(ApiKey.LIST_CONFIG_RESOURCES))
+API = BrokerApi(ApiKey.LIST_CONFIG_RESOURCES, handle, top_level_error(ApiKey.LIST_CONFIG_RESOURCES))

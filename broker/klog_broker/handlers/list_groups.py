@@ -1,6 +1,6 @@
 """ListGroups: the groups that this broker coordinates, by state and type if asked."""
 
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.family_services import GroupServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from pyspark_klog.protocol.apis.list_groups import (
@@ -37,4 +37,4 @@ def handle(services: GroupServices, request: ListGroupsRequest, _: RequestContex
     return response
 
 
-API = Api(ApiKey.LIST_GROUPS, handle, top_level_error(ApiKey.LIST_GROUPS))
+API = BrokerApi(ApiKey.LIST_GROUPS, handle, top_level_error(ApiKey.LIST_GROUPS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import LogServices
 from klog_broker.handlers.partitions import check_leader_epoch, led_partition
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
@@ -250,4 +250,4 @@ def error_response(request: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsR
     )
 
 
-API = Api(ApiKey.LIST_OFFSETS, handle, error_response)
+API = BrokerApi(ApiKey.LIST_OFFSETS, handle, error_response)

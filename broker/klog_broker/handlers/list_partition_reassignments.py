@@ -1,6 +1,6 @@
 """ListPartitionReassignments (key 46): no move of a partition is ever under way."""
 
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -16,7 +16,7 @@ def handle(
     return ListPartitionReassignmentsResponse(error_message=None)
 
 
-API = Api(
+API = BrokerApi(
     ApiKey.LIST_PARTITION_REASSIGNMENTS,
     handle,
     top_level_error(ApiKey.LIST_PARTITION_REASSIGNMENTS),

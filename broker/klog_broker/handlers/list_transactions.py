@@ -1,7 +1,7 @@
 """ListTransactions: the transactional ids of this broker, by state, producer and age."""
 
 from klog_broker.coordinator.transaction.metadata import TransactionMetadata
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.family_services import TransactionServices
 from klog_broker.handlers.linear_patterns import InvalidPattern, LinearPattern
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
@@ -74,4 +74,4 @@ class _Wanted:
         return self._duration_ms < 0 or self._now_ms - known.start_ms > self._duration_ms
 
 
-API = Api(ApiKey.LIST_TRANSACTIONS, handle, top_level_error(ApiKey.LIST_TRANSACTIONS))
+API = BrokerApi(ApiKey.LIST_TRANSACTIONS, handle, top_level_error(ApiKey.LIST_TRANSACTIONS))

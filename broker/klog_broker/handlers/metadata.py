@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.at_controller import (
     AUTO_CREATION_TIMEOUT_MS,
     TopicRequests,
@@ -308,4 +308,4 @@ def error_response(request: MetadataRequest, code: ErrorCode) -> MetadataRespons
     )
 
 
-API = Api(ApiKey.METADATA, handle, error_response)
+API = BrokerApi(ApiKey.METADATA, handle, error_response)

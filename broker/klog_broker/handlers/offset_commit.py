@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import GroupServices
 from klog_broker.handlers.offset_commit_again import prepare
 from klog_broker.handlers.offset_commit_versions import TOPIC_IDS_SINCE, missing_group_error
@@ -157,5 +157,5 @@ def _error(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitRespons
     )
 
 
-API = Api(ApiKey.OFFSET_COMMIT, handle, _error, prepare=prepare)
-IN_CLUSTER = Api(ApiKey.OFFSET_COMMIT, handle_in_cluster, _error, prepare=prepare_in_cluster)
+API = BrokerApi(ApiKey.OFFSET_COMMIT, handle, _error, prepare=prepare)
+IN_CLUSTER = BrokerApi(ApiKey.OFFSET_COMMIT, handle_in_cluster, _error, prepare=prepare_in_cluster)

@@ -1,7 +1,7 @@
 """OffsetDelete: forget how far a group has read in some partitions (KIP-496)."""
 
 from klog_broker.coordinator.group.deletions import OffsetCodes
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.family_services import GroupServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from pyspark_klog.errors import ErrorCode
@@ -62,4 +62,4 @@ def _response(request: OffsetDeleteRequest, codes: OffsetCodes, absent: ErrorCod
     return response
 
 
-API = Api(ApiKey.OFFSET_DELETE, handle, top_level_error(ApiKey.OFFSET_DELETE))
+API = BrokerApi(ApiKey.OFFSET_DELETE, handle, top_level_error(ApiKey.OFFSET_DELETE))

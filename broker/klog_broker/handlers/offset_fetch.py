@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeVar
 
 from klog_broker.coordinator.group.offsets import CommittedOffset
 from klog_broker.coordinator.group.shard_state import VisibleOffsets
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import GroupServices
 from klog_broker.handlers.offsets_in_zookeeper import OffsetsServices, is_in_zookeeper
 from klog_broker.handlers.offsets_in_zookeeper import fetch as fetch_from_zookeeper
@@ -233,5 +233,5 @@ def _error(
     )
 
 
-API = Api(ApiKey.OFFSET_FETCH, handle, _error)
-IN_CLUSTER = Api(ApiKey.OFFSET_FETCH, handle_in_cluster, _error)
+API = BrokerApi(ApiKey.OFFSET_FETCH, handle, _error)
+IN_CLUSTER = BrokerApi(ApiKey.OFFSET_FETCH, handle_in_cluster, _error)

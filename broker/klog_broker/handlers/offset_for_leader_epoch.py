@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch: where a leader epoch ended, so that clients notice truncation (KIP-320)."""
 
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import LogServices
 from klog_broker.handlers.partitions import check_leader_epoch, led_partition
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
@@ -63,4 +63,4 @@ def error_response(
     )
 
 
-API = Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, handle, error_response)
+API = BrokerApi(ApiKey.OFFSET_FOR_LEADER_EPOCH, handle, error_response)

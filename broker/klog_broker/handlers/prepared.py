@@ -1,7 +1,7 @@
 """Requests that a connection sends again and again: recognised by their bytes, and not decoded
 again.
 
-A handler that has such requests prepares what it needs for the next one (``Api.prepare``);
+A handler that has such requests prepares what it needs for the next one (``BrokerApi.prepare``);
 the dispatcher keeps it with the connection, one for each API, and asks it before anything else.
 """
 

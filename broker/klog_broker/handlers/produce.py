@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.partitions import led_partition, topic_name
 from klog_broker.handlers.pending_produce import Append, PendingProduce, set_error
 from klog_broker.handlers.produce_services import ProduceServices
@@ -161,4 +161,4 @@ def _all_refused(request: ProduceRequest, error: BrokerError) -> ProduceResponse
     )
 
 
-API = Api(ApiKey.PRODUCE, handle, error_response, lets_next_parse=True)
+API = BrokerApi(ApiKey.PRODUCE, handle, error_response, lets_next_parse=True)

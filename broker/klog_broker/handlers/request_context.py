@@ -58,7 +58,7 @@ class Reply(Protocol):
 
 @dataclass(slots=True, eq=False)
 class RequestContext:
-    """One request's circumstances. A handler's services are bound to the handler (``Api.bind``)."""
+    """One request's circumstances. Services are bound to the handler (``BrokerApi.bind``)."""
 
     header: RequestHeader
     client_address: str

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.between_brokers import (
     MAX_ELEMENTS,
     BetweenBrokersServices,
@@ -89,7 +89,7 @@ def _epoch(state: StopReplicaPartitionState) -> LeaderEpoch:
     return LeaderEpoch(state.leader_epoch) if state.leader_epoch >= 0 else _ANY_EPOCH
 
 
-API = Api(
+API = BrokerApi(
     ApiKey.STOP_REPLICA,
     handle,
     top_level_error(ApiKey.STOP_REPLICA),

@@ -1,6 +1,6 @@
 """SyncGroup: the leader hands in the assignment, and every member is told its own part."""
 
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.family_services import GroupServices
 from klog_broker.handlers.request_context import RequestContext
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -19,4 +19,4 @@ def handle(services: GroupServices, request: SyncGroupRequest, context: RequestC
     services.groups.sync(request, context.reply.send)
 
 
-API = Api(ApiKey.SYNC_GROUP, handle, top_level_error(ApiKey.SYNC_GROUP))
+API = BrokerApi(ApiKey.SYNC_GROUP, handle, top_level_error(ApiKey.SYNC_GROUP))

@@ -58,7 +58,7 @@ class TransactionHosting(MarkerServices, HostingServices, Protocol):
         """Each is called when the broker ends and takes no more requests."""
 
 
-class Transactions(NamedTuple):
+class TransactionParts(NamedTuple):
     """The coordinator of a broker, without partitions (``follow_leaderships`` gives it those that
     this broker leads), and who is asked whether partitions take part in a transaction."""
 
@@ -68,13 +68,13 @@ class Transactions(NamedTuple):
     """Whether another broker would be asked about a transactional id."""
 
 
-def new_transactions(services: TransactionHosting) -> Transactions:
+def new_transactions(services: TransactionHosting) -> TransactionParts:
     """For a standalone broker, which leads all partitions and coordinates all ids."""
     coordinator = _coordinator(services, MarkerWriter(services))
-    return Transactions(coordinator, coordinator.verify, lambda _: False)
+    return TransactionParts(coordinator, coordinator.verify, lambda _: False)
 
 
-def new_transactions_in_cluster(services: TransactionHosting, peers: Peers) -> Transactions:
+def new_transactions_in_cluster(services: TransactionHosting, peers: Peers) -> TransactionParts:
     """For a broker that sends markers to other leaders, and asks other coordinators."""
     sender = MarkersToLeaders(
         services.broker_id,
@@ -87,7 +87,7 @@ def new_transactions_in_cluster(services: TransactionHosting, peers: Peers) -> T
     coordinator = _coordinator(services, sender)
     others = _to_brokers(services, peers, VerificationApi())
     verifier = Verifier(services.broker_id, lambda: services.metadata.image, coordinator, others)
-    return Transactions(
+    return TransactionParts(
         coordinator,
         verifier.verify,
         lambda transactional_id: coordinator.find(transactional_id) is not ErrorCode.NONE,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
 from klog_broker.coordinator.shard import Producer
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import TransactionServices
 from klog_broker.handlers.partitions import led_partition
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
@@ -215,4 +215,4 @@ def error_response(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffse
     )
 
 
-API = Api(ApiKey.TXN_OFFSET_COMMIT, handle, error_response)
+API = BrokerApi(ApiKey.TXN_OFFSET_COMMIT, handle, error_response)

@@ -7,7 +7,7 @@ that a broker does not have.
 
 from enum import IntEnum
 
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.api_versions import VersionsServices
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
 from klog_broker.handlers.told import told
@@ -61,4 +61,4 @@ def _problem(asked: FeatureUpdateKey, features: FinalizedFeatures) -> str | None
     return None
 
 
-API = Api(ApiKey.UPDATE_FEATURES, handle, top_level_error(ApiKey.UPDATE_FEATURES))
+API = BrokerApi(ApiKey.UPDATE_FEATURES, handle, top_level_error(ApiKey.UPDATE_FEATURES))

@@ -6,7 +6,7 @@ Who lives this broker reads in ZooKeeper itself.
 from collections.abc import Callable, Generator
 
 from klog_broker.controller.order_batch import FULL, LEADER_DURING_DELETE
-from klog_broker.handlers.api_handler import Api, top_level_error
+from klog_broker.handlers.api_handler import BrokerApi, top_level_error
 from klog_broker.handlers.between_brokers import (
     MAX_ELEMENTS,
     MAX_PARTITIONS,
@@ -92,7 +92,7 @@ def _state(told: UpdateMetadataPartitionState) -> PartitionState:
     )
 
 
-API = Api(
+API = BrokerApi(
     ApiKey.UPDATE_METADATA,
     handle,
     top_level_error(ApiKey.UPDATE_METADATA),

@@ -8,7 +8,7 @@ from functools import partial
 
 from klog_broker.coordinator.transaction.coordinator import partitions_of
 from klog_broker.coordinator.transaction.markers import TransactionMarker
-from klog_broker.handlers.api_handler import Api
+from klog_broker.handlers.api_handler import BrokerApi
 from klog_broker.handlers.family_services import TransactionServices
 from klog_broker.handlers.marker_writing import MARKER_ELEMENTS, MarkerWriter
 from klog_broker.handlers.request_context import AnswerSteps, RequestContext
@@ -97,4 +97,4 @@ def error_response(request: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxn
     )
 
 
-API = Api(ApiKey.WRITE_TXN_MARKERS, handle, error_response, min_version=MIN_VERSION)
+API = BrokerApi(ApiKey.WRITE_TXN_MARKERS, handle, error_response, min_version=MIN_VERSION)
