@@ -19,7 +19,8 @@ from tools.docs.pages import table
 
 _INTRODUCTION = """\
 <!-- Printed by `./dev python -m tools.docs`; edit the rows in
-     pyspark_klog/spark/options/rows.py and pyspark_klog/client/setting_rows.py, not this page. -->
+     pyspark_klog/spark/options/rows.py and pyspark_klog/client/setting_rows.py,
+     not this page. -->
 # Options
 
 Those of `format("klog")`: of `spark.readStream` (S), `spark.read` (B), and of the sinks,
