@@ -66,7 +66,8 @@ class BrokerParts:
         self.replicas = replicas
         self.metadata = metadata
         self.producer_ids = producer_ids
-        self.requests = RequestRuntime(Slices(loop))
+        self.slices = Slices(loop)
+        self.requests = RequestRuntime(self.slices)
         self.conversions = DownConversions(loop, helpers, prepare_kernels)
         self.fetch_sessions = FetchSessions(
             loop, purgatory, chance, config["max.incremental.fetch.session.cache.slots"]

@@ -18,7 +18,6 @@ from klog_broker.config import (
     stored_topic_config,
 )
 from klog_broker.config.ignored import reason_without_effect
-from klog_broker.handlers.request_runtime import RequestRuntime
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.image import INTERNAL_TOPICS, MetadataImage
 from klog_broker.metadata.interface import MetadataStore
@@ -26,7 +25,7 @@ from klog_broker.network.server import Server
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
 from klog_broker.room_settings import cleaner_settings, log_settings, network_limits
-from klog_broker.runtime.slices import Steps
+from klog_broker.runtime.slices import Slices, Steps
 from klog_broker.topics.broker_settings import given_to
 from pyspark_klog.ids import BrokerId
 
@@ -56,7 +55,7 @@ class SettingsFollowers(Protocol):
     def replicas(self) -> ReplicaManager: ...
 
     @property
-    def requests(self) -> RequestRuntime: ...
+    def slices(self) -> Slices: ...
 
 
 class _Followers(NamedTuple):
@@ -126,7 +125,7 @@ class SettingsInForce:
         if any(old[name] != new[name] for name in _DEFAULTS_OF_TOPICS):
             # Whoever follows older settings stops: the topics that are left get these.
             following = self._following = object()
-            services.requests.slices.run(_follow(services), lambda: self._following is following)
+            services.slices.run(_follow(services), lambda: self._following is following)
 
     def _take(self, image: MetadataImage) -> None:
         old = self.config
