@@ -14,8 +14,8 @@ from typing import Any
 
 from benchmarks._load.jobs import LoadFailed, Target
 from benchmarks._turns import progress
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import broker_error
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.init_producer_id import (

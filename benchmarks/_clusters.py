@@ -17,10 +17,10 @@ from kazoo.client import KazooClient
 from benchmarks._brokers import KAFKA, KLOG
 from benchmarks._load.jobs import LoadFailed, Target
 from benchmarks._turns import progress
-from pyspark_klog.client.addresses import Address
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.metadata import PartitionInfo
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.cluster.metadata import PartitionInfo
+from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.elect_leaders import (
     ElectLeadersRequest,

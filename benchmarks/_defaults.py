@@ -5,7 +5,7 @@ Both are measured as they come: a reader of the figures has to know where that i
 
 from collections.abc import Iterable
 
-from pyspark_klog.client.setting_rows import READING, WRITING
+from pyspark_klog.client.settings.setting_rows import READING, WRITING
 from tests.support.peers import OLDEST_KAFKA
 from tests.support.protocol_oracle import run_java
 

@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from benchmarks._clusters import ClusterSide, latest_offsets
 from benchmarks._load.frames import CLIENT_ID, errors_in, one_batch, produce_frame
 from benchmarks._load.jobs import LoadFailed, Messages, Target
-from pyspark_klog.client.metadata import ClusterView, metadata_request
+from pyspark_klog.client.cluster.metadata import ClusterView, metadata_request
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.list_offsets import ListOffsetsResponse
 from pyspark_klog.protocol.apis.metadata import MetadataResponse

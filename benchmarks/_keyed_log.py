@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks._brokers import Side
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.arrow import encode_from_arrow

@@ -16,7 +16,7 @@ from benchmarks._load.generator import Generator
 from benchmarks._load.jobs import Messages, PipelinedProduce
 from benchmarks._processes import cpu_seconds, resident_bytes
 from benchmarks._turns import turns
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.testing import Broker
 from tests.support.peers import KafkaServer

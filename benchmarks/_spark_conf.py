@@ -21,8 +21,8 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_klog import testing
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.builder import BatchBuilder

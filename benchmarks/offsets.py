@@ -23,9 +23,9 @@ from benchmarks._processes import peak_resident_bytes, resident_bytes
 from benchmarks._report import found
 from benchmarks._turns import in_turns, median, progress, sized
 from benchmarks.rows import Row
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.groups import committed_offsets
+from pyspark_klog.client.admin.groups import committed_offsets
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.offset_commit import (
     OffsetCommitRequest,

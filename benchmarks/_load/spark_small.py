@@ -84,7 +84,7 @@ def idle(ends: Ends, folder: str, job: SparkJob) -> SparkMeasured:
 
 @contextmanager
 def _records_into(job: SparkJob) -> "Iterator[_Sender]":
-    from pyspark_klog.client.blocking import BlockingClient
+    from pyspark_klog.client.cluster.blocking_client import BlockingClient
 
     with BlockingClient({"bootstrap.servers": job.bootstrap_servers}) as client:
         yield _Sender(client, job.topic)
@@ -94,7 +94,7 @@ class _Sender:
     """Sends one record at a time; gives the time of day at which that began."""
 
     def __init__(self, client: object, topic: str) -> None:
-        from pyspark_klog.client.blocking import BlockingClient
+        from pyspark_klog.client.cluster.blocking_client import BlockingClient
         from pyspark_klog.client.producer.producer import Producer
 
         assert isinstance(client, BlockingClient)

@@ -8,17 +8,35 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from klog_broker.cluster_part import ClusterPart, InCluster, NoCluster
+from klog_broker.cluster.producer_ids import ProducerIds
 from klog_broker.compaction.cleaner import Cleaner
 from klog_broker.config import BrokerConfig
-from klog_broker.exit_codes import CannotStart, ExitCode
-from klog_broker.handlers.coordinator_hosting import follow_leaderships
-from klog_broker.handlers.dispatcher import Dispatcher
-from klog_broker.handlers.producer_ids import ProducerIds
-from klog_broker.handlers.state_topics import Endpoint
-from klog_broker.life import Life
+from klog_broker.coordinator_hosting.hosting import follow_leaderships
+from klog_broker.coordinator_hosting.state_topics import Endpoint
+from klog_broker.dispatch.dispatcher import Dispatcher
+from klog_broker.lifecycle.banner import Life
+from klog_broker.lifecycle.component_settings import (
+    cleaner_settings,
+    network_limits,
+    real_network,
+)
+from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
+from klog_broker.lifecycle.opening import OpenStore, open_local_store, open_logs
+from klog_broker.lifecycle.refusals import (
+    disks_lost,
+    given_up,
+    refusal_of,
+    refused_address,
+    refused_directory,
+    refused_metrics,
+)
+from klog_broker.lifecycle.settings_in_force import SettingsInForce
+from klog_broker.lifecycle.shutdown import Stopping
+from klog_broker.lifecycle.workers import workers_of
 from klog_broker.log.errors import LoadingGivenUp, LogDirectoryError, OutOfDescriptors
-from klog_broker.log.log_manager import LogManager
+from klog_broker.log.manager.log_manager import LogManager
+from klog_broker.membership.cluster_part import ClusterPart, InCluster, NoCluster
+from klog_broker.membership.zookeeper_sessions import OpenSession
 from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import StoreRefused
 from klog_broker.metadata.image import (
@@ -28,50 +46,32 @@ from klog_broker.metadata.image import (
     MetadataImage,
 )
 from klog_broker.metadata.live_brokers import LiveBrokers
-from klog_broker.metadata.orders import RoleChange, RoleChangeErrors
+from klog_broker.metadata.role_changes import RoleChange, RoleChangeErrors
 from klog_broker.metrics.requests import RequestTimes
 from klog_broker.monitoring.collecting import Sources
 from klog_broker.monitoring.server import MetricsServer
 from klog_broker.network.server import Server
-from klog_broker.opening import OpenStore, open_local_store, open_logs
 from klog_broker.parts import BrokerParts
 from klog_broker.produce.idle import IdleKernels
 from klog_broker.produce.loading import CompileKernel, LoadKernel
 from klog_broker.produce.planner import ProducePlanner
 from klog_broker.produce.targets import ProduceTargets, may_be_planned
 from klog_broker.produce.turns import TurnPlans
-from klog_broker.refusals import (
-    disks_lost,
-    given_up,
-    refusal_of,
-    refused_address,
-    refused_directory,
-    refused_metrics,
-)
 from klog_broker.replication.leader import Surroundings
 from klog_broker.replication.replica_manager import ReplicaManager
-from klog_broker.room_settings import (
-    cleaner_settings,
-    network_limits,
-    real_network,
-)
-from klog_broker.runtime import descriptors
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.clock import Clock, SystemClock
-from klog_broker.runtime.files import Files, RealFiles
-from klog_broker.runtime.helpers import Helpers, HelpersOfAStart
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.poller import Poller, default_poller
-from klog_broker.runtime.process_facts import process_facts
-from klog_broker.runtime.purgatory import Purgatory
-from klog_broker.runtime.side_by_side import SideBySide
-from klog_broker.runtime.sockets import Network
-from klog_broker.settings_in_force import SettingsInForce
-from klog_broker.stopping import Stopping
+from klog_broker.runtime.disk.files import Files, RealFiles
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.purgatory import Purgatory
+from klog_broker.runtime.net.poller import Poller, default_poller
+from klog_broker.runtime.net.sockets import Network
+from klog_broker.runtime.system import descriptors
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.system.clock import Clock, SystemClock
+from klog_broker.runtime.system.process_facts import process_facts
+from klog_broker.runtime.threads.helpers import Helpers, HelpersOfAStart
+from klog_broker.runtime.threads.parallel_work import SideBySide
 from klog_broker.topics.adoption import AdoptingStore
-from klog_broker.topics.announcing import image_changed
-from klog_broker.workers import workers_of
-from klog_broker.zookeeper_sessions import OpenSession
+from klog_broker.topics.announcements import image_changed
 from pyspark_klog.errors import InvariantViolation, KlogError
 from pyspark_klog.ids import BrokerId
 

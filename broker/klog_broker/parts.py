@@ -1,34 +1,34 @@
 """The parts of one broker that requests are served with. app.py makes them once the logs are
-loaded; a family of APIs sees those that its Protocol names (handlers/family_services.py)."""
+loaded; a family of APIs sees those that its Protocol names (api/services.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from klog_broker.cluster_part import ClusterSide
+from klog_broker.cluster.producer_ids import ProducerIds
 from klog_broker.config import BrokerConfig
-from klog_broker.handlers.awaited_followers import AwaitedFollowers
-from klog_broker.handlers.fetch_convert import DownConversions
-from klog_broker.handlers.fetch_sessions import FetchSessions
-from klog_broker.handlers.group_service import new_groups
-from klog_broker.handlers.leader_holders import LeaderHolders
-from klog_broker.handlers.produce_pipeline import ProducePipeline
-from klog_broker.handlers.produce_services import ProduceAppends, VerifyTransactions
-from klog_broker.handlers.producer_ids import ProducerIds
-from klog_broker.handlers.request_runtime import RequestRuntime
-from klog_broker.handlers.state_topics import CoordinatorFinder, Endpoint
-from klog_broker.log.log_manager import LogManager
+from klog_broker.coordinator_hosting.groups import new_groups
+from klog_broker.coordinator_hosting.state_topics import CoordinatorFinder, Endpoint
+from klog_broker.dispatch.request_runtime import RequestRuntime
+from klog_broker.fetch.awaited_followers import AwaitedFollowers
+from klog_broker.fetch.down_conversion import DownConversions
+from klog_broker.fetch.sessions import FetchSessions
+from klog_broker.log.manager.log_manager import LogManager
+from klog_broker.membership.cluster_part import ClusterSide
 from klog_broker.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE
 from klog_broker.metadata.interface import MetadataStore
 from klog_broker.metrics.in_sync import InSyncCounts
+from klog_broker.produce.pipeline import ProducePipeline
+from klog_broker.produce.services import ProduceAppends, VerifyTransactions
 from klog_broker.replication.replica_manager import ReplicaManager
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.clock import Clock
-from klog_broker.runtime.helpers import Helpers
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.purgatory import Purgatory
-from klog_broker.runtime.rate_limit import RateLimit
-from klog_broker.runtime.slices import Slices
+from klog_broker.resources.leader_holders import LeaderHolders
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.purgatory import Purgatory
+from klog_broker.runtime.event_loop.slices import Slices
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.system.clock import Clock
+from klog_broker.runtime.system.rate_limit import RateLimit
+from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.ids import BrokerId
 
 

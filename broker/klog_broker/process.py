@@ -13,10 +13,10 @@ from typing import TypeVar
 from klog_broker.app import BrokerServer
 from klog_broker.compaction.loading import load_cleaner_kernels
 from klog_broker.config import BrokerConfig
-from klog_broker.exit_codes import CannotStart, ExitCode
+from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
 from klog_broker.produce.loading import compile_produce_kernel, load_produce_kernel
-from klog_broker.runtime import descriptors
-from klog_broker.runtime.garbage import LongLived
+from klog_broker.runtime.event_loop.garbage import LongLived
+from klog_broker.runtime.system import descriptors
 
 _log = logging.getLogger("klog.process")
 

@@ -23,7 +23,7 @@ KERNEL_MODULES = (
     "pyspark_klog.records.kernels.down",
     "klog_broker.compaction.kernel",
     "klog_broker.coordinator.group.commit_kernel",
-    "klog_broker.runtime.socket_kernel",
+    "klog_broker.runtime.net.socket_kernel",
     "klog_broker.produce.kernel",
 )
 _OF_RECORDS = 5

@@ -27,8 +27,8 @@ from examples.flights.jobs import (
 from examples.flights.progress import Progress
 from examples.flights.report import plot, table
 from pyspark_klog import testing
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
 from pyspark_klog.ids import TopicPartition
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from pyspark_klog.check.items import Item, fail, ok
-from pyspark_klog.client.addresses import Address
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.errors import KlogError
 
 _WITHIN_MS = 10_000

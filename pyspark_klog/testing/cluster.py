@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pyspark_klog.client.admin import Admin
-from pyspark_klog.client.metadata import ClusterView
+from pyspark_klog.client.admin.topics import Admin
+from pyspark_klog.client.cluster.metadata import ClusterView
 from pyspark_klog.testing.broker import Broker, BrokerFailed
 from pyspark_klog.testing.ports import free_port
 from pyspark_klog.testing.zookeeper import ZooKeeper

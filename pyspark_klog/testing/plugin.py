@@ -27,7 +27,7 @@ def klog_broker() -> "Iterator[Broker]":
 @pytest.fixture
 def klog_topic(klog_broker: "Broker") -> "Iterator[str]":
     """The name of a new topic with three partitions; it is deleted when the test ends."""
-    from pyspark_klog.client.admin import Admin, NewTopic
+    from pyspark_klog.client.admin.topics import Admin, NewTopic
 
     name = f"topic-{next(_numbers)}"
     with Admin(klog_broker.bootstrap_servers) as admin:

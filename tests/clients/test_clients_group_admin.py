@@ -13,7 +13,7 @@ from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaPartition
 from kafka.structs import OffsetAndMetadata
 
-from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.admin.topics import Admin, NewTopic
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
 

@@ -8,15 +8,15 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaProducer
 
-from klog_broker.runtime.files import DiskUsage, RealFiles
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.configs import (
+from klog_broker.runtime.disk.files import DiskUsage, RealFiles
+from pyspark_klog.client.admin.configs import (
     ConfigChange,
     ConfigOperation,
     Resource,
     ResourceType,
     alter_configs,
 )
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from tests.support.broker_thread import BrokerThread
 from tests.support.eventually import eventually
 

@@ -10,10 +10,10 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPartition
 from kafka.errors import CorruptRecordError
 
-from klog_broker.cli.group import command
+from klog_broker.cli.commands import command
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.runtime.files import RealFiles
+from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.client.consumer.fetcher import RangeFetcher
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.arrow import ArrowDecoder, decode_to_arrow

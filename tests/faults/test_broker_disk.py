@@ -9,7 +9,7 @@ import pytest
 
 from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
-from klog_broker.exit_codes import CannotStart, ExitCode
+from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest

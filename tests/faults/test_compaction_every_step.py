@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.log_manager import LogManagerSettings
+from klog_broker.log.manager.log_manager import LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Record

@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from klog_broker.log.log_manager import LogManager, LogManagerSettings
-from klog_broker.runtime.clock import SystemClock
-from klog_broker.runtime.files import Files, RealFiles
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.poller import default_poller
-from klog_broker.runtime.side_by_side import LoopsThreads
+from klog_broker.log.manager.log_manager import LogManager, LogManagerSettings
+from klog_broker.runtime.disk.files import Files, RealFiles
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.net.poller import default_poller
+from klog_broker.runtime.system.clock import SystemClock
+from klog_broker.runtime.threads.parallel_work import LoopsThreads
 from pyspark_klog.ids import BrokerId, TopicPartition
 from tests.support.log_harness import (
     CLUSTER,

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from klog_broker.log.errors import LogStorageError, OutOfDescriptors
-from klog_broker.log.log_manager import LogManager
+from klog_broker.log.maintenance.shortening import TRIES_WITHOUT_DESCRIPTORS
+from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.shortening import TRIES_WITHOUT_DESCRIPTORS
 from pyspark_klog.ids import LeaderEpoch
 from tests.support.log_harness import (
     DATA,

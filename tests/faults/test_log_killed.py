@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from random import Random
 
-from klog_broker.runtime.files import RealFiles
+from klog_broker.runtime.disk.files import RealFiles
 from tests.support.log_child import CHILD_CONFIG, COUNT
 from tests.support.log_harness import PARTITION, open_manager, read_all
 

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from klog_broker.log.checkpoints import Checkpoint, Checkpoints
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.log_manager import LogManager
+from klog_broker.log.manager.checkpoints import Checkpoint, Checkpoints
+from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.storage import names

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.log_manager import LogManagerSettings
+from klog_broker.log.manager.log_manager import LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
 from tests.support.log_harness import append, batch, read_all
 from tests.support.log_lives import Life, LogLives

@@ -12,7 +12,7 @@ import pytest
 
 from klog_broker.metadata.image import MetadataImage
 from klog_broker.metadata.local import LocalStore
-from klog_broker.runtime.files import RealFiles
+from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.ids import BrokerId
 from tests.support.local_store import BlockingStore
 from tests.support.memory_files import Crashed, MemoryFiles
@@ -114,7 +114,7 @@ def _is_last_or_next(found: Facts, last: Facts) -> bool:
 CHILD = """
 import sys
 from pathlib import Path
-from klog_broker.runtime.files import RealFiles
+from klog_broker.runtime.disk.files import RealFiles
 from tests.support.local_store import BlockingStore
 store = BlockingStore(RealFiles(), Path(sys.argv[1])).begin()
 number = len(store.image.topics)

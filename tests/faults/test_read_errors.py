@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from klog_broker.exit_codes import ExitCode
+from klog_broker.lifecycle.exit_codes import ExitCode
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
 from pyspark_klog.protocol.apis.list_offsets import (

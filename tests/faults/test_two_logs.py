@@ -10,9 +10,9 @@ import pytest
 
 from klog_broker.log.errors import OffsetOutOfRange
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.log_manager import LogManager
+from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.producer_state import ProducerEntry
+from klog_broker.log.producers.producer_state import ProducerEntry
 from klog_broker.replication.follower_state import (
     Append,
     AskingEnds,
@@ -25,7 +25,7 @@ from klog_broker.replication.follower_state import (
     Step,
 )
 from klog_broker.replication.truncation import tells_of_divergence
-from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch, Offset
 from tests.support.cleaner_harness import CleanerBench

@@ -6,7 +6,7 @@ from functools import cache
 from random import Random
 from uuid import UUID
 
-from klog_broker.handlers.families import SERVED
+from klog_broker.api.families import SERVED
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request

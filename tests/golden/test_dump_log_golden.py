@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from klog_broker.cli.group import command
+from klog_broker.cli.commands import command
 
 FOLDER = Path(__file__).parent / "dump_log"
 NAMES = sorted(path.name for path in FOLDER.iterdir())

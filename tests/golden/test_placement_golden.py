@@ -2,7 +2,7 @@
 
 import json
 
-from klog_broker.topics.placement import place_replicas
+from klog_broker.controller.decisions.placement import place_replicas
 from pyspark_klog.ids import BrokerId
 from tests.support.golden_placement import GOLDEN_FILE
 

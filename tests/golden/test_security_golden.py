@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from pyspark_klog.client.connection import Connection, State
 from pyspark_klog.client.errors import AuthenticationFailed, SettingError
-from pyspark_klog.client.handshake import Mechanism
-from pyspark_klog.client.secret import Secret
-from pyspark_klog.client.security.oauthbearer import OAuthBearer, Token
-from pyspark_klog.client.security.sasl_config import PasswordLogin, UnsecuredTokens
-from pyspark_klog.client.security.sasl_plain import Plain
-from pyspark_klog.client.security.scram import Scram
 from pyspark_klog.client.security.stores import own_key, trusted_certificates
 from pyspark_klog.client.security.tls import make_context
-from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.settings.client_settings import ClientSettings
+from pyspark_klog.client.transport.connection import Connection, State
+from pyspark_klog.client.transport.sasl_exchange import Mechanism
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from pyspark_klog.protocol.headers import decode_request, encode_response
 from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.security.oauthbearer import OAuthBearer, Token
+from pyspark_klog.security.sasl_config import PasswordLogin, UnsecuredTokens
+from pyspark_klog.security.sasl_plain import Plain
+from pyspark_klog.security.scram import Scram
+from pyspark_klog.security.secret import Secret
 
 FOLDER = Path(__file__).parent / "security"
 STORE_PASSWORD = "store-passw0rd"

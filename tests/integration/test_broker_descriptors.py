@@ -5,7 +5,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from klog_broker.exit_codes import ExitCode
+from klog_broker.lifecycle.exit_codes import ExitCode
 from pyspark_klog.protocol.apis.metadata import MetadataRequest
 from tests.support.broker_process import BrokerProcess, with_descriptors
 from tests.support.eventually import eventually

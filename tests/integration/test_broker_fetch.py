@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from klog_broker.runtime.poller import SelectorPoller
-from klog_broker.runtime.sockets import RealNetwork
+from klog_broker.runtime.net.poller import SelectorPoller
+from klog_broker.runtime.net.sockets import RealNetwork
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
 from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from klog_broker.cli.broker import command
-from klog_broker.exit_codes import ExitCode
+from klog_broker.lifecycle.exit_codes import ExitCode
 from pyspark_klog._version import __version__
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
 from pyspark_klog.protocol.apis.metadata import MetadataRequest

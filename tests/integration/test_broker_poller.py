@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from klog_broker.runtime.poller import (
+from klog_broker.runtime.net.poller import (
     BROKEN,
     READABLE,
     WRITABLE,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from klog_broker.exit_codes import ExitCode
-from klog_broker.runtime.open_files import RealFile
+from klog_broker.lifecycle.exit_codes import ExitCode
+from klog_broker.runtime.disk.open_files import RealFile
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol

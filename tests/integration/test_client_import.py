@@ -32,7 +32,7 @@ def test_the_data_source_is_planned_without_client_codecs_or_numba() -> None:
     code = (
         "import sys, pyspark_klog; pyspark_klog.DefaultSource; "
         "print(sorted({'numba', 'lz4', 'zstandard', 'cramjam', 'crc32c', "
-        "'pyspark_klog.client.blocking', "
+        "'pyspark_klog.client.cluster.blocking_client', "
         "'pyspark_klog.protocol.registry'} & set(sys.modules)))"
     )
     assert _run(code) == "[]"

@@ -10,11 +10,11 @@ import pytest
 from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 
 from pyspark_klog import testing
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
 from pyspark_klog.client.errors import UnsupportedByBroker
 from pyspark_klog.client.producer.producer import Producer
-from pyspark_klog.client.versions import BrokerVersions
+from pyspark_klog.client.transport.api_versions import BrokerVersions
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.api_versions import ApiVersionsResponse
 from pyspark_klog.records.builder import BatchBuilder

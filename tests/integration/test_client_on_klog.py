@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pyspark_klog import testing
-from pyspark_klog.client.admin import Admin
+from pyspark_klog.client.admin.topics import Admin
 from pyspark_klog.client.consumer.fetcher import RangeFetcher
+from pyspark_klog.client.consumer.lost_offsets import OffsetsLost
 from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
-from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
 from pyspark_klog.client.errors import (
     DeliveryFailed,
     NoBrokerAvailable,

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.clock import monotonic_ms
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import DeliveryFailed, TopicMissing
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.errors import ErrorCode

@@ -2,14 +2,14 @@
 
 import pytest
 
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.admin.groups import committed_offsets, list_group_ids
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+from pyspark_klog.client.admin.transaction_listing import fence
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.consumer.fetcher import RangeFetcher
+from pyspark_klog.client.consumer.lost_offsets import OffsetsLost
 from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
-from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
-from pyspark_klog.client.groups import committed_offsets, list_group_ids
 from pyspark_klog.client.producer.producer import Producer
-from pyspark_klog.client.transactions.listing import fence
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.spark.options.reader import read_options

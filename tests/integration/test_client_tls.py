@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pyspark_klog import testing
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import ClientError, TimedOut, TlsFailed
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.ids import TopicPartition

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 import pytest
 
 from pyspark_klog import testing
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.consumer.fetcher import RangeFetcher
-from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
+from pyspark_klog.client.consumer.lost_offsets import OffsetsLost
 from pyspark_klog.client.errors import AuthenticationFailed, TlsFailed
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.ids import TopicPartition

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import AuthenticationFailed, ClientError, TlsFailed
 from pyspark_klog.errors import KlogError
 from tests.support.eventually import eventually

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pyspark_klog.client.addresses import Address
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.cluster.metadata import ClusterView
 from pyspark_klog.client.errors import ConnectionFailed, NoBrokerAvailable, TimedOut
-from pyspark_klog.client.metadata import ClusterView
-from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.settings.client_settings import ClientSettings
+from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.planning.discovery import Discovery
 from tests.support.refusing_broker import refusing_broker

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from klog_broker.exit_codes import ExitCode
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
+from klog_broker.lifecycle.exit_codes import ExitCode
+from pyspark_klog.client.admin.groups import commit_offsets, committed_offsets
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.group_offsets import CommittedOffset
-from pyspark_klog.client.groups import commit_offsets, committed_offsets
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.apis.init_producer_id import (

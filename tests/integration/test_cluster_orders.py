@@ -12,9 +12,9 @@ import pytest
 
 from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
-from klog_broker.exit_codes import CannotStart, ExitCode
-from pyspark_klog.client.admin import Admin
-from pyspark_klog.client.blocking import BlockingClient
+from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
+from pyspark_klog.client.admin.topics import Admin
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import DeliveryFailed
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.errors import ErrorCode

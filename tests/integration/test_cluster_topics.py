@@ -19,8 +19,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from pyspark_klog.client.admin import Admin
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.admin.topics import Admin
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis import find_coordinator
 from pyspark_klog.protocol.apis.create_topics import (

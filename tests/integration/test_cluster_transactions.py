@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from klog_broker.coordinator.hashing import partition_for_key
-from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.admin.groups import CommittedOffset
+from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.client.errors import TopicMissing
-from pyspark_klog.client.groups import CommittedOffset
-from pyspark_klog.client.transactions.carrying import transaction_version
+from pyspark_klog.client.transactions.blocking_driver import transaction_version
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.testing import Cluster
 from tests.support.client_cases import client_of

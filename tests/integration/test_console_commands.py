@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_klog.client.groups import committed_offsets
+from pyspark_klog.client.admin.groups import committed_offsets
 from pyspark_klog.ids import TopicPartition
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_cases import client_of, new_topic

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner, Result
 
-from klog_broker.cli.group import command
-from pyspark_klog.client.admin import Admin
-from pyspark_klog.client.groups import CommittedOffset, commit_offsets
+from klog_broker.cli.commands import command
+from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets
+from pyspark_klog.client.admin.topics import Admin
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.ids import TopicPartition
 from tests.support.broker_process import BrokerProcess

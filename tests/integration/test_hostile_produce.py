@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from klog_broker.produce.loading import load_produce_kernel
-from klog_broker.runtime.helpers import HelperThreads
-from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.threads.helpers import HelperThreads
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.produce import ProduceRequest
 from pyspark_klog.records import layout as at

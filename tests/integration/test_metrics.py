@@ -14,10 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
-from klog_broker.exit_codes import CannotStart, ExitCode
+from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
 from klog_broker.monitoring.catalog import BY_NAME
 from klog_broker.produce.loading import load_produce_kernel
-from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.api_versions import ApiVersionsRequest
 from pyspark_klog.testing.zookeeper import ZooKeeper

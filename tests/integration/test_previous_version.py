@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.admin.groups import commit_offsets, committed_offsets
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+from pyspark_klog.client.admin.transaction_descriptions import describe
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.consumer.fetcher import RangeFetcher
 from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
 from pyspark_klog.client.group_offsets import CommittedOffset
-from pyspark_klog.client.groups import commit_offsets, committed_offsets
 from pyspark_klog.client.producer.producer import Producer
-from pyspark_klog.client.transactions.describing import describe
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder

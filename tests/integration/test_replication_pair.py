@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from klog_broker.cluster.following_leaders import follow_leaders
+from klog_broker.cluster.isr_requests import InSyncChanges
 from klog_broker.config import Listener
-from klog_broker.handlers.fetch_replicas import followers_on
-from klog_broker.handlers.following_leaders import follow_leaders
-from klog_broker.handlers.in_sync_changes import InSyncChanges
+from klog_broker.fetch.follower_fetch import followers_on
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.image import BrokerRegistration
-from klog_broker.metadata.orders import RoleAssignment
+from klog_broker.metadata.role_changes import RoleAssignment
+from klog_broker.runtime.net.sockets import RealNetwork
 from klog_broker.runtime.peers import Peers
-from klog_broker.runtime.sockets import RealNetwork
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from tests.support.broker_thread import BrokerThread
 from tests.support.eventually import eventually

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from klog_broker.cli.group import command
-from klog_broker.cli.offset_strategies import time_of_datetime, time_of_duration
+from klog_broker.cli.commands import command
+from klog_broker.cli.groups.offset_strategies import time_of_datetime, time_of_duration
+from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets, committed_offsets
+from pyspark_klog.client.admin.records_deletion import delete_records
+from pyspark_klog.client.admin.sinks import SinkId
 from pyspark_klog.client.clock import epoch_ms
 from pyspark_klog.client.errors import SettingError
-from pyspark_klog.client.groups import CommittedOffset, commit_offsets, committed_offsets
 from pyspark_klog.client.producer.producer import Producer
-from pyspark_klog.client.records_deletion import delete_records
-from pyspark_klog.client.sinks import SinkId
 from pyspark_klog.ids import TopicPartition
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_cases import batch, client_of, new_topic

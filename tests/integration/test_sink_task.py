@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_klog import testing
 from pyspark_klog.client.errors import UnsupportedByBroker
-from pyspark_klog.client.transactions import carrying
+from pyspark_klog.client.transactions import blocking_driver
 from pyspark_klog.client.transactions import producer as transactions
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.spark.sink.exactly_once import task
@@ -39,7 +39,7 @@ def test_a_task(
     version: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert carrying.TRANSACTION_VERSION == "transaction.version"
+    assert blocking_driver.TRANSACTION_VERSION == "transaction.version"
     for module in (transactions, task):
         # klog's broker says 2, and takes clients that go by an older one.
         monkeypatch.setattr(module, "transaction_version", lambda client: (0, version))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from klog_broker.runtime.files import RealFiles
-from klog_broker.runtime.open_files import RealFile
+from klog_broker.runtime.disk.files import RealFiles
+from klog_broker.runtime.disk.open_files import RealFile
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.api_versions import ApiVersionsRequest
 from pyspark_klog.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest

@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks._load.spark_fill import Records, fill
 from benchmarks._load.spark_jobs import MICRO_RECORDS
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.planning.ranges import OffsetRange

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_klog import testing
-from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.errors import ErrorCode
 from tests.support.eventually import eventually
 from tests.support.process_table import is_running
@@ -137,7 +137,7 @@ def test_a_users_folder_of_the_same_name_does_not_get_in_the_way(
 @pytest.mark.parity("beyond: 9 embedded broker")
 def test_the_fixtures_work_in_a_users_tests(tmp_path: Path) -> None:
     (tmp_path / "test_users.py").write_text(
-        "from pyspark_klog.client.admin import Admin\n"
+        "from pyspark_klog.client.admin.topics import Admin\n"
         "seen = []\n"
         "def test_one(klog_broker, klog_topic):\n"
         "    with Admin(klog_broker.bootstrap_servers) as admin:\n"

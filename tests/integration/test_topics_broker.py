@@ -11,7 +11,7 @@ import pytest
 
 from klog_broker.metadata.local import LocalStore
 from klog_broker.metadata.local_file import FILE_NAME
-from klog_broker.runtime.files import RealFiles
+from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.create_partitions import (

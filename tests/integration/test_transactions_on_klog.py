@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_klog import testing
-from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.ids import TopicPartition
 from tests.support.transaction_cases import CASES, committed, stable_offset
 

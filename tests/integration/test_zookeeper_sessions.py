@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from klog_broker.runtime.clock import SystemClock
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.poller import default_poller
-from klog_broker.runtime.zookeeper import (
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.net.poller import default_poller
+from klog_broker.runtime.system.clock import SystemClock
+from klog_broker.runtime.zookeeper.opening import ZooKeeperClientMissing, sessions_by_kazoo
+from klog_broker.runtime.zookeeper.sessions import (
     ConnectionLost,
     OpenSession,
     Session,
     SessionEvent,
     SessionLoop,
 )
-from klog_broker.runtime.zookeeper_opening import ZooKeeperClientMissing, sessions_by_kazoo
 from tests.support.eventually import eventually
 from tests.support.zookeeper_contract import ZooKeeperContract
 from tests.support.zookeeper_opened import Opened

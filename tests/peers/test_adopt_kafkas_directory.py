@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.metadata import TopicInfo
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+from pyspark_klog.client.cluster.metadata import TopicInfo
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from klog_broker.cli.group import command
+from klog_broker.cli.commands import command
 from tests.support import cleaner_input
 from tests.support import cleaner_oracle as oracle
 from tests.support.broker_process import BrokerProcess

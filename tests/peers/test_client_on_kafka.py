@@ -6,10 +6,10 @@ from functools import partial
 import confluent_kafka
 import pytest
 
+from pyspark_klog.client.admin.groups import list_groups
 from pyspark_klog.client.consumer.fetcher import RangeFetcher
+from pyspark_klog.client.consumer.lost_offsets import OffsetsLost
 from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
-from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
-from pyspark_klog.client.groups import list_groups
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.arrow import ArrowDecoder
 from pyspark_klog.records.compression import Codec

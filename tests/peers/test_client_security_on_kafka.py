@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
-from klog_broker.cli.group import command
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
+from klog_broker.cli.commands import command
+from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.client.clock import epoch_ms
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import (
     AuthenticationFailed,
     ClientError,
@@ -24,11 +24,11 @@ from pyspark_klog.client.errors import (
     TlsFailed,
 )
 from pyspark_klog.client.producer.producer import Producer
-from pyspark_klog.client.secret import Secret
-from pyspark_klog.client.security.jaas import read_jaas
-from pyspark_klog.client.security.oauthbearer import unsecured_token
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.properties import escape
+from pyspark_klog.security.jaas import read_jaas
+from pyspark_klog.security.oauthbearer import unsecured_token
+from pyspark_klog.security.secret import Secret
 from tests.support.client_cases import batch, read
 from tests.support.eventually import eventually
 from tests.support.peers import (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_klog.client.groups import CommittedOffset, commit_offsets, committed_offsets
+from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets, committed_offsets
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition
 from tests.support.client_cases import batch, client_of, new_topic

@@ -24,8 +24,8 @@ from klog_broker.config.refused import REFUSED
 from klog_broker.config.rows import DIFFERENT_DEFAULTS, KLOGS_OWN
 from klog_broker.config.types import AtLeast, Between, Bounds, Checked, OneOf, Setting, render
 from klog_broker.topics.entries import topic_entries
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -6,17 +6,17 @@ from random import Random
 
 import pytest
 
-from klog_broker.controller import partition_states, replica_states
-from klog_broker.controller.leader_election import (
+from klog_broker.controller.decisions import partition_states, replica_states
+from klog_broker.controller.decisions.leader_election import (
     LeaderAndIsr,
     elect_for_shutdown,
     elect_leader,
     elect_preferred,
 )
-from klog_broker.controller.partition_states import PartitionState
-from klog_broker.controller.replica_states import ReplicaState
+from klog_broker.controller.decisions.partition_states import PartitionState
+from klog_broker.controller.decisions.placement import place_replicas
+from klog_broker.controller.decisions.replica_states import ReplicaState
 from klog_broker.metadata.image import NO_BROKER
-from klog_broker.topics.placement import place_replicas
 from pyspark_klog.ids import BrokerId, LeaderEpoch
 from tests.support.controller_batches import (
     by_broker,

@@ -7,10 +7,10 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
-from klog_broker.cli.group import command
+from klog_broker.cli.commands import command
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.runtime.files import RealFiles
+from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import TimestampType
 from tests.support.dump_log_segments import COMPLAINT, MAIN_CLASSES, dump

@@ -7,7 +7,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.admin.topics import Admin, NewTopic
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer, run_tool

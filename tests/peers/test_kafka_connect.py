@@ -17,7 +17,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
 
-from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.testing.ports import free_port
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually

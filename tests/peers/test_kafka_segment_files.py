@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from klog_broker.log.log_config import LogConfig
-from klog_broker.runtime.files import RealFiles
+from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.batch import BatchView, split_batches
 from pyspark_klog.storage.names import Suffix, parse_segment_file_name

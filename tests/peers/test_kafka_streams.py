@@ -9,7 +9,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
 
-from pyspark_klog.client.admin import Admin
+from pyspark_klog.client.admin.topics import Admin
 from tests.support.eventually import eventually
 from tests.support.killed_programs import JavaProgram
 from tests.support.peers import NEWEST_KAFKA, run_tool

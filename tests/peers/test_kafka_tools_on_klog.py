@@ -9,7 +9,7 @@ import confluent_kafka
 import pytest
 
 from pyspark_klog.client.consumer.fetcher import RangeFetcher
-from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
+from pyspark_klog.client.consumer.lost_offsets import OffsetsLost
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.batch import split_batches

@@ -7,8 +7,8 @@ from threading import Event, Thread
 
 import pytest
 
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.create_partitions import (
     CreatePartitionsAssignment,

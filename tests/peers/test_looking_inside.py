@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from klog_broker.cli.group import command
+from klog_broker.cli.commands import command
 from tests.support.kafka_directories import (
     SMALL_SEGMENTS,
     decoder_option,

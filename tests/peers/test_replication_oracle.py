@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from klog_broker.log.answers import EpochEndOffset
-from klog_broker.log.leader_epochs import LeaderEpochs
+from klog_broker.log.read.read_results import EpochEndOffset
+from klog_broker.log.segment.leader_epochs import LeaderEpochs
 from klog_broker.replication.follower_state import BeginAnew, Cut, FetchedPart, FollowerState
 from klog_broker.replication.truncation import cut_offset, tells_of_divergence
 from pyspark_klog.errors import ErrorCode

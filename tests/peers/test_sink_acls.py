@@ -16,7 +16,7 @@ from kafka.admin import (
     ResourceType,
 )
 
-from pyspark_klog.client.groups import list_group_ids
+from pyspark_klog.client.admin.groups import list_group_ids
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.errors import KlogError
 from pyspark_klog.spark.options.exactly_once import MicroBatch

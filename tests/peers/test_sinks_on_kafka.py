@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from klog_broker.cli.group import command
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.groups import CommittedOffset, commit_offsets
-from pyspark_klog.client.sinks import ProgressRow, RunMark, SinkId
+from klog_broker.cli.commands import command
+from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets
+from pyspark_klog.client.admin.sinks import ProgressRow, RunMark, SinkId
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition
 from tests.support.client_cases import batch, client_of, new_topic

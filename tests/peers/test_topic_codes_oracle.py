@@ -8,13 +8,13 @@ from uuid import UUID
 
 import pytest
 
-from klog_broker.handlers import (
+from klog_broker.api import (
     create_partitions,
     create_topics,
     delete_topics,
     incremental_alter_configs,
 )
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.create_partitions import (
     CreatePartitionsAssignment,

@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from klog_broker.log.log_config import LogConfig
-from klog_broker.runtime.files import RealFiles
-from pyspark_klog.client.admin import Admin, NewTopic
+from klog_broker.runtime.disk.files import RealFiles
+from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.ids import TopicId, TopicPartition
 from pyspark_klog.storage.transaction_index import AbortedEntry, decode_transaction_index
 from tests.support.broker_process import BrokerProcess

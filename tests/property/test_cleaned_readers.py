@@ -14,7 +14,7 @@ from klog_broker.inspection.lines import Finding
 from klog_broker.inspection.partition_checks import Circumstances, PartitionCheck
 from klog_broker.inspection.report import Report
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.runtime.files import Files, RealFiles
+from klog_broker.runtime.disk.files import Files, RealFiles
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.records.arrow_decode import ArrowDecoder, decode_to_arrow
 from pyspark_klog.spark.files.range import SegmentRange

@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_klog.client.connection import Connection, State
 from pyspark_klog.client.errors import AuthenticationFailed, SettingError, one_line
-from pyspark_klog.client.handshake import Mechanism
-from pyspark_klog.client.secret import Secret
-from pyspark_klog.client.security.jaas import read_jaas
-from pyspark_klog.client.security.oauthbearer import OAuthBearer, Token, check_token, expiry_of
-from pyspark_klog.client.security.pem import pem_blocks
-from pyspark_klog.client.security.sasl_plain import Plain
-from pyspark_klog.client.security.scram import Scram
+from pyspark_klog.client.transport.connection import Connection, State
+from pyspark_klog.client.transport.sasl_exchange import Mechanism
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from pyspark_klog.protocol.apis.sasl_authenticate import SaslAuthenticateResponse
 from pyspark_klog.protocol.apis.sasl_handshake import SaslHandshakeResponse
 from pyspark_klog.protocol.headers import encode_response
 from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.security.jaas import read_jaas
+from pyspark_klog.security.oauthbearer import OAuthBearer, Token, check_token, expiry_of
+from pyspark_klog.security.pem import pem_blocks
+from pyspark_klog.security.sasl_plain import Plain
+from pyspark_klog.security.scram import Scram
+from pyspark_klog.security.secret import Secret
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 _JSON = b'{"status":"x"}', b"[" * 5_000, b'{"status":"' + b"\\u001b[2J" * 200 + b'"}'

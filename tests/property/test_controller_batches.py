@@ -5,8 +5,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog_broker.controller.order_batch import BrokerOrder
-from klog_broker.controller.order_queues import OrderQueues
+from klog_broker.controller.zookeeper.request_batch import BrokerOrder
+from klog_broker.controller.zookeeper.request_queues import OrderQueues
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
 from pyspark_klog.protocol.codec import decode_message, encode_message

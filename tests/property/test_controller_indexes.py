@@ -4,12 +4,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from klog_broker.controller.context import ControllerContext, Leadership, RegisteredBroker
-from klog_broker.controller.leader_election import LeaderAndIsr
-from klog_broker.controller.partition_states import FOUND, STEPS, PartitionState
-from klog_broker.controller.replica_states import FOUND as REPLICA_FOUND
-from klog_broker.controller.replica_states import STEPS as REPLICA_STEPS
-from klog_broker.controller.replica_states import ReplicaState
+from klog_broker.controller.decisions.context import ControllerContext, Leadership, RegisteredBroker
+from klog_broker.controller.decisions.leader_election import LeaderAndIsr
+from klog_broker.controller.decisions.partition_states import FOUND, STEPS, PartitionState
+from klog_broker.controller.decisions.replica_states import FOUND as REPLICA_FOUND
+from klog_broker.controller.decisions.replica_states import STEPS as REPLICA_STEPS
+from klog_broker.controller.decisions.replica_states import ReplicaState
 from klog_broker.metadata.image import NO_BROKER, BrokerRegistration
 from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_klog.client.evented import EventedSettings
-from pyspark_klog.client.retry import Backoff
+from pyspark_klog.client.transport.backoff import Backoff
+from pyspark_klog.client.transport.evented_connection import EventedSettings
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.metadata import MetadataResponse
 from tests.support.evented_world import (

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog_broker.handlers.fetch_answer import pack_answer
-from klog_broker.handlers.read_partition import ReadPartition
-from klog_broker.runtime.files import ReadRegion
+from klog_broker.fetch.partition_read import ReadPartition
+from klog_broker.fetch.response_parts import pack_answer
+from klog_broker.runtime.disk.files import ReadRegion
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.apis.fetch import (

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog_broker.handlers.fetch_holes import find_holes
-from klog_broker.handlers.fetch_kept import KeptFetch
-from klog_broker.handlers.read_partition import ReadPartition
+from klog_broker.fetch.cached_fetch import KeptFetch
+from klog_broker.fetch.changing_fields import find_holes
+from klog_broker.fetch.partition_read import ReadPartition
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
 from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState

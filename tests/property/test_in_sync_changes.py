@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from klog_broker.controller import alter_partition
-from klog_broker.controller.context import ControllerContext, Leadership, RegisteredBroker
-from klog_broker.controller.leader_election import LeaderAndIsr
+from klog_broker.controller.decisions import isr_changes
+from klog_broker.controller.decisions.context import ControllerContext, Leadership, RegisteredBroker
+from klog_broker.controller.decisions.leader_election import LeaderAndIsr
 from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.replication.isr import Committed
 from klog_broker.replication.isr_changes import CommittedIsr, IsrAnswer, IsrChange
@@ -139,11 +139,11 @@ class Asking:
         request = AlterPartitionRequest(
             broker_id=ME, broker_epoch=1, topics=[TopicData(topic_id=TOPIC_ID, partitions=[data])]
         )
-        decision = alter_partition.decide(self.context, request)
+        decision = isr_changes.decide(self.context, request)
         for state in decision.changes.values():
             self._put(state, self.known.partition_epoch + 1)
             self.states.append(self.known)
-        response = alter_partition.answer(self.context, request, decision)
+        response = isr_changes.answer(self.context, request, decision)
         result = response.topics[0].partitions[0]
         if result.error_code:
             return ErrorCode(result.error_code)
@@ -219,7 +219,7 @@ def _takes_all(_original: Any) -> Any:
     "mutant",
     [
         Mutant("a refusal is final", LeaderReplicas, "unanswered", _forgets),
-        Mutant("the epoch is not raised", alter_partition, "decide", _raises_no_epoch),
+        Mutant("the epoch is not raised", isr_changes, "decide", _raises_no_epoch),
         Mutant("an order is waited for, though none comes", LeaderReplicas, "told", _forgets),
         Mutant("what is told late is taken", LeaderReplicas, "told", _takes_all),
     ],

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog_broker.controller.leader_election import (
+from klog_broker.controller.decisions.leader_election import (
     LeaderAndIsr,
     after_bounce,
     elect_for_shutdown,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog_broker.handlers.linear_patterns import (
+from klog_broker.api.linear_patterns import (
     MAX_PATTERN_LENGTH,
     InvalidPattern,
     LinearPattern,

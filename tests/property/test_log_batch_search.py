@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog_broker.log.batch_places import BATCH_START_BYTES
-from klog_broker.log.batch_search import find_batch
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.segment import Segment
+from klog_broker.log.segment.batch_positions import BATCH_START_BYTES
+from klog_broker.log.segment.batch_search import find_batch
+from klog_broker.log.segment.segment import Segment
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.storage.indexes import OffsetIndexView
 from tests.support.log_harness import SMALL, append, batch, open_log, truncate

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog_broker.log.errors import LogStorageError, OffsetOutOfRange, StaleLeaderEpoch
-from klog_broker.log.kernel_checks import kernel_checks
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.plain_checks import PlainChecks
-from klog_broker.log.record_checks import RecordChecks
+from klog_broker.log.validation.kernel_checks import kernel_checks
+from klog_broker.log.validation.plain_checks import PlainChecks
+from klog_broker.log.validation.record_checks import RecordChecks
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.compression import Codec

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog_broker.log.kernel_checks import kernel_checks
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.log_manager import LogManager
+from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.plain_checks import PlainChecks
-from klog_broker.log.record_checks import RecordChecks
+from klog_broker.log.validation.kernel_checks import kernel_checks
+from klog_broker.log.validation.plain_checks import PlainChecks
+from klog_broker.log.validation.record_checks import RecordChecks
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from tests.support.log_harness import PARTITION, TOPIC_ID, append, open_manager, read_all, truncate

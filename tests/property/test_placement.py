@@ -6,7 +6,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog_broker.topics.placement import Assignment, place_replicas, start_of_more
+from klog_broker.controller.decisions.placement import Assignment, place_replicas, start_of_more
 from pyspark_klog.ids import BrokerId
 
 

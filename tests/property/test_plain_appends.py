@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog_broker.log.append_rules import AppendOrigin
 from klog_broker.log.errors import (
     LogStorageError,
     RecordBatchTooLarge,
@@ -17,6 +16,7 @@ from klog_broker.log.errors import (
 )
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.validation.append_rules import AppendOrigin
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.records.builder import plain_batch

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog_broker.log.digests import Digest
-from klog_broker.log.kernel_checks import kernel_checks
-from klog_broker.log.plain_checks import PlainChecks
-from klog_broker.log.producer_state import ProducerMarker, ProducerStates
-from klog_broker.log.producer_steps import take_step
-from klog_broker.log.record_checks import (
+from klog_broker.log.producers.producer_state import ProducerMarker, ProducerStates
+from klog_broker.log.producers.producer_steps import take_step
+from klog_broker.log.validation.batch_digests import Digest
+from klog_broker.log.validation.kernel_checks import kernel_checks
+from klog_broker.log.validation.plain_checks import PlainChecks
+from klog_broker.log.validation.record_checks import (
     NAMED_FAULTS,
     Allowed,
     RecordChecks,

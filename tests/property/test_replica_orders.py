@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog_broker.log.errors import InconsistentTopicId
-from klog_broker.metadata.orders import RoleChange, RoleRemoval
+from klog_broker.metadata.role_changes import RoleChange, RoleRemoval
 from klog_broker.replication.errors import StaleOrder
 from pyspark_klog.ids import TopicId, TopicPartition
 from tests.support.log_harness import InlineHelpers, ManualHelpers, batch

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyspark_klog.client.sinks import ProgressRow, RunMark
+from pyspark_klog.client.admin.sinks import ProgressRow, RunMark
 from pyspark_klog.spark.sink.exactly_once.decisions import (
     Fail,
     Verify,

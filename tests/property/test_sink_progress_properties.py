@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pyspark_klog.client.admin.sinks import ForeignProgress, ProgressRow, RunMark
 from pyspark_klog.client.group_offsets import CommittedOffset
-from pyspark_klog.client.sinks import ForeignProgress, ProgressRow, RunMark
 from pyspark_klog.spark.sink.exactly_once.names import SinkId, parse
 from pyspark_klog.spark.sink.exactly_once.progress import TaskProgress
 

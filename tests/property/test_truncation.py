@@ -6,7 +6,7 @@ from itertools import combinations_with_replacement, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog_broker.log.answers import EpochEndOffset
+from klog_broker.log.read.read_results import EpochEndOffset
 from klog_broker.replication.follower_state import (
     Append,
     BeginAnew,

@@ -16,7 +16,7 @@ from klog_broker.inspection.dump import DumpOptions, dump, files_to_dump
 from klog_broker.inspection.lines import Finding, Level
 from klog_broker.inspection.report import Report
 from klog_broker.log.log_config import LogConfig
-from klog_broker.runtime.files import RealFiles
+from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.storage.names import Suffix
 from pyspark_klog.storage.partition_files import IndexSearch, PartitionFiles

@@ -14,7 +14,7 @@ from klog_broker.coordinator.group.classic.group_machine import GroupSettings
 from klog_broker.coordinator.group.classic.member import Joiner
 from klog_broker.coordinator.group.commits import Commit, CommitRequest, MemberName
 from klog_broker.coordinator.group.coordinator import CoordinatorSettings, GroupCoordinator
-from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import Offset
 from pyspark_klog.protocol.apis.join_group import (

@@ -5,7 +5,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.event_loop.loop import Loop
 from tests.simulation.world import World
 
 Work = Callable[[], Any]

@@ -8,11 +8,11 @@ from typing import Any
 
 from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
-from klog_broker.exit_codes import CannotStart, ExitCode
+from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
 from klog_broker.produce import kernel as produce_kernel
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.zookeeper import OpenSession
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.zookeeper.sessions import OpenSession
 from pyspark_klog.errors import KlogError
 from tests.simulation.helpers import SeededHelpers, SeededSideBySide
 from tests.simulation.network import LONGEST_DELAY_MS, SimNetwork

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 from zlib import crc32
 
-from klog_broker.runtime.socket_calls import SocketCalls
+from klog_broker.runtime.net.socket_calls import SocketCalls
 from tests.simulation.outbound import Outbound
 from tests.simulation.poller import SimPoller
 from tests.simulation.roads import OpenRoads, Roads

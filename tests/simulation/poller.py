@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from klog_broker.runtime.poller import BROKEN, READABLE, WRITABLE
+from klog_broker.runtime.net.poller import BROKEN, READABLE, WRITABLE
 
 if TYPE_CHECKING:
     from tests.simulation.network import SimNetwork

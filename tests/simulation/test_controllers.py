@@ -2,8 +2,8 @@
 
 import pytest
 
-from klog_broker.controller import picture
-from klog_broker.controller.order_queues import OrderQueues
+from klog_broker.controller.zookeeper import cluster_state
+from klog_broker.controller.zookeeper.request_queues import OrderQueues
 from pyspark_klog.ids import BrokerId
 from tests.simulation.controllers.mutants import MUTANTS
 from tests.simulation.controllers.run import run_seed
@@ -29,7 +29,7 @@ def test_the_promises_hold_for_brokers_that_fall_behind(monkeypatch: pytest.Monk
         original(queues, broker_id)
 
     monkeypatch.setattr(OrderQueues, "catch_up", catch_up)
-    monkeypatch.setattr(picture, "WAITING_AT_LEAST", 10)
+    monkeypatch.setattr(cluster_state, "WAITING_AT_LEAST", 10)
     for seed in range(50):
         result = run_seed(seed)
         assert not result.failure, f"{seed}: {result.failure}"

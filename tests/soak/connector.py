@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark_klog import testing
-from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.spark.options.rows import BY_KEY, Status
 from pyspark_klog.spark.source.stream_reader import HAS_LIMITS
 from tests.soak.checkpoint import Checkpoint, Positions

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pyspark_klog import testing
-from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.admin.topics import Admin, NewTopic
 from tests.soak.copies import by_key, problems_of_copy, problems_of_ends, read_all
 from tests.soak.copy_queries import COPIES, PROGRESS_S, SOURCE, CopyQueries
 from tests.soak.kills import CLUSTER, Fault, Kind

@@ -46,8 +46,8 @@ class Group:
 
     def set(self, topic: str, offsets: dict[int, int]) -> None:
         """Commit from outside."""
-        from pyspark_klog.client.blocking import BlockingClient
-        from pyspark_klog.client.groups import CommittedOffset, commit_offsets
+        from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets
+        from pyspark_klog.client.cluster.blocking_client import BlockingClient
         from pyspark_klog.ids import TopicPartition
 
         rows = {TopicPartition(topic, n): CommittedOffset(o) for n, o in offsets.items()}

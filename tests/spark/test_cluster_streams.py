@@ -9,9 +9,9 @@ from confluent_kafka import ElectionType
 from confluent_kafka.admin import AdminClient
 
 import pyspark_klog
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.groups import committed_offsets
+from pyspark_klog.client.admin.groups import committed_offsets
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.testing import Cluster
 from tests.soak.cluster.sight import lacks, seen_by
 from tests.soak.copies import Copied, by_key, problems_of_copy, problems_of_ends, read_all

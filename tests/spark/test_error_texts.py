@@ -22,7 +22,7 @@ from pyspark.errors import (
     StreamingQueryException,
 )
 
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -181,7 +181,7 @@ def test_a_worker_says_that_it_waits_and_for_how_long(spark: "SparkSession") -> 
     given = {**_NOBODY, "subscribe": "t"}
 
     def stderr_of_a_wait(_: int) -> str:
-        from pyspark_klog.client.blocking import BlockingClient
+        from pyspark_klog.client.cluster.blocking_client import BlockingClient
         from pyspark_klog.client.errors import TimedOut
         from pyspark_klog.spark.options.reader import read_options
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.groups import committed_offsets, list_groups
-from pyspark_klog.client.sinks import ProgressRow
+from pyspark_klog.client.admin.groups import committed_offsets, list_groups
+from pyspark_klog.client.admin.sinks import ProgressRow
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.sink.exactly_once.names import parse
 from tests.support.spark_topics import Topics, run

@@ -8,9 +8,9 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 import pyspark_klog
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.groups import list_group_ids
-from pyspark_klog.client.transactions.listing import ONGOING, list_transactions
+from pyspark_klog.client.admin.groups import list_group_ids
+from pyspark_klog.client.admin.transaction_listing import ONGOING, list_transactions
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.spark.errors import OptionError
 from tests.support.spark_topics import Topics, run
 

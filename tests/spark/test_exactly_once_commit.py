@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.groups import committed_offsets, list_group_ids
-from pyspark_klog.client.sinks import ProgressRow, RunMark
-from pyspark_klog.client.transactions.listing import ONGOING, list_transactions
+from pyspark_klog.client.admin.groups import committed_offsets, list_group_ids
+from pyspark_klog.client.admin.sinks import ProgressRow, RunMark
+from pyspark_klog.client.admin.transaction_listing import ONGOING, list_transactions
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.ids import TopicPartition
 from tests.support.spark_topics import Topics, run
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.records_deletion import delete_records
+from pyspark_klog.client.admin.records_deletion import delete_records
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.ids import TopicPartition
 from tests.support.eventually import eventually
 from tests.support.spark_session import spark_session

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_klog import testing
-from pyspark_klog.client.admin import NewTopic
+from pyspark_klog.client.admin.topics import NewTopic
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.spark.planning.splitting import split
 from tests.support.eventually import eventually
@@ -144,7 +144,7 @@ def _delete_records(engine: Engine, topic: str, partition: int, before: int) -> 
 
 
 def _wait_for_retention(engine: Engine, topic: str, partition: int, before: int) -> None:
-    from pyspark_klog.client.blocking import BlockingClient
+    from pyspark_klog.client.cluster.blocking_client import BlockingClient
     from pyspark_klog.client.consumer.offsets import EARLIEST as FIRST
     from pyspark_klog.client.consumer.offsets import list_offsets
     from pyspark_klog.ids import TopicPartition

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_klog import testing
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.builder import BatchBuilder

@@ -11,7 +11,7 @@ from chispa.dataframe_comparer import assert_df_equality
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 
 from pyspark_klog import testing
-from pyspark_klog.client.admin import NewTopic
+from pyspark_klog.client.admin.topics import NewTopic
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.storage import names
 from pyspark_klog.storage.data_directory import read_checkpoint

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 
 import pyspark_klog
-from pyspark_klog.client.admin import NewTopic
+from pyspark_klog.client.admin.topics import NewTopic
 from pyspark_klog.errors import ErrorCode
 from tests.support.refusing_broker import refusing_broker
 from tests.support.row_sink import RowSink

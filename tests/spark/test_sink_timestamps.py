@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
-from pyspark_klog.client.admin import NewTopic
+from pyspark_klog.client.admin.topics import NewTopic
 from tests.support.documents import ROOT
 from tests.support.spark_home import compiled_home
 from tests.support.spark_topics import Topics, run

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
-from klog_broker.exit_codes import ExitCode
+from klog_broker.lifecycle.exit_codes import ExitCode
 from tests.support.broker_process import KEEPS_RECORDS
 from tests.support.raw_client import RawClient
 

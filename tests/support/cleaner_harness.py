@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from klog_broker.compaction.cleaner import Cleaner
 from klog_broker.compaction.settings import CleanerSettings
-from klog_broker.log.log_manager import LogManager
+from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.system.clock import Clock
 from pyspark_klog.records.record import Record
 from tests.support.log_harness import ManualHelpers, read_all
 from tests.support.manual_clock import ManualClock

@@ -6,19 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.consumer.fetcher import RangeFetcher
-from pyspark_klog.client.consumer.offsets import (
-    EARLIEST,
-    LATEST,
-    NOT_FOUND,
-    first_local_offset,
-    list_offsets,
-)
-from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
-from pyspark_klog.client.errors import DeliveryFailed, TopicMissing
-from pyspark_klog.client.groups import (
+from pyspark_klog.client.admin.groups import (
     CommittedOffset,
     commit_offsets,
     committed_offsets,
@@ -26,8 +14,20 @@ from pyspark_klog.client.groups import (
     delete_offsets,
     list_groups,
 )
+from pyspark_klog.client.admin.records_deletion import delete_records
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.consumer.fetcher import RangeFetcher
+from pyspark_klog.client.consumer.lost_offsets import OffsetsLost
+from pyspark_klog.client.consumer.offsets import (
+    EARLIEST,
+    LATEST,
+    NOT_FOUND,
+    first_local_offset,
+    list_offsets,
+)
+from pyspark_klog.client.errors import DeliveryFailed, TopicMissing
 from pyspark_klog.client.producer.producer import Producer
-from pyspark_klog.client.records_deletion import delete_records
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
 from pyspark_klog.protocol.keys import ApiKey

@@ -6,9 +6,9 @@ from typing import Any
 from klog_broker.config import Listener
 from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.metadata.zookeeper.sessions import Sessions, SessionUser
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.zookeeper import Session, ZooKeeperError
-from klog_broker.runtime.zookeeper_requests import Exists, Get
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.zookeeper.requests import Exists, Get
+from klog_broker.runtime.zookeeper.sessions import Session, ZooKeeperError
 from pyspark_klog.ids import BrokerId
 from tests.simulation.world import START_MS, World
 from tests.simulation.zookeeper import Client, SimulatedZooKeeper

@@ -8,7 +8,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from klog_broker.cli.group import command
+from klog_broker.cli.commands import command
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition

@@ -17,7 +17,7 @@ import confluent_kafka
 from rich.console import Console
 from rich.text import Text
 
-from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.admin.topics import Admin, NewTopic
 from tests.support.broker_process import BrokerProcess
 from tests.support.group_member import joined_member
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from klog_broker.cli.group import command
-from klog_broker.cli.partitions import named_partitions
-from klog_broker.cli.record_writer import MANY_ROWS
+from klog_broker.cli.commands import command
+from klog_broker.cli.common.partitions import named_partitions
+from klog_broker.cli.records.record_writer import MANY_ROWS
+from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets, committed_offsets
+from pyspark_klog.client.admin.records_deletion import delete_records
 from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
-from pyspark_klog.client.groups import CommittedOffset, commit_offsets, committed_offsets
-from pyspark_klog.client.records_deletion import delete_records
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.partitioner import partition_for_key

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from klog_broker.controller.asking import NewTopic
-from klog_broker.controller.controller import Controller
-from klog_broker.controller.fenced_writes import ControllerEpoch, FencedWrites
-from klog_broker.controller.order_batch import Order
-from klog_broker.controller.order_sender import Answer
+from klog_broker.controller.zookeeper.controller import Controller
+from klog_broker.controller.zookeeper.controller_requests import NewTopic
+from klog_broker.controller.zookeeper.fenced_writes import ControllerEpoch, FencedWrites
+from klog_broker.controller.zookeeper.request_batch import Order
+from klog_broker.controller.zookeeper.request_sender import Answer
 from klog_broker.metadata.image import BrokerRegistration
-from klog_broker.runtime.zookeeper import ANY_VERSION, Session
+from klog_broker.runtime.zookeeper.sessions import ANY_VERSION, Session
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.leader_and_isr import (

@@ -10,9 +10,9 @@ from pathlib import Path
 from random import Random
 
 from klog_broker.config import Listener
-from klog_broker.controller.context import ControllerContext, Leadership, RegisteredBroker
-from klog_broker.controller.leader_election import LeaderAndIsr
-from klog_broker.controller.order_batch import BrokerOrder, Order, OrderBatch
+from klog_broker.controller.decisions.context import ControllerContext, Leadership, RegisteredBroker
+from klog_broker.controller.decisions.leader_election import LeaderAndIsr
+from klog_broker.controller.zookeeper.request_batch import BrokerOrder, Order, OrderBatch
 from klog_broker.metadata.image import BrokerRegistration
 from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.protocol.codec import decode_message

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from klog_broker.runtime.loop import Loop
-from pyspark_klog.client.addresses import Address
-from pyspark_klog.client.evented import EventedConnection, EventedSettings
-from pyspark_klog.client.retry import Backoff
+from klog_broker.runtime.event_loop.loop import Loop
+from pyspark_klog.client.transport.addresses import Address
+from pyspark_klog.client.transport.backoff import Backoff
+from pyspark_klog.client.transport.evented_connection import EventedConnection, EventedSettings
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.api_versions import (
     ApiVersion,

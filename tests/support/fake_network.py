@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from klog_broker.runtime.poller import BROKEN, READABLE, WRITABLE
-from klog_broker.runtime.socket_calls import NO_ROOM, SocketCalls
+from klog_broker.runtime.net.poller import BROKEN, READABLE, WRITABLE
+from klog_broker.runtime.net.socket_calls import NO_ROOM, SocketCalls
 
 IOV_MAX = 1024
 """So many parts does Linux take at once."""
@@ -202,7 +202,7 @@ class FakeNetwork:
 
 
 class FakeSocketCalls:
-    """What runtime/socket_kernel.py does, on streams in memory."""
+    """What runtime/net/socket_kernel.py does, on streams in memory."""
 
     def __init__(self, network: FakeNetwork, arena: memoryview, replies: memoryview) -> None:
         self._network = network

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from klog_broker.log.log_manager import LogManager
+from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.metadata.orders import RoleChange
+from klog_broker.metadata.role_changes import RoleChange
 from klog_broker.replication.fetch_requests import FetcherSettings, WhoAsks
 from klog_broker.replication.fetchers import Fetchers
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
 from klog_broker.replication.truncation import tells_of_divergence
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.slices import Slices
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.slices import Slices
 from pyspark_klog.client.errors import ConnectionFailed
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from klog_broker.cluster.isr_requests import InSyncChanges
 from klog_broker.config import Listener
-from klog_broker.handlers.fetch_replicas import followers_on
-from klog_broker.handlers.in_sync_changes import InSyncChanges
+from klog_broker.fetch.follower_fetch import followers_on
 from klog_broker.metadata.image import BrokerRegistration, ImageDraft
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId

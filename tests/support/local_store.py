@@ -9,9 +9,9 @@ from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.image import BrokerRegistration, MetadataImage, Topic
 from klog_broker.metadata.interface import NewTopic, ProducerIdBlock
 from klog_broker.metadata.local import LocalStore
-from klog_broker.metadata.orders import RoleChange, RoleChangeErrors, RoleRemoval
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.files import Files
+from klog_broker.metadata.role_changes import RoleChange, RoleChangeErrors, RoleRemoval
+from klog_broker.runtime.disk.files import Files
+from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 from tests.support.log_harness import InlineHelpers

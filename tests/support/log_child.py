@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from klog_broker.runtime.files import RealFiles
+from klog_broker.runtime.disk.files import RealFiles
 from tests.support.log_harness import PARTITION, SMALL, TOPIC_ID, append, batch, open_manager
 
 CHILD_CONFIG = replace(SMALL, segment_bytes=6_000)

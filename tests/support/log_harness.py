@@ -7,11 +7,11 @@ from typing import Any
 from uuid import UUID
 
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.log_manager import LogManager, LogManagerSettings
+from klog_broker.log.manager.log_manager import LogManager, LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.record_checks import RecordChecks
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.files import Files
+from klog_broker.log.validation.record_checks import RecordChecks
+from klog_broker.runtime.disk.files import Files
+from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.records.batch import BatchView, split_batches
 from pyspark_klog.records.builder import BatchBuilder

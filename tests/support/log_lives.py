@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.log_manager import LogManager, LogManagerSettings
+from klog_broker.log.manager.log_manager import LogManager, LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
 from tests.support.log_harness import PARTITION, TOPIC_ID, ManualHelpers, open_manager
 from tests.support.manual_clock import ManualClock

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from weakref import WeakSet
 
-from klog_broker.runtime.files import DiskUsage, FileLockHeld, write_atomically
+from klog_broker.runtime.disk.files import DiskUsage, FileLockHeld, write_atomically
 
 SECTOR_BYTES = 512
 PAGE_BYTES = 4096

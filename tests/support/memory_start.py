@@ -7,14 +7,14 @@ from uuid import UUID
 
 from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
+from klog_broker.lifecycle.opening import OpenStore, open_local_store
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.image import PartitionState, Topic
 from klog_broker.metadata.interface import NewTopic
 from klog_broker.metadata.local import LocalStore
-from klog_broker.opening import OpenStore, open_local_store
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.files import Files
-from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.disk.files import Files
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_partition_metadata
 from tests.support.fake_network import FakeNetwork

@@ -4,8 +4,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from klog_broker.log.answers import ReadInfo
-from klog_broker.runtime.files import ReadRegion
+from klog_broker.log.read.read_results import ReadInfo
+from klog_broker.runtime.disk.files import ReadRegion
 from pyspark_klog.ids import UUID, Offset
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView

@@ -3,17 +3,17 @@
 from types import SimpleNamespace
 from typing import Any
 
+from klog_broker.api import leader_and_isr, stop_replica, update_metadata
+from klog_broker.cluster.broker_requests import BetweenBrokersServices, ClusterServices
+from klog_broker.cluster.role_change_queue import OrderQueue
 from klog_broker.config import BrokerConfig, topic_config
-from klog_broker.controller.order_batch import Order
-from klog_broker.handlers import leader_and_isr, stop_replica, update_metadata
-from klog_broker.handlers.between_brokers import BetweenBrokersServices, ClusterServices
-from klog_broker.handlers.order_queue import OrderQueue
-from klog_broker.handlers.request_runtime import RequestRuntime
+from klog_broker.controller.zookeeper.request_batch import Order
+from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.metadata.zookeeper.store import ClusterStore
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.slices import Slices
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.slices import Slices
 from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionState,

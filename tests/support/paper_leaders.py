@@ -4,10 +4,10 @@ from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
-from pyspark_klog.client.addresses import Address
+from pyspark_klog.client.cluster.metadata import ClusterView, PartitionInfo, TopicInfo
 from pyspark_klog.client.errors import LeaderUnknown
-from pyspark_klog.client.metadata import ClusterView, PartitionInfo, TopicInfo
-from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.settings.client_settings import ClientSettings
+from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.fetch import (

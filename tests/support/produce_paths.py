@@ -15,8 +15,8 @@ from uuid import UUID
 from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
 from klog_broker.produce import kernel as produce_kernel
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.create_topics import (
     CreatableTopic,

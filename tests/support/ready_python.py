@@ -30,7 +30,7 @@ _VARIABLES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 _LAUNCHER = Path(__file__).with_name("ready_python_launcher.py")
 _IMPORTED = (
     MODULE,
-    "pyspark_klog.client.blocking",
+    "pyspark_klog.client.cluster.blocking_client",
     "pyspark_klog.spark.data_source",
     "pyspark_klog.spark.source.stream_reader",
 )

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from klog_broker.log.log_manager import LogManager
-from klog_broker.metadata.orders import RoleAssignment, RoleChange, RoleRemoval
+from klog_broker.log.manager.log_manager import LogManager
+from klog_broker.metadata.role_changes import RoleAssignment, RoleChange, RoleRemoval
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings

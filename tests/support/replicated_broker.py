@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klog_broker.controller.leader_election import (
+from klog_broker.controller.decisions.leader_election import (
     LeaderAndIsr,
     after_bounce,
     elect_leader,
     without_replica,
 )
-from klog_broker.log.answers import EpochEndOffset
 from klog_broker.log.errors import LogError
+from klog_broker.log.read.read_results import EpochEndOffset
 from klog_broker.metadata.image import NO_BROKER
-from klog_broker.metadata.orders import RoleAssignment
+from klog_broker.metadata.role_changes import RoleAssignment
 from klog_broker.replication.errors import NotAReplica
 from klog_broker.replication.follower_state import (
     Append,

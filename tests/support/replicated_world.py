@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from itertools import combinations
 from random import Random
 
-from klog_broker.metadata.orders import RoleAssignment
+from klog_broker.metadata.role_changes import RoleAssignment
 from klog_broker.replication.leader_replicas import LeaderReplicas
 from pyspark_klog.ids import BrokerId
 from tests.support.replicated_broker import BROKERS, ModelBroker, ModelController

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from klog_broker.log.answers import EpochEndOffset
 from klog_broker.log.errors import OffsetOutOfRange, StaleLeaderEpoch
-from klog_broker.log.leader_epochs import LeaderEpochs
+from klog_broker.log.read.read_results import EpochEndOffset
+from klog_broker.log.segment.leader_epochs import LeaderEpochs
 from pyspark_klog.ids import LeaderEpoch, Offset
 from tests.support.memory_files import MemoryFiles
 

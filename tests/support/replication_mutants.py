@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from klog_broker.controller.leader_election import LeaderAndIsr
-from klog_broker.log.answers import EpochEndOffset
+from klog_broker.controller.decisions.leader_election import LeaderAndIsr
+from klog_broker.log.read.read_results import EpochEndOffset
 from klog_broker.replication import follower_state, leader_replicas
 from klog_broker.replication.follower_state import FollowerState, Position
 from klog_broker.replication.isr_changes import Afterwards, CommittedIsr, IsrAnswer, IsrChange

@@ -9,8 +9,8 @@ import random
 import sys
 from collections.abc import Iterable
 
-from klog_broker.log.kernel_checks import kernel_checks
-from klog_broker.log.record_checks import Allowed, Wrapper
+from klog_broker.log.validation.kernel_checks import kernel_checks
+from klog_broker.log.validation.record_checks import Allowed, Wrapper
 from pyspark_klog.errors import KlogError
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.compression import Codec

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from klog_broker.metadata.orders import RoleAssignment, RoleChange, RoleRemoval
+from klog_broker.metadata.role_changes import RoleAssignment, RoleChange, RoleRemoval
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicPartition
 from tests.support.produce_paths import MemoryBroker
 

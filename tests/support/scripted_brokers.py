@@ -12,9 +12,9 @@ from klog_broker.metadata.image import (
     PartitionState,
     Topic,
 )
-from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.event_loop.loop import Loop
 from pyspark_klog.client.errors import ConnectionFailed
-from pyspark_klog.client.evented import EventedConnection
+from pyspark_klog.client.transport.evented_connection import EventedConnection
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
 from pyspark_klog.protocol import registry

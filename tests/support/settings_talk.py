@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from types import GeneratorType, SimpleNamespace
 from typing import Any
 
-from klog_broker.app import BrokerServer
-from klog_broker.handlers import (
+from klog_broker.api import (
     alter_configs,
     create_topics,
     describe_configs,
     incremental_alter_configs,
 )
+from klog_broker.app import BrokerServer
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis import alter_configs as altering
 from pyspark_klog.protocol.apis import create_topics as making

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 
 import pytest
 
-from pyspark_klog.client.clock import epoch_ms
-from pyspark_klog.client.errors import ProducerFenced, ProducerUnusable
-from pyspark_klog.client.groups import (
+from pyspark_klog.client.admin.groups import (
     CommittedOffset,
     commit_offsets,
     committed_offsets,
     delete_group,
     list_group_ids,
 )
-from pyspark_klog.client.sinks import ProgressRow, RunMark
-from pyspark_klog.client.transactions.listing import ONGOING, fence, list_transactions
+from pyspark_klog.client.admin.sinks import ProgressRow, RunMark
+from pyspark_klog.client.admin.transaction_listing import ONGOING, fence, list_transactions
+from pyspark_klog.client.clock import epoch_ms
+from pyspark_klog.client.errors import ProducerFenced, ProducerUnusable
 from pyspark_klog.client.transactions.producer import end_transaction
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.options.exactly_once import MicroBatch

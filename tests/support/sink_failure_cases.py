@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.transactions.left_open import open_since
+from pyspark_klog.client.admin.open_transactions import open_since
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.layout import INT16_MAX

@@ -9,11 +9,11 @@ from itertools import pairwise
 import pyarrow as pa
 import pytest
 
-from pyspark_klog.client.groups import (
+from pyspark_klog.client.admin.groups import (
     CommittedOffset,
     delete_group,
 )
-from pyspark_klog.client.sinks import RunMark
+from pyspark_klog.client.admin.sinks import RunMark
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
 from pyspark_klog.spark.workers import clients

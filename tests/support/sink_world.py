@@ -1,12 +1,12 @@
 """A topic and an exactly-once sink of its own, on any broker, as tests look at them."""
 
-from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
-from pyspark_klog.client.groups import (
+from pyspark_klog.client.admin.groups import (
     CommittedOffset,
     commit_offsets,
     committed_offsets,
 )
-from pyspark_klog.client.sinks import ProgressRow
+from pyspark_klog.client.admin.sinks import ProgressRow
+from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition
 from tests.support.client_cases import client_of, new_topic

@@ -5,12 +5,12 @@ from typing import Any
 
 from klog_broker.coordinator.loading import BatchWalk
 from klog_broker.coordinator.runtime import RuntimeServices
-from klog_broker.log.answers import ReadInfo
 from klog_broker.log.errors import OffsetOutOfRange, RecordTooLarge
-from klog_broker.runtime.files import ReadRegion
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.purgatory import Purgatory
-from klog_broker.runtime.slices import Slices
+from klog_broker.log.read.read_results import ReadInfo
+from klog_broker.runtime.disk.files import ReadRegion
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.purgatory import Purgatory
+from klog_broker.runtime.event_loop.slices import Slices
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.records.batch import BatchView

@@ -9,17 +9,17 @@ from pathlib import Path
 from types import GeneratorType, SimpleNamespace
 from typing import Any
 
+from klog_broker.api import create_topics
+from klog_broker.cluster.known_topics import AllSettingsRead, AllTopicsKnown
 from klog_broker.config import BrokerConfig, Listener, topic_config
-from klog_broker.handlers import create_topics
-from klog_broker.handlers.known_topics import AllSettingsRead, AllTopicsKnown
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.log_config import LogConfig
 from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.metadata.local import LocalStore
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
-from klog_broker.runtime.files import RealFiles
-from klog_broker.topics.announcing import image_changed
+from klog_broker.runtime.disk.files import RealFiles
+from klog_broker.topics.announcements import image_changed
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.create_topics import (
     CreatableReplicaAssignment,

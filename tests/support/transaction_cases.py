@@ -10,10 +10,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.admin.groups import CommittedOffset, committed_offsets
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.consumer.fetcher import RangeFetcher
+from pyspark_klog.client.consumer.lost_offsets import OffsetsLost
 from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
-from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
 from pyspark_klog.client.errors import (
     ProducerFenced,
     ProducerUnusable,
@@ -21,7 +22,6 @@ from pyspark_klog.client.errors import (
     TransactionMisuse,
     TransactionMustAbort,
 )
-from pyspark_klog.client.groups import CommittedOffset, committed_offsets
 from pyspark_klog.client.transactions.producer import TransactionalProducer, end_transaction
 from pyspark_klog.client.transactions.steps import GroupMember
 from pyspark_klog.ids import TopicPartition

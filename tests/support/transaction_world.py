@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from typing import Any
 
-from pyspark_klog.client.addresses import Address
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.connection import Call
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import ConnectionFailed, RequestTimedOut
-from pyspark_klog.client.versions import BrokerVersions
+from pyspark_klog.client.transport.addresses import Address
+from pyspark_klog.client.transport.api_versions import BrokerVersions
+from pyspark_klog.client.transport.connection import Call
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.protocol.apis.end_txn import EndTxnResponse
 from pyspark_klog.protocol.apis.init_producer_id import InitProducerIdResponse

@@ -1,8 +1,8 @@
 """Transactional appends to a log, for tests: verified batches, and markers."""
 
-from klog_broker.log.answers import AppendInfo
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.verification import VerificationGuard
+from klog_broker.log.producers.verification import VerificationGuard
+from klog_broker.log.read.read_results import AppendInfo
 from pyspark_klog.ids import LeaderEpoch, Offset
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_at

@@ -3,7 +3,7 @@
 Three brokers and a ZooKeeper take some nine seconds of a core to start and to end.
 """
 
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.protocol.apis.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,

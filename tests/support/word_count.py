@@ -12,7 +12,7 @@ from pathlib import Path
 import confluent_kafka
 from confluent_kafka import TopicPartition
 
-from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.admin.topics import Admin, NewTopic
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
 from tests.support.killed_programs import Program

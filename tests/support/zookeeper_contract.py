@@ -1,9 +1,10 @@
-"""What `runtime/zookeeper.py` promises, as tests: for kazoo with a server, and for the simulation.
+"""What `runtime/zookeeper/sessions.py` promises, as tests: for kazoo with a server, and for the
+simulation.
 
 A test class takes `ZooKeeperContract` as its base and has a fixture ``world``, a `ContractWorld`.
 """
 
-from klog_broker.runtime.zookeeper import (
+from klog_broker.runtime.zookeeper.sessions import (
     ANY_VERSION,
     REQUESTS_IN_FLIGHT,
     ConnectionLost,

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.zookeeper import (
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.zookeeper.sessions import (
     OpenSession,
     SessionEvent,
 )

@@ -1,4 +1,5 @@
-"""What `runtime/zookeeper.py` promises of single requests: one half of the contract's tests."""
+"""What `runtime/zookeeper/sessions.py` promises of single requests: one half of the contract's
+tests."""
 
 from collections.abc import Callable
 from itertools import count
@@ -6,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.runtime.zookeeper import (
+from klog_broker.runtime.zookeeper.sessions import (
     ANY_VERSION,
     BadVersion,
     Check,

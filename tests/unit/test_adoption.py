@@ -11,11 +11,11 @@ from uuid import UUID
 import pytest
 
 from klog_broker.app import BrokerServer
-from klog_broker.exit_codes import CannotStart, ExitCode
+from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
 from klog_broker.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic
 from klog_broker.metadata.interface import ProducerIdBlock
 from klog_broker.topics.adoption import KEEP_ALL
-from klog_broker.topics.changing import add_partitions, create_topics
+from klog_broker.topics.changes import add_partitions, create_topics
 from klog_broker.topics.planning import MorePartitions, plan_new_topic
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import Offset, TopicId

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from klog_broker.handlers import alter_configs
-from klog_broker.handlers.alterable_topics import MAX_CHANGES_PER_RESOURCE
-from klog_broker.topics.changing import change_topic_configs
+from klog_broker.api import alter_configs
+from klog_broker.api.alterable_topics import MAX_CHANGES_PER_RESOURCE
+from klog_broker.topics.changes import change_topic_configs
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.alter_configs import (

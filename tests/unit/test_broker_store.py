@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from klog_broker.exit_codes import CannotStart, ExitCode
+from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
+from klog_broker.lifecycle.opening import open_local_store
 from klog_broker.metadata.errors import StoreRefused
 from klog_broker.metadata.local import LocalStore
-from klog_broker.opening import open_local_store
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.files import Files
+from klog_broker.runtime.disk.files import Files
+from klog_broker.runtime.system.chance import Chance
 from klog_broker.topics.adoption import AdoptingStore
 from pyspark_klog.ids import BrokerId
 from tests.support.log_harness import DATA

@@ -9,11 +9,11 @@ from klog_broker.coordinator.loading import KernelWalk
 from klog_broker.inspection.producer_checks import ProducerReplay
 from klog_broker.inspection.report import Report
 from klog_broker.inspection.segment_scan import Chunk, scan_segment
-from klog_broker.log.batch_search import find_batch
 from klog_broker.log.errors import LongLookUp
-from klog_broker.log.kernel_checks import kernel_checks
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.plain_checks import PlainChecks
+from klog_broker.log.segment.batch_search import find_batch
+from klog_broker.log.validation.kernel_checks import kernel_checks
+from klog_broker.log.validation.plain_checks import PlainChecks
 from pyspark_klog.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView

@@ -7,9 +7,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from klog_broker.cli import group, topics
-from klog_broker.cli.asking import Asking, asks_brokers
-from pyspark_klog.client.settings import ClientSettings
+from klog_broker.cli import commands
+from klog_broker.cli.common.client_options import Asking, asks_brokers
+from klog_broker.cli.topics import topics
+from pyspark_klog.client.settings.client_settings import ClientSettings
 
 
 def asked(*arguments: str) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def asked(*arguments: str) -> dict[str, Any]:
 
 
 def refused(*arguments: str) -> Result:
-    result = CliRunner().invoke(group.command, ["topics", "list", *arguments], prog_name="klog")
+    result = CliRunner().invoke(commands.command, ["topics", "list", *arguments], prog_name="klog")
     assert result.stdout == ""
     return result
 
@@ -100,8 +101,8 @@ def test_an_address_that_is_none() -> None:
 
 
 def test_every_command_that_asks_brokers_has_the_options() -> None:
-    for name in group.COMMANDS:
-        found = group.command.get_command(click.Context(group.command), name)
+    for name in commands.COMMANDS:
+        found = commands.command.get_command(click.Context(commands.command), name)
         if not isinstance(found, click.Group):
             continue
         for command in found.commands.values():

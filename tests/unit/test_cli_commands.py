@@ -11,18 +11,19 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner, Result
 
-from klog_broker.cli import asking, group
+from klog_broker.cli import commands
 from klog_broker.cli.broker import command as broker_command
+from klog_broker.cli.common import client_options
 from klog_broker.config import BrokerConfig
 from pyspark_klog._version import __version__
-from pyspark_klog.client.admin import ConfigEntry, NewTopic
+from pyspark_klog.client.admin.topics import ConfigEntry, NewTopic
+from pyspark_klog.client.cluster.metadata import PartitionInfo, TopicInfo
 from pyspark_klog.client.errors import NoBrokerAvailable, TopicMissing
-from pyspark_klog.client.metadata import PartitionInfo, TopicInfo
 from pyspark_klog.ids import TopicId
 
 
 def klog(*arguments: str) -> Result:
-    return CliRunner().invoke(group.command, list(arguments), prog_name="klog")
+    return CliRunner().invoke(commands.command, list(arguments), prog_name="klog")
 
 
 class TestKlog:
@@ -38,12 +39,12 @@ class TestKlog:
         monkeypatch.setattr(importlib, "import_module", refuse)
         result = klog("--help")
         assert result.exit_code == 0
-        for name, entry in group.COMMANDS.items():
+        for name, entry in commands.COMMANDS.items():
             assert name in result.output
             assert entry.help in result.output
 
     def test_every_listed_command_exists(self) -> None:
-        for name in group.COMMANDS:
+        for name in commands.COMMANDS:
             assert klog(name, "--help").exit_code == 0
 
     def test_an_unknown_command_is_a_usage_error(self) -> None:
@@ -122,7 +123,7 @@ class TestBroker:
     def test_a_wrong_configuration_is_a_sentence_each_and_exit_code_2(
         self, started: list[BrokerConfig], arguments: list[str], expected: str
     ) -> None:
-        for command, first in ((group.command, ["broker"]), (broker_command, [])):
+        for command, first in ((commands.command, ["broker"]), (broker_command, [])):
             result = CliRunner().invoke(command, [*first, *arguments])
             assert (result.exit_code, result.stderr) == (2, expected)
         assert not started
@@ -196,7 +197,7 @@ class TestTopics:
     @pytest.fixture(autouse=True)
     def calls(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         monkeypatch.setattr(FakeAdmin, "calls", [], raising=False)
-        monkeypatch.setattr(asking, "Admin", FakeAdmin)
+        monkeypatch.setattr(client_options, "Admin", FakeAdmin)
         return FakeAdmin.calls
 
     def test_list(self, calls: list[tuple[Any, ...]]) -> None:
@@ -328,6 +329,6 @@ class TestTopics:
             servers = settings["bootstrap.servers"]
             raise NoBrokerAvailable(f"no broker could be reached: {servers}")
 
-        monkeypatch.setattr(asking, "Admin", refuse)
+        monkeypatch.setattr(client_options, "Admin", refuse)
         result = klog("topics", "list", "--bootstrap-server", "h:1")
         assert (result.exit_code, result.stderr) == (1, "klog: no broker could be reached: h:1\n")

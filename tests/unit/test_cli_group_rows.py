@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from klog_broker.cli import group_rows
-from klog_broker.cli.group_rows import group_view, member_count, print_positions
-from pyspark_klog.client.addresses import Address
+from klog_broker.cli.groups import group_rows
+from klog_broker.cli.groups.group_rows import group_view, member_count, print_positions
+from pyspark_klog.client.admin.group_members import CLASSIC, DescribedGroup, GroupMember
+from pyspark_klog.client.admin.groups import CommittedOffset
+from pyspark_klog.client.cluster.coordinators import Coordinator
+from pyspark_klog.client.cluster.metadata import ClusterView, PartitionInfo, TopicInfo
 from pyspark_klog.client.consumer.offsets import OffsetAt
-from pyspark_klog.client.coordinators import Coordinator
-from pyspark_klog.client.group_members import CLASSIC, DescribedGroup, GroupMember
-from pyspark_klog.client.groups import CommittedOffset
-from pyspark_klog.client.metadata import ClusterView, PartitionInfo, TopicInfo
+from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.ids import TopicPartition
 
 LED, LEADERLESS, GONE = (TopicPartition("t", number) for number in range(3))

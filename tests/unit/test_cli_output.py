@@ -9,7 +9,8 @@ from types import ModuleType
 import pytest
 from click.testing import CliRunner, Result
 
-from klog_broker.cli import group, progress, tables
+from klog_broker.cli import commands
+from klog_broker.cli.common import progress, tables
 
 ROWS: list[tables.Row] = [("a", 1000, None), ("bb", 7, "-1")]
 
@@ -120,7 +121,7 @@ def completed(words: str, incomplete: str = "") -> list[str]:
     """What bash is offered behind these words."""
     count = len(words.split())
     result: Result = CliRunner().invoke(
-        group.command,
+        commands.command,
         prog_name="klog",
         env={
             "_KLOG_COMPLETE": "bash_complete",
@@ -137,7 +138,7 @@ class TestCompletion:
             raise AssertionError(name)
 
         monkeypatch.setattr(importlib, "import_module", refuse)
-        assert completed("klog") == list(group.COMMANDS)
+        assert completed("klog") == list(commands.COMMANDS)
         assert completed("klog", "du") == ["dump-log"]
         assert "--version" in completed("klog", "--")
 
@@ -150,14 +151,14 @@ class TestCompletion:
     def test_the_script_of_each_shell(self, shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
         # As on a machine without that shell.
         monkeypatch.setenv("PATH", "")
-        result = CliRunner().invoke(group.command, ["completion", shell], prog_name="klog")
+        result = CliRunner().invoke(commands.command, ["completion", shell], prog_name="klog")
         assert result.exit_code == 0
         assert f"_KLOG_COMPLETE={shell}_complete" in result.output
 
     def test_bash_reads_its_script(self) -> None:
-        script = CliRunner().invoke(group.command, ["completion", "bash"]).output
+        script = CliRunner().invoke(commands.command, ["completion", "bash"]).output
         check = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True)
         assert (check.returncode, check.stderr) == (0, "")
 
     def test_another_shell(self) -> None:
-        assert CliRunner().invoke(group.command, ["completion", "csh"]).exit_code == 2
+        assert CliRunner().invoke(commands.command, ["completion", "csh"]).exit_code == 2

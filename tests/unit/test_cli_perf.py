@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from klog_broker.cli.perf_batches import (
+from klog_broker.cli.perf.batches import (
     BatchSource,
     random_payloads,
     read_payloads,
     records_a_batch,
 )
-from klog_broker.cli.perf_figures import Flow, Latencies, latency_figures, line
+from klog_broker.cli.perf.figures import Flow, Latencies, latency_figures, line
 from pyspark_klog.client.errors import SettingError
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.compression import Codec

@@ -6,7 +6,13 @@ from typing import BinaryIO
 
 import pytest
 
-from klog_broker.cli.record_lines import BadLine, LineFormat, Lines, read_lines, separator_bytes
+from klog_broker.cli.records.record_lines import (
+    BadLine,
+    LineFormat,
+    Lines,
+    read_lines,
+    separator_bytes,
+)
 
 
 class Typed(io.BytesIO):

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from klog_broker.cli import record_reader
-from klog_broker.cli.record_output import FIELDS, RecordFormat
-from klog_broker.cli.record_reader import Columns, RecordReader
+from klog_broker.cli.records import record_reader
+from klog_broker.cli.records.record_output import FIELDS, RecordFormat
+from klog_broker.cli.records.record_reader import Columns, RecordReader
 from pyspark_klog.client.consumer.follower import Fetched
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.builder import BatchBuilder

@@ -4,8 +4,8 @@ import pytest
 
 from pyspark_klog.client.errors import DeliveryFailed
 from pyspark_klog.client.producer.batch_order import BatchOrder, Verdict
+from pyspark_klog.client.producer.batch_splitting import split_in_half
 from pyspark_klog.client.producer.batches import NO_IDENTITY, Batch, Identity
-from pyspark_klog.client.producer.splitting import split_in_half
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.batch import BatchView

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from pyspark_klog.client.connection import Connection, State
 from pyspark_klog.client.errors import (
     ClientError,
     ConnectionFailed,
@@ -12,6 +11,7 @@ from pyspark_klog.client.errors import (
     RequestTimedOut,
     UnsupportedByBroker,
 )
+from pyspark_klog.client.transport.connection import Connection, State
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from pyspark_klog.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from pyspark_klog.protocol.headers import decode_request, encode_response

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from klog_broker.runtime import poller, wheel
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.sockets import Network, StreamSocket
-from pyspark_klog.client import event_loop
+from klog_broker.runtime.event_loop import wheel
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.net import poller
+from klog_broker.runtime.net.sockets import Network, StreamSocket
 from pyspark_klog.client.errors import UnsupportedByBroker
-from pyspark_klog.client.event_loop import Connector, EventLoop, LoopStream, LoopTimer
-from pyspark_klog.client.evented import RECEIVE_BYTES
+from pyspark_klog.client.transport import event_loop
+from pyspark_klog.client.transport.event_loop import Connector, EventLoop, LoopStream, LoopTimer
+from pyspark_klog.client.transport.evented_connection import RECEIVE_BYTES
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from pyspark_klog.protocol.apis.fetch import FetchRequest, FetchResponse

@@ -6,11 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from pyspark_klog.client.addresses import Address
+from pyspark_klog.client.cluster.metadata import ClusterView, PartitionInfo, TopicInfo
+from pyspark_klog.client.cluster.read_replicas import ReadReplicas
+from pyspark_klog.client.cluster.retry_warnings import Retries
 from pyspark_klog.client.consumer import fetcher as fetcher_module
 from pyspark_klog.client.consumer.fetcher import RangeFetcher
+from pyspark_klog.client.consumer.lost_offsets import OffsetsLost
 from pyspark_klog.client.consumer.offsets import EARLIEST, OffsetAt
-from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
 from pyspark_klog.client.errors import (
     ConnectionFailed,
     LeaderUnknown,
@@ -18,10 +20,8 @@ from pyspark_klog.client.errors import (
     ReplyUnreadable,
     TimedOut,
 )
-from pyspark_klog.client.metadata import ClusterView, PartitionInfo, TopicInfo
-from pyspark_klog.client.read_replicas import ReadReplicas
-from pyspark_klog.client.settings import ClientSettings
-from pyspark_klog.client.trouble import Retries
+from pyspark_klog.client.settings.client_settings import ClientSettings
+from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.fetch import (

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from pyspark_klog.client.groups import Group, list_groups
+from pyspark_klog.client.admin.groups import Group, list_groups
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

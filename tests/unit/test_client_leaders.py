@@ -5,12 +5,12 @@ from typing import Any, cast
 
 import pytest
 
-from pyspark_klog.client.addresses import Address
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.cluster.leaders import Answers, ask_leaders
+from pyspark_klog.client.cluster.metadata import ClusterView, PartitionInfo, TopicInfo
 from pyspark_klog.client.errors import ConnectionFailed, TimedOut, TopicMissing
-from pyspark_klog.client.leaders import Answers, ask_leaders
-from pyspark_klog.client.metadata import ClusterView, PartitionInfo, TopicInfo
-from pyspark_klog.client.sockets import Link
+from pyspark_klog.client.transport.addresses import Address
+from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 

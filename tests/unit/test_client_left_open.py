@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_klog.client.transactions.left_open import _open_of
+from pyspark_klog.client.admin.open_transactions import _open_of
 from pyspark_klog.protocol.apis.describe_producers import PartitionResponse, ProducerState
 
 

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from pyspark_klog.client.metadata import ClusterView
+from pyspark_klog.client.cluster.metadata import ClusterView
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.metadata import (

@@ -4,11 +4,11 @@ import socket
 
 import pytest
 
-from pyspark_klog.client.addresses import Address
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.cluster.metadata import ClusterView, PartitionInfo, TopicInfo
 from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
 from pyspark_klog.client.errors import TimedOut
-from pyspark_klog.client.metadata import ClusterView, PartitionInfo, TopicInfo
+from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.ids import TopicPartition
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from klog_broker.api import alter_client_quotas, describe_client_quotas
 from klog_broker.app import BrokerServer
-from klog_broker.handlers import alter_client_quotas, describe_client_quotas
 from klog_broker.metadata import changes
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis import alter_client_quotas as altering

@@ -1,6 +1,6 @@
 """Waits between attempts."""
 
-from pyspark_klog.client.retry import Backoff
+from pyspark_klog.client.transport.backoff import Backoff
 
 
 def test_waits_double_up_to_the_longest() -> None:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import pytest
 
 from pyspark_klog.client.errors import SettingError
-from pyspark_klog.client.secret import Secret
-from pyspark_klog.client.security.sasl_config import (
+from pyspark_klog.client.settings.client_settings import ClientSettings
+from pyspark_klog.security.sasl_config import (
     ClientCredentials,
     PasswordFunction,
     PasswordLogin,
@@ -18,7 +18,7 @@ from pyspark_klog.client.security.sasl_config import (
     TokenFunction,
     UnsecuredTokens,
 )
-from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.security.secret import Secret
 from pyspark_klog.spark.options.reader import read_options
 from tests.support.security_kafka import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE, jaas
 

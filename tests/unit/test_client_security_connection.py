@@ -4,17 +4,14 @@ from typing import Any
 
 import pytest
 
-from pyspark_klog.client.connection import MAX_STRANGERS_REPLY_BYTES, Connection, State
 from pyspark_klog.client.errors import (
     AuthenticationFailed,
     ReplyUnreadable,
     RequestTimedOut,
     UnsupportedByBroker,
 )
-from pyspark_klog.client.handshake import Mechanism
-from pyspark_klog.client.secret import Secret
-from pyspark_klog.client.security.oauthbearer import OAuthBearer, Token
-from pyspark_klog.client.security.sasl_plain import Plain
+from pyspark_klog.client.transport.connection import MAX_STRANGERS_REPLY_BYTES, Connection, State
+from pyspark_klog.client.transport.sasl_exchange import Mechanism
 from pyspark_klog.errors import BrokerError
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from pyspark_klog.protocol.apis.metadata import MetadataRequest, MetadataResponse
@@ -23,6 +20,9 @@ from pyspark_klog.protocol.apis.sasl_handshake import SaslHandshakeResponse
 from pyspark_klog.protocol.headers import decode_request, encode_response
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Response
+from pyspark_klog.security.oauthbearer import OAuthBearer, Token
+from pyspark_klog.security.sasl_plain import Plain
+from pyspark_klog.security.secret import Secret
 
 RANGES = ((ApiKey.METADATA, 0, 8), (ApiKey.SASL_HANDSHAKE, 0, 1), (ApiKey.SASL_AUTHENTICATE, 0, 2))
 

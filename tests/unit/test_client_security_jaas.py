@@ -3,8 +3,8 @@
 import pytest
 
 from pyspark_klog.client.errors import SettingError
-from pyspark_klog.client.secret import Secret
-from pyspark_klog.client.security.jaas import read_jaas
+from pyspark_klog.security.jaas import read_jaas
+from pyspark_klog.security.secret import Secret
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pyspark_klog.client.addresses import Address
-from pyspark_klog.client.connection import Connection, State
 from pyspark_klog.client.errors import ConnectionFailed, TlsFailed
 from pyspark_klog.client.security.tls_link import TlsLink
-from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.settings.client_settings import ClientSettings
+from pyspark_klog.client.transport.addresses import Address
+from pyspark_klog.client.transport.connection import Connection, State
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from pyspark_klog.protocol.apis.metadata import (
     MetadataRequest,

@@ -3,8 +3,8 @@
 import pytest
 
 from pyspark_klog.client.errors import AuthenticationFailed
-from pyspark_klog.client.secret import Secret
-from pyspark_klog.client.security.scram import MAX_ITERATIONS, Scram
+from pyspark_klog.security.scram import MAX_ITERATIONS, Scram
+from pyspark_klog.security.secret import Secret
 
 # RFC 7677, section 3.
 NONCE = "rOprNGfwEbeRWgbNEkqO"

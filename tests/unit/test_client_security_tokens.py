@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from pyspark_klog.client.errors import AuthenticationFailed, SettingError
-from pyspark_klog.client.secret import Secret
-from pyspark_klog.client.security.callables import OwnFunction
-from pyspark_klog.client.security.oauthbearer import (
+from pyspark_klog.client.security.tokens import TokenSource, renew_at_ms
+from pyspark_klog.security.oauthbearer import (
     OAuthBearer,
     Token,
     check_token,
@@ -17,13 +16,14 @@ from pyspark_klog.client.security.oauthbearer import (
     read_extensions,
     unsecured_token,
 )
-from pyspark_klog.client.security.sasl_config import (
+from pyspark_klog.security.sasl_config import (
     Renewal,
     TokenFile,
     TokenFunction,
     UnsecuredTokens,
 )
-from pyspark_klog.client.security.tokens import TokenSource, renew_at_ms
+from pyspark_klog.security.secret import Secret
+from pyspark_klog.security.user_functions import OwnFunction
 
 MINUTE_MS = 60_000
 

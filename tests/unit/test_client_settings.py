@@ -5,10 +5,10 @@ import pickle
 
 import pytest
 
-from pyspark_klog.client.addresses import Address, read_addresses
 from pyspark_klog.client.errors import SettingError
-from pyspark_klog.client.setting_rows import SETTINGS, Effect
-from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.settings.client_settings import ClientSettings
+from pyspark_klog.client.settings.setting_rows import SETTINGS, Effect
+from pyspark_klog.client.transport.addresses import Address, read_addresses
 
 
 def test_defaults_are_kafkas() -> None:

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
+from pyspark_klog.client.cluster.retry_warnings import Retries, Trouble
 from pyspark_klog.client.errors import ConnectionFailed, NoBrokerAvailable, RequestTimedOut
-from pyspark_klog.client.trouble import Retries, Trouble
 from pyspark_klog.errors import BrokerError, ErrorCode
 
 _AWAY = NoBrokerAvailable("no broker could be reached: h:1: Connection refused")
@@ -85,7 +85,7 @@ def test_of_operations_within_each_other_the_outermost_speaks(
     retries.passed(outer)
     assert caplog.messages[1:] == ["reading t-0 works again after 4 s"]
     assert {(r.name, r.levelno) for r in caplog.records} == {
-        ("pyspark_klog.client.trouble", logging.WARNING)
+        ("pyspark_klog.client.cluster.retry_warnings", logging.WARNING)
     }
 
 

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.config import BrokerConfig, Listener
-from klog_broker.controller.producer_id_blocks import ProducerIdBlocks
-from klog_broker.coordinator.hashing import partition_for_key
-from klog_broker.handlers import (
+from klog_broker.api import (
     create_partitions,
     create_topics,
     delete_topics,
@@ -20,13 +17,15 @@ from klog_broker.handlers import (
     offset_commit,
     offset_fetch,
 )
-from klog_broker.handlers.at_controller import TopicRequests
-from klog_broker.handlers.elect_leaders import ElectionServices
-from klog_broker.handlers.known_topics import AllTopicsKnown
-from klog_broker.handlers.offsets_in_zookeeper import OffsetsServices
-from klog_broker.handlers.producer_ids import ProducerIds
-from klog_broker.handlers.seen_partitions import SeenPartitions
-from klog_broker.handlers.state_topics import CoordinatorFinder, Endpoint
+from klog_broker.api.elect_leaders import ElectionServices
+from klog_broker.api.offsets_in_zookeeper import OffsetsServices
+from klog_broker.cluster.controller_only import TopicRequests
+from klog_broker.cluster.known_topics import AllTopicsKnown
+from klog_broker.cluster.producer_id_blocks import ProducerIdBlocks
+from klog_broker.cluster.producer_ids import ProducerIds
+from klog_broker.config import BrokerConfig, Listener
+from klog_broker.coordinator.hashing import partition_for_key
+from klog_broker.coordinator_hosting.state_topics import CoordinatorFinder, Endpoint
 from klog_broker.metadata.image import (
     CONSUMER_OFFSETS,
     NO_BROKER,
@@ -36,7 +35,8 @@ from klog_broker.metadata.image import (
     Topic,
 )
 from klog_broker.metadata.interface import ProducerIdBlock
-from klog_broker.runtime.chance import Chance
+from klog_broker.resources.visible_partitions import SeenPartitions
+from klog_broker.runtime.system.chance import Chance
 from klog_broker.topics.planning import plan_new_topic
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID, BrokerId, ProducerId, TopicId, TopicPartition

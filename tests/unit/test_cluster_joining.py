@@ -3,8 +3,8 @@
 import pytest
 
 from klog_broker.metadata.zookeeper.joining import Joined, Joining, NotJoined
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.zookeeper import ANY_VERSION
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.zookeeper.sessions import ANY_VERSION
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.znodes.cluster import (
     ControllerRegistration,

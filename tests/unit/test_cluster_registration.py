@@ -6,7 +6,7 @@ import pytest
 
 from klog_broker.metadata.zookeeper.registration import Registration
 from klog_broker.metadata.zookeeper.sessions import Sessions
-from klog_broker.runtime.zookeeper import ANY_VERSION, Create, Delete
+from klog_broker.runtime.zookeeper.sessions import ANY_VERSION, Create, Delete
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.znodes.brokers import BrokerRegistration, Endpoint, decode_broker, encode_broker
 from pyspark_klog.znodes.paths import broker_path

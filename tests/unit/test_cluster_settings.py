@@ -21,8 +21,8 @@ from klog_broker.metadata.zookeeper.settings_image import (
     znode_entity,
 )
 from klog_broker.metadata.zookeeper.settings_reading import Settings
-from klog_broker.runtime.zookeeper import NoAuth
-from klog_broker.runtime.zookeeper_session import CarriedSession
+from klog_broker.runtime.zookeeper.session import CarriedSession
+from klog_broker.runtime.zookeeper.sessions import NoAuth
 from pyspark_klog.ids import UUID, TopicId
 from pyspark_klog.znodes.configs import (
     TOPICS,

@@ -12,7 +12,7 @@ from klog_broker.coordinator.group.commit_loading import COMMIT_KERNEL, MOST_ROW
 from klog_broker.coordinator.kernels import loaded_kernel, records_kernels_loaded
 from klog_broker.coordinator.loading import BatchWalk, KernelWalk, Run
 from klog_broker.coordinator.shard import ShardStatus
-from klog_broker.runtime.slices import SLICE_ELEMENTS, Steps
+from klog_broker.runtime.event_loop.slices import SLICE_ELEMENTS, Steps
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.records import kernels as records_kernels

@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from klog_broker.compaction.settings import CleanerSettings
-from klog_broker.log.cleaning import LogCleaning
 from klog_broker.log.errors import OutOfOrderSequence
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.log_manager import LogManager
+from klog_broker.log.maintenance.cleaning import LogCleaning
+from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.batch import BatchView

@@ -3,12 +3,12 @@
 import importlib
 from pathlib import Path
 
-from klog_broker.cli.errors import CommandExit
-from klog_broker.exit_codes import ExitCode
+from klog_broker.cli.common.errors import CommandExit
+from klog_broker.lifecycle.exit_codes import ExitCode
 from klog_broker.metadata.local import LocalStore
 from klog_broker.metadata.local_file import FILE_NAME, VERSION
 from klog_broker.network import bounds
-from klog_broker.runtime.files import RealFiles
+from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.storage import names
 

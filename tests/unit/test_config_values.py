@@ -16,7 +16,7 @@ from klog_broker.config.refused import REFUSED
 from klog_broker.config.rows import SECTIONS
 from klog_broker.config.topic_rows import TOPIC_SETTINGS
 from klog_broker.config.types import Between, Setting, SettingType, parse_value
-from klog_broker.room_settings import cleaner_settings
+from klog_broker.lifecycle.component_settings import cleaner_settings
 
 
 def load(*overrides: str) -> BrokerConfig:

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from klog_broker.cli.consume import Printer
-from klog_broker.cli.record_output import RecordFormat
-from klog_broker.cli.start_offsets import GroupPositions
+from klog_broker.cli.records.consume import Printer
+from klog_broker.cli.records.record_output import RecordFormat
+from klog_broker.cli.records.start_offsets import GroupPositions
 from pyspark_klog.client.errors import ConnectionFailed, TimedOut
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition

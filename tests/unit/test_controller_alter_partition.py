@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from klog_broker.controller.alter_partition import (
+from klog_broker.controller.decisions.context import ControllerContext, Leadership, RegisteredBroker
+from klog_broker.controller.decisions.isr_changes import (
     add_answer,
     answer,
     broker_fault,
     decide,
     parts,
 )
-from klog_broker.controller.context import ControllerContext, Leadership, RegisteredBroker
-from klog_broker.controller.leader_election import LeaderAndIsr
+from klog_broker.controller.decisions.leader_election import LeaderAndIsr
 from klog_broker.metadata.image import BrokerRegistration
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from klog_broker.controller.asking import NewTopic
-from klog_broker.controller.order_batch import LEADER_DURING_DELETE
-from klog_broker.runtime.zookeeper import ANY_VERSION
+from klog_broker.controller.zookeeper.controller_requests import NewTopic
+from klog_broker.controller.zookeeper.request_batch import LEADER_DURING_DELETE
+from klog_broker.runtime.zookeeper.sessions import ANY_VERSION
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicPartition
 from pyspark_klog.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest

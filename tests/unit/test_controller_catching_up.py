@@ -2,8 +2,8 @@
 
 import pytest
 
-from klog_broker.controller import picture
-from klog_broker.controller.order_batch import FULL, Order
+from klog_broker.controller.zookeeper import cluster_state
+from klog_broker.controller.zookeeper.request_batch import FULL, Order
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest
@@ -18,7 +18,7 @@ ROUNDS = 60
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Controlled:
-    monkeypatch.setattr(picture, "WAITING_AT_LEAST", AT_LEAST)
+    monkeypatch.setattr(cluster_state, "WAITING_AT_LEAST", AT_LEAST)
     made = Controlled.of_three()
     made.create(2, 3)
     made.create(2, 3, name="kept")

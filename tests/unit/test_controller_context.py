@@ -2,10 +2,10 @@
 
 import pytest
 
-from klog_broker.controller.context import ControllerContext, Leadership, RegisteredBroker
-from klog_broker.controller.leader_election import LeaderAndIsr
-from klog_broker.controller.partition_states import PartitionState
-from klog_broker.controller.replica_states import ReplicaState
+from klog_broker.controller.decisions.context import ControllerContext, Leadership, RegisteredBroker
+from klog_broker.controller.decisions.leader_election import LeaderAndIsr
+from klog_broker.controller.decisions.partition_states import PartitionState
+from klog_broker.controller.decisions.replica_states import ReplicaState
 from klog_broker.metadata.image import BrokerRegistration
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.runtime.zookeeper import ANY_VERSION, Check, MultiFailed, NoAuth
+from klog_broker.runtime.zookeeper.sessions import ANY_VERSION, Check, MultiFailed, NoAuth
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicPartition
 from pyspark_klog.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest

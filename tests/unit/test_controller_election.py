@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from klog_broker.controller.election import Election, State
-from klog_broker.controller.errors import ControllerMoved
-from klog_broker.controller.fenced_writes import ControllerEpoch, FencedWrites
+from klog_broker.controller.zookeeper.controller_election import Election, State
+from klog_broker.controller.zookeeper.errors import ControllerMoved
+from klog_broker.controller.zookeeper.fenced_writes import ControllerEpoch, FencedWrites
 from klog_broker.metadata.image import NO_BROKER
-from klog_broker.runtime.zookeeper import (
+from klog_broker.runtime.zookeeper.sessions import (
     ANY_VERSION,
     Create,
     Created,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from klog_broker.controller.asking import NewTopic
-from klog_broker.controller.order_batch import FULL
-from klog_broker.controller.writing import PARTITIONS_A_TURN
-from klog_broker.runtime.zookeeper import ANY_VERSION
+from klog_broker.controller.zookeeper.controller_requests import NewTopic
+from klog_broker.controller.zookeeper.request_batch import FULL
+from klog_broker.controller.zookeeper.znode_writer import PARTITIONS_A_TURN
+from klog_broker.runtime.zookeeper.sessions import ANY_VERSION
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest

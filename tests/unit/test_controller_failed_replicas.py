@@ -2,7 +2,7 @@
 
 import pytest
 
-from klog_broker.controller.controller import FAILED_RETRY_MS
+from klog_broker.controller.zookeeper.controller import FAILED_RETRY_MS
 from klog_broker.metadata.image import NO_BROKER
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch

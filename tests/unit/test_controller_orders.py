@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from klog_broker.config import Listener
-from klog_broker.controller.context import ControllerContext, Leadership, RegisteredBroker
-from klog_broker.controller.leader_election import LeaderAndIsr
-from klog_broker.controller.order_batch import (
+from klog_broker.controller.decisions.context import ControllerContext, Leadership, RegisteredBroker
+from klog_broker.controller.decisions.leader_election import LeaderAndIsr
+from klog_broker.controller.zookeeper.request_batch import (
     LEADER_DURING_DELETE,
     BrokerOrder,
     Order,
     OrderBatch,
 )
-from klog_broker.controller.order_queues import OrderQueues
+from klog_broker.controller.zookeeper.request_queues import OrderQueues
 from klog_broker.metadata.image import NO_BROKER, BrokerRegistration
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from klog_broker.controller.context import RegisteredBroker
-from klog_broker.controller.order_batch import BrokerOrder
-from klog_broker.controller.order_sender import OrderSender
-from klog_broker.controller.picture import Picture
+from klog_broker.controller.decisions.context import RegisteredBroker
+from klog_broker.controller.zookeeper.cluster_state import Picture
+from klog_broker.controller.zookeeper.request_batch import BrokerOrder
+from klog_broker.controller.zookeeper.request_sender import OrderSender
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.apis.update_metadata import (
     UpdateMetadataRequest,

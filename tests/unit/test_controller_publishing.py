@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from klog_broker.controller import order_sender, writing
-from klog_broker.controller.asking import NewTopic
-from klog_broker.controller.order_batch import FULL, LEADER_DURING_DELETE, OrderBatch
-from klog_broker.controller.writing import Writer
-from klog_broker.runtime.zookeeper import Create
+from klog_broker.controller.zookeeper import request_sender, znode_writer
+from klog_broker.controller.zookeeper.controller_requests import NewTopic
+from klog_broker.controller.zookeeper.request_batch import FULL, LEADER_DURING_DELETE, OrderBatch
+from klog_broker.controller.zookeeper.znode_writer import Writer
+from klog_broker.runtime.zookeeper.sessions import Create
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest
@@ -158,7 +158,7 @@ def test_a_turn_encodes_one_large_request(monkeypatch: pytest.MonkeyPatch) -> No
             turns.append(cluster.loop.turn)
         original(cluster, to, order, done)
 
-    monkeypatch.setattr(order_sender, "LARGE_ORDER", COUNT)
+    monkeypatch.setattr(request_sender, "LARGE_ORDER", COUNT)
     monkeypatch.setattr(Controlled, "_send", send)
     create(Controlled.of_three(), TWO, THREE)
     assert len(turns) == len(set(turns)) == 3
@@ -179,4 +179,4 @@ def test_a_large_topic_is_collected_in_slices(
     (seen,) = cluster.until(lambda: named(cluster.orders, ONE))
     assert len(seen) == 2_500
     # An answer of ZooKeeper begins one slice, and its callback the next slice in the same turn.
-    assert max(turns.values()) <= 2 * writing.LOOKED_AT_A_TURN
+    assert max(turns.values()) <= 2 * znode_writer.LOOKED_AT_A_TURN

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from klog_broker.controller.reading import Change, Reader, Subject
+from klog_broker.controller.zookeeper.znode_reader import Change, Reader, Subject
 from klog_broker.metadata.zookeeper.conversation import Conversation
-from klog_broker.runtime.zookeeper import Node, NoNode, Stat
+from klog_broker.runtime.zookeeper.sessions import Node, NoNode, Stat
 
 DATA = b'{"version":1,"partitions":{"0":[2]}}'
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from klog_broker.controller.context import ControllerContext, Leadership, RegisteredBroker
-from klog_broker.controller.leader_election import LeaderAndIsr
-from klog_broker.controller.settling import next_state
+from klog_broker.controller.decisions.context import ControllerContext, Leadership, RegisteredBroker
+from klog_broker.controller.decisions.leader_election import LeaderAndIsr
+from klog_broker.controller.decisions.next_state import next_state
 from klog_broker.metadata.image import BrokerRegistration
 from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 

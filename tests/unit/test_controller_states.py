@@ -2,9 +2,9 @@
 
 import pytest
 
-from klog_broker.controller import partition_states, replica_states
-from klog_broker.controller.partition_states import PartitionState
-from klog_broker.controller.replica_states import ReplicaState
+from klog_broker.controller.decisions import partition_states, replica_states
+from klog_broker.controller.decisions.partition_states import PartitionState
+from klog_broker.controller.decisions.replica_states import ReplicaState
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import BrokerId, TopicPartition
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from klog_broker.controller import asking, reading, writing
-from klog_broker.controller.context import ControllerContext
-from klog_broker.controller.order_batch import FULL, OrderBatch
-from klog_broker.controller.picture import Picture
-from klog_broker.runtime.zookeeper import Create
+from klog_broker.controller.decisions.context import ControllerContext
+from klog_broker.controller.zookeeper import controller_requests, znode_reader, znode_writer
+from klog_broker.controller.zookeeper.cluster_state import Picture
+from klog_broker.controller.zookeeper.request_batch import FULL, OrderBatch
+from klog_broker.runtime.zookeeper.sessions import Create
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.alter_partition import (
@@ -51,7 +51,7 @@ SETTLED = 100
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Controlled:
     """With one topic, which brokers 2 and 3 have."""
-    for module in (writing, asking):
+    for module in (znode_writer, controller_requests):
         monkeypatch.setattr(module, "LOOKED_AT_A_TURN", LOOKED_AT)
     made = Controlled.of_three()
     state = encode_partition_state(PartitionState(TWO, LeaderEpoch(0), (TWO, THREE), 1))
@@ -238,7 +238,7 @@ def test_small_topics_are_deleted_by_and_by(cluster: Controlled, most_a_turn: Mo
 def test_the_znode_of_a_large_topic_is_decoded_in_several_turns(
     cluster: Controlled, most_a_turn: MostATurn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_DECODED_A_TURN", LOOKED_AT)
+    monkeypatch.setattr(znode_reader, "_DECODED_A_TURN", LOOKED_AT)
     decoded = most_a_turn(topics, "_partition")
     added = {COUNT: (TWO, THREE)}
     assert cluster.call(cluster.controller.add_partitions, "t", added) is ErrorCode.NONE

@@ -12,7 +12,7 @@ from klog_broker.coordinator.runtime import CoordinatorRuntime
 from klog_broker.coordinator.shard import Format, Producer, Shard
 from klog_broker.coordinator.timeline import Timeline
 from klog_broker.log.errors import LogStorageError, RecordTooLarge
-from klog_broker.runtime.slices import SLICE_ELEMENTS
+from klog_broker.runtime.event_loop.slices import SLICE_ELEMENTS
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.builder import BatchBuilder

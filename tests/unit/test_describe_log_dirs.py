@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from klog_broker.log.directory import LogDirectory
-from klog_broker.runtime.files import DiskUsage, RealFiles
+from klog_broker.log.directory.data_directory import LogDirectory
+from klog_broker.runtime.disk.files import DiskUsage, RealFiles
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.describe_log_dirs import (
     DescribableLogDirTopic,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.handlers.describe_topic_partitions import MAX_PARTITIONS
+from klog_broker.api.describe_topic_partitions import MAX_PARTITIONS
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from pyspark_klog.protocol.apis.describe_topic_partitions import (

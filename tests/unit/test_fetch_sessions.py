@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from klog_broker.handlers import fetch_sessions
-from klog_broker.handlers.fetch_read import FetchReader
-from klog_broker.handlers.fetch_sessions import MIN_EVICTION_MS, next_epoch
+from klog_broker.fetch import sessions
+from klog_broker.fetch.reader import FetchReader
+from klog_broker.fetch.sessions import MIN_EVICTION_MS, next_epoch
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
@@ -262,7 +262,7 @@ def test_an_old_session_makes_room_for_a_larger_one() -> None:
 @pytest.fixture
 def small_room(monkeypatch: pytest.MonkeyPatch) -> MemoryBroker:
     """Sessions of four partitions together, and more slots than that."""
-    monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 4)
+    monkeypatch.setattr(sessions, "MAX_PARTITIONS", 4)
     return settled(10)
 
 

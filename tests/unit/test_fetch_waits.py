@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.log.segment import Segment
+from klog_broker.log.segment.segment import Segment
 from pyspark_klog.errors import ErrorCode, InvariantViolation
 from pyspark_klog.protocol.apis.fetch import FetchRequest, PartitionData
 from pyspark_klog.protocol.apis.produce import ProduceRequest

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from klog_broker.log.answers import EpochEndOffset
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.read.read_results import EpochEndOffset
 from klog_broker.replication.follower_state import (
     Append,
     AskEnds,

@@ -3,7 +3,7 @@ waits for them."""
 
 import pytest
 
-from klog_broker.runtime.purgatory import DelayedOperation
+from klog_broker.runtime.event_loop.purgatory import DelayedOperation
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from tests.support.fake_network import FakeStream
 from tests.support.leader_of_many import LONG_MS, OTHER, THIRD, FakeFollower, LeaderOfMany

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from klog_broker.app import BrokerServer
-from klog_broker.log.append_rules import AppendOrigin
-from klog_broker.log.free_space import LOOK_CLOSELY_MS, LOOK_MS, FreeSpace
+from klog_broker.log.directory.free_space import LOOK_CLOSELY_MS, LOOK_MS, FreeSpace
+from klog_broker.log.validation.append_rules import AppendOrigin
 from klog_broker.replication.errors import TooLittleRoom
 from klog_broker.replication.leader import Leader
 from tests.support import memory_start

@@ -131,7 +131,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Repeating:
         decoded.append(frame)
         return decode(frame)
 
-    monkeypatch.setattr("klog_broker.handlers.dispatcher.decode_request_header", counted)
+    monkeypatch.setattr("klog_broker.dispatch.dispatcher.decode_request_header", counted)
     return Repeating(decoded)
 
 

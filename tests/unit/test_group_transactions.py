@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from klog_broker.api.offset_fetch import handle
 from klog_broker.coordinator.group.classic.group_machine import GroupSettings
 from klog_broker.coordinator.group.forgetting import GroupRuntime, GroupShard
 from klog_broker.coordinator.group.shard_state import (
@@ -15,7 +16,6 @@ from klog_broker.coordinator.group.shard_state import (
 )
 from klog_broker.coordinator.runtime import CoordinatorRuntime
 from klog_broker.coordinator.shard import Producer
-from klog_broker.handlers.offset_fetch import handle
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.offset_fetch import (

@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from klog_broker.handlers.api_handler import (
+from klog_broker.dispatch.api_handler import (
     MAX_REQUEST_ELEMENTS,
     ApiHandler,
     BrokerApi,
     bind,
     top_level_error,
 )
-from klog_broker.handlers.dispatcher import Dispatcher
-from klog_broker.handlers.prepared import PREPARED_BYTES
-from klog_broker.handlers.request_context import AnswerSteps, RequestContext
-from klog_broker.handlers.request_runtime import RequestRuntime
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.slices import Slices
+from klog_broker.dispatch.cached_requests import PREPARED_BYTES
+from klog_broker.dispatch.dispatcher import Dispatcher
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_runtime import RequestRuntime
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.slices import Slices
 from klog_broker.security.principal import KafkaPrincipal
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.handlers import fetch_convert, fetch_read
+from klog_broker.fetch import down_conversion, reader
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
@@ -144,7 +144,7 @@ def test_a_disk_that_fails_meanwhile(broker: MemoryBroker, monkeypatch: pytest.M
 def test_the_whole_response_has_one_bound(
     broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch_convert, "RESPONSE_WORK_BYTES", 100_000)
+    monkeypatch.setattr(down_conversion, "RESPONSE_WORK_BYTES", 100_000)
     for partition in range(3):
         for _ in range(4):
             append(broker, batch(bytes(30_000)), partition)
@@ -162,7 +162,7 @@ def test_the_whole_response_has_one_bound(
 def test_one_batch_comes_however_large(
     broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch_convert, "RESPONSE_WORK_BYTES", 1000)
+    monkeypatch.setattr(down_conversion, "RESPONSE_WORK_BYTES", 1000)
     append(broker, batch(*[b""] * 5000))
     append(broker, batch(b"next"))
     assert len(records(fetch(broker)[0])) == 5000
@@ -195,7 +195,7 @@ def test_emptied_batches_are_passed_over(broker: MemoryBroker) -> None:
 def test_no_more_headers_are_looked_at_than_allowed(
     broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch_read, "MAX_HEADERS", 2)
+    monkeypatch.setattr(reader, "MAX_HEADERS", 2)
     append_emptied(broker, 0, 1, 2, 3)
     append(broker, batch(b"last"))
     size = len(batch(b"last"))
@@ -242,7 +242,7 @@ def test_responses_are_converted_one_after_the_other(broker: MemoryBroker) -> No
 def test_what_is_not_read_holds_up_further_conversions(
     broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch_convert, "UNSENT_BYTES", 10_000)
+    monkeypatch.setattr(down_conversion, "UNSENT_BYTES", 10_000)
     append(broker, batch(bytes(20_000), codec=Codec.NONE))
     slow, other, leaving = (broker.connect() for _ in range(3))
     slow.room_bytes = leaving.room_bytes = 100

@@ -1,7 +1,7 @@
 """docs/apis.md: current, and each API is served or has a reason."""
 
-from klog_broker.handlers.families import BETWEEN_BROKERS, SERVED
-from klog_broker.handlers.not_served import LEFT_OUT, REASONS
+from klog_broker.api.families import BETWEEN_BROKERS, SERVED
+from klog_broker.api.not_served import LEFT_OUT, REASONS
 from pyspark_klog.protocol import registry
 from pyspark_klog.protocol.keys import ApiKey
 

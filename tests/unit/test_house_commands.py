@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from klog_broker.cli.group import COMMANDS, command
+from klog_broker.cli.commands import COMMANDS, command
 from tests.support.documents import ROOT
 
 PAGE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")

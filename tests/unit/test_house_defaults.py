@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from klog_broker.config import SETTINGS as BROKER
-from pyspark_klog.client.setting_rows import SETTINGS as CLIENT
+from pyspark_klog.client.settings.setting_rows import SETTINGS as CLIENT
 from pyspark_klog.spark.options.rows import OPTIONS
 from tests.support.documents import ROOT
 

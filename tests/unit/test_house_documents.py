@@ -36,7 +36,7 @@ def test_what_is_due_on_the_map() -> None:
     files = ["dev", "docs/a.md", "pyspark_klog/py.typed", "pyspark_klog/ids.py"]
     files += [
         "pyspark_klog/records/batch.py",
-        "broker/klog_broker/log/segment.py",
+        "broker/klog_broker/log/segment/segment.py",
         "benchmarks/x.py",
     ]
     assert due_in_map(files) == {
@@ -48,7 +48,8 @@ def test_what_is_due_on_the_map() -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_and_quoted_files_exist(document: Path) -> None:
     assert broken_links(document) == []
-    assert unknown_files(document) == []
+    if document.parent.name != "decisions":  # A decision keeps the names of its time.
+        assert unknown_files(document) == []
 
 
 def test_every_dependency_has_its_reason() -> None:

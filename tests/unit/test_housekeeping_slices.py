@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from klog_broker.log import housekeeping
-from klog_broker.log.directory import LogDirectory
-from klog_broker.log.log_manager import LogManager
+from klog_broker.log.directory.data_directory import LogDirectory
+from klog_broker.log.manager import housekeeping
+from klog_broker.log.manager.log_manager import LogManager
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.storage import names
 from pyspark_klog.storage.text_files import decode_offset_checkpoint

@@ -8,7 +8,7 @@ import pytest
 
 from klog_broker import app, process
 from klog_broker.config import BrokerConfig
-from klog_broker.exit_codes import CannotStart, ExitCode
+from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
 from klog_broker.network.connection import Connection
 from klog_broker.network.lone import LoneReply
 from klog_broker.network.replies import QueuedReply
@@ -16,7 +16,7 @@ from klog_broker.network.server import NetworkLimits, Server
 from klog_broker.produce.idle import IdleKernels
 from klog_broker.produce.loading import compile_produce_kernel
 from klog_broker.produce.turns import UNPLANNED_REQUESTS, TurnPlans
-from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.event_loop.loop import Loop
 from tests.support.fake_network import FakeNetwork
 from tests.support.log_harness import ManualHelpers
 from tests.support.manual_clock import ManualClock

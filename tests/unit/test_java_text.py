@@ -5,7 +5,7 @@ import math
 import pytest
 
 from pyspark_klog.client.errors import SettingError
-from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.settings.client_settings import ClientSettings
 from pyspark_klog.java_text import parse_double, parse_integer, trim
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from kazoo.handlers import utils
 
-from klog_broker.runtime import kazoo_carrier
-from klog_broker.runtime.clock import SystemClock
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.poller import default_poller
-from klog_broker.runtime.zookeeper import Session, SessionEvent
-from klog_broker.runtime.zookeeper_opening import sessions_by_kazoo
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.net.poller import default_poller
+from klog_broker.runtime.system.clock import SystemClock
+from klog_broker.runtime.zookeeper import kazoo_carrier
+from klog_broker.runtime.zookeeper.opening import sessions_by_kazoo
+from klog_broker.runtime.zookeeper.sessions import Session, SessionEvent
 from tests.support.eventually import eventually
 
 SESSION_MS = 9_000

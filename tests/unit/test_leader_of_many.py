@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from klog_broker.handlers.fetch_read import FetchReader
-from klog_broker.handlers.fetch_replicas import followers_on, no_followers
-from klog_broker.stopping import Stopping
+from klog_broker.fetch.follower_fetch import followers_on, no_followers
+from klog_broker.fetch.reader import FetchReader
+from klog_broker.lifecycle.shutdown import Stopping
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.delete_records import (

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from klog_broker.controller.leaving import Leaving
-from klog_broker.runtime.loop import Loop
+from klog_broker.membership.controlled_shutdown import Leaving
+from klog_broker.runtime.event_loop.loop import Loop
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.controlled_shutdown import (

@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from klog_broker.log.errors import InconsistentTopicId, LogStorageError
-from klog_broker.log.log_manager import LogManager
+from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 from tests.support.log_harness import (
     CLUSTER,

@@ -13,11 +13,11 @@ import pytest
 from klog_broker.log.errors import ColdRead, LogStorageError
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.reading import find_timestamp
-from klog_broker.log.warmth import warm
-from klog_broker.runtime import open_files
-from klog_broker.runtime.files import ReadRegion, RealDirectory, RealFiles
-from klog_broker.runtime.open_files import OpenFiles
+from klog_broker.log.read.log_reader import find_timestamp
+from klog_broker.log.read.page_cache import warm
+from klog_broker.runtime.disk import open_files
+from klog_broker.runtime.disk.files import ReadRegion, RealDirectory, RealFiles
+from klog_broker.runtime.disk.open_files import OpenFiles
 from pyspark_klog.storage.names import Suffix
 from tests.support.cleaner_harness import CleanerBench
 from tests.support.log_harness import (

@@ -10,13 +10,13 @@ from uuid import UUID, uuid4
 import pytest
 
 from klog_broker.log.errors import InconsistentTopicId, LogDirectoryError, LogStorageError
-from klog_broker.log.log_manager import LogManager
+from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.metadata.changes import partition_orders, stop_orders
 from klog_broker.metadata.image import PartitionState, Topic
-from klog_broker.metadata.orders import RoleChange, RoleChangeErrors
+from klog_broker.metadata.role_changes import RoleChange, RoleChangeErrors
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
-from klog_broker.runtime.files import Files, RealFiles
+from klog_broker.runtime.disk.files import Files, RealFiles
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import (
     MetaProperties,

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from klog_broker.log.answers import AppendInfo
 from klog_broker.log.errors import LogStorageError
-from klog_broker.log.housekeeping import LogManagerSettings
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.log_manager import LogManager
+from klog_broker.log.manager.housekeeping import LogManagerSettings
+from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.read.read_results import AppendInfo
 from pyspark_klog.ids import BrokerId, LeaderEpoch
 from tests.support.log_harness import (
     DATA,

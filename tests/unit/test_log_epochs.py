@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from klog_broker.log.batch_search import find_batch
 from klog_broker.log.errors import LogStorageError, StaleLeaderEpoch
-from klog_broker.log.leader_epochs import LeaderEpochs
-from klog_broker.log.log_manager import LogManager
+from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.segment.batch_search import find_batch
+from klog_broker.log.segment.leader_epochs import LeaderEpochs
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch
 from tests.support.log_harness import (

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from klog_broker.log.digests import IndexRow
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.segment import Segment
+from klog_broker.log.segment.segment import Segment
+from klog_broker.log.validation.batch_digests import IndexRow
 from tests.support.log_harness import DATA
 from tests.support.memory_files import MemoryFiles
 

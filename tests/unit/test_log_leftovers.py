@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from klog_broker.log.leftovers import clear_leftovers
 from klog_broker.log.log_config import LogConfig
+from klog_broker.log.recovery.leftovers import clear_leftovers
 from pyspark_klog.storage.names import Suffix, segment_file_name
 from tests.support.log_harness import DATA, append, batch, open_log, open_manager, read_all
 from tests.support.memory_files import Crashed, MemoryFiles

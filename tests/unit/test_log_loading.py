@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from klog_broker.log.kernel_checks import kernel_checks
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.plain_checks import PlainChecks
-from klog_broker.log.record_checks import Scan
-from klog_broker.runtime.files import RealFiles
+from klog_broker.log.validation.kernel_checks import kernel_checks
+from klog_broker.log.validation.plain_checks import PlainChecks
+from klog_broker.log.validation.record_checks import Scan
+from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.records.layout import Buffer
 from pyspark_klog.storage.names import CLEANER_CHECKPOINT
 from pyspark_klog.storage.text_files import encode_offset_checkpoint

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from klog_broker.exit_codes import CannotStart, ExitCode
+from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
 from klog_broker.log.errors import LoadingGivenUp
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.log_manager import LogManager, LogManagerSettings
-from klog_broker.runtime.side_by_side import SideBySide, one_after_another
+from klog_broker.log.manager.log_manager import LogManager, LogManagerSettings
+from klog_broker.runtime.threads.parallel_work import SideBySide, one_after_another
 from pyspark_klog.ids import BrokerId, TopicPartition
 from tests.support import memory_start
 from tests.support.log_harness import (

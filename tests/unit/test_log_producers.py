@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from klog_broker.log.answers import AppendInfo
-from klog_broker.log.append_rules import AppendOrigin
-from klog_broker.log.batch_search import find_batch
 from klog_broker.log.errors import InvalidProducerEpoch, OutOfOrderSequence
-from klog_broker.log.housekeeping import LogManagerSettings
 from klog_broker.log.log_config import LogConfig
+from klog_broker.log.manager.housekeeping import LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.producer_state import MAX_SEQUENCE, WINDOW_BATCHES
+from klog_broker.log.producers.producer_state import MAX_SEQUENCE, WINDOW_BATCHES
+from klog_broker.log.read.read_results import AppendInfo
+from klog_broker.log.segment.batch_search import find_batch
+from klog_broker.log.validation.append_rules import AppendOrigin
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.storage.names import Suffix
 from pyspark_klog.storage.producer_snapshot import decode_producer_snapshot

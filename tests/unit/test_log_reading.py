@@ -8,7 +8,7 @@ import pytest
 
 from klog_broker.log.errors import ColdRead, DamagedLog, OffsetOutOfRange
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.runtime.files import RealFiles
+from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from klog_broker.runtime.files import FileLockHeld, RealFiles
+from klog_broker.runtime.disk.files import FileLockHeld, RealFiles
 
 FILES = RealFiles()
 

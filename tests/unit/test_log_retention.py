@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 from klog_broker.log.errors import OffsetOutOfRange
-from klog_broker.log.housekeeping import LogManagerSettings
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.retention import (
+from klog_broker.log.maintenance.retention import (
     LogFacts,
     SegmentFacts,
     by_log_start,
@@ -17,7 +15,9 @@ from klog_broker.log.retention import (
     by_time,
     deletable_segments,
 )
-from klog_broker.runtime.files import Files, RealFiles
+from klog_broker.log.manager.housekeeping import LogManagerSettings
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.disk.files import Files, RealFiles
 from pyspark_klog.ids import TopicPartition
 from tests.support.log_harness import (
     DATA,

@@ -7,9 +7,9 @@ import pytest
 from klog_broker.log.errors import RecordBatchTooLarge
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.rolling import should_roll
-from klog_broker.log.segment import Segment
-from klog_broker.runtime.chance import Chance
+from klog_broker.log.segment.segment import Segment
+from klog_broker.log.state.rolling import should_roll
+from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.storage.names import CLEANED_SUFFIX, Suffix
 from tests.support.log_harness import (

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from klog_broker.log.sync_notes import SyncNotes
+from klog_broker.log.directory.sync_notes import SyncNotes
 from tests.support.log_harness import DATA
 from tests.support.memory_files import Crashed, MemoryFiles
 

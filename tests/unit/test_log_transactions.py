@@ -2,7 +2,6 @@
 
 import pytest
 
-from klog_broker.log.append_rules import AppendOrigin
 from klog_broker.log.errors import (
     ColdRead,
     CoordinatorFenced,
@@ -14,7 +13,8 @@ from klog_broker.log.errors import (
     StaleLeaderEpoch,
 )
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.plain_checks import PlainChecks
+from klog_broker.log.validation.append_rules import AppendOrigin
+from klog_broker.log.validation.plain_checks import PlainChecks
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_batch

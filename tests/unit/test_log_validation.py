@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from klog_broker.log import validation
-from klog_broker.log.append_rules import AppendOrigin
 from klog_broker.log.errors import InvalidTimestamp, RecordsRefused, RecordTooLarge
-from klog_broker.log.kernel_checks import kernel_checks
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.loop_share import BATCH_WORK_BYTES, LoopShare, TooMuchForTheLoop
-from klog_broker.log.plain_checks import PlainChecks
-from klog_broker.log.record_checks import MAX_RECORDS, NAMED_FAULTS, RecordChecks
-from klog_broker.log.validation import Validated, prepare, validate
+from klog_broker.log.validation import log_validator
+from klog_broker.log.validation.append_rules import AppendOrigin
+from klog_broker.log.validation.kernel_checks import kernel_checks
+from klog_broker.log.validation.log_validator import Validated, prepare, validate
+from klog_broker.log.validation.loop_share import BATCH_WORK_BYTES, LoopShare, TooMuchForTheLoop
+from klog_broker.log.validation.plain_checks import PlainChecks
+from klog_broker.log.validation.record_checks import MAX_RECORDS, NAMED_FAULTS, RecordChecks
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder, write_header
@@ -445,7 +445,7 @@ def test_more_records_than_any_client_sends_are_refused_before_they_are_inflated
 def test_as_many_records_as_are_accepted_are_written_anew(
     check: Validator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validation, "MAX_RECORDS", 1_000)
+    monkeypatch.setattr(log_validator, "MAX_RECORDS", 1_000)
     assert check(many_empty(1_000)).row.last_offset == 1_999
     with pytest.raises(DecompressedTooLarge):
         check(many_empty(1_001))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.handlers.api_handler import MAX_REQUEST_ELEMENTS
+from klog_broker.dispatch.api_handler import MAX_REQUEST_ELEMENTS
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis import create_partitions as more_partitions
 from pyspark_klog.protocol.apis import (

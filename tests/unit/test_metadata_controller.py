@@ -14,7 +14,7 @@ from klog_broker.metadata.image import MetadataImage, Topic
 from klog_broker.metadata.interface import NewTopic
 from klog_broker.metadata.local import CHANGES_PER_WRITE, LocalStore
 from klog_broker.metadata.local_file import FILE_NAME
-from klog_broker.metadata.orders import RoleAssignment, RoleChange, RoleRemoval
+from klog_broker.metadata.role_changes import RoleAssignment, RoleChange, RoleRemoval
 from klog_broker.metadata.unserved_partitions import RETRY_MS
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition

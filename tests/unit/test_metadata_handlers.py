@@ -9,8 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from klog_broker.config import SETTINGS, TOPIC_SETTINGS
-from klog_broker.handlers import (
+from klog_broker.api import (
     create_partitions,
     create_topics,
     delete_topics,
@@ -18,9 +17,10 @@ from klog_broker.handlers import (
     incremental_alter_configs,
     metadata,
 )
+from klog_broker.config import SETTINGS, TOPIC_SETTINGS
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.log_config import LogConfig
-from klog_broker.runtime.files import RealFiles
+from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicId, TopicPartition
 from pyspark_klog.protocol.apis.create_partitions import (

@@ -22,7 +22,7 @@ from klog_broker.metadata.image import (
     new_id,
     plain_name,
 )
-from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
 

@@ -20,8 +20,8 @@ from klog_broker.metadata.errors import (
 from klog_broker.metadata.interface import MetadataStore, NewTopic
 from klog_broker.metadata.local import LocalStore
 from klog_broker.metadata.local_file import FILE_NAME
-from klog_broker.metadata.orders import RoleRemoval
-from klog_broker.runtime.files import RealFiles
+from klog_broker.metadata.role_changes import RoleRemoval
+from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.records.checksums import crc32c
 from pyspark_klog.storage.text_files import (

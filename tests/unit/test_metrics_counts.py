@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from klog_broker.handlers.response_errors import error_codes
+from klog_broker.dispatch.response_errors import error_codes
 from klog_broker.metrics.histogram import BOUNDS_MS, BUCKETS, SUM, Durations
 from klog_broker.metrics.requests import (
     IN_THIS_TURN,

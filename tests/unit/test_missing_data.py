@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from klog_broker.app import BrokerServer
-from klog_broker.exit_codes import CannotStart, ExitCode
+from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
 from klog_broker.metadata.errors import StoreFailed
 from klog_broker.metadata.interface import NewTopic
 from klog_broker.metadata.local import LocalStore

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from klog_broker.handlers.bugs import BugReports
+from klog_broker.dispatch.bug_reports import BugReports
 from klog_broker.monitoring import http_reader, scrapes
 from klog_broker.monitoring import server as server_module
 from klog_broker.monitoring.connection import ANSWER_MS, HEAD_MS, IDLE_MS, RECEIVE_BYTES
 from klog_broker.monitoring.http_reader import BadRequest, HttpReader, HttpRequest
 from klog_broker.monitoring.scrapes import KEPT_MS
 from klog_broker.monitoring.server import MAX_CONNECTIONS, MetricsServer
-from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.event_loop.loop import Loop
 from tests.support.fake_network import FakeNetwork, FakeStream
 from tests.support.manual_clock import ManualClock
 

@@ -11,8 +11,8 @@ from klog_broker.network.buffers import BufferPool
 from klog_broker.network.connection import Connection
 from klog_broker.network.replies import QueuedReply
 from klog_broker.network.server import NetworkLimits, Server
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.poller import READABLE, WRITABLE
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.net.poller import READABLE, WRITABLE
 from tests.support.fake_network import FakeNetwork, FakeStream
 from tests.support.manual_clock import ManualClock
 

@@ -9,7 +9,7 @@ from klog_broker.network.connection import Connection
 from klog_broker.network.lone import LoneReply
 from klog_broker.network.replies import QueuedReply
 from klog_broker.network.server import NetworkLimits, Server
-from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.event_loop.loop import Loop
 from tests.support.fake_network import FakeNetwork, FakeStream
 from tests.support.log_harness import ManualHelpers
 from tests.support.manual_clock import ManualClock

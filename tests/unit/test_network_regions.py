@@ -10,7 +10,7 @@ import pytest
 from klog_broker.network import bounds
 from klog_broker.network.replies import QueuedReply
 from klog_broker.network.states import QUIET
-from klog_broker.runtime.files import ProbedRegion, ReadRegion
+from klog_broker.runtime.disk.files import ProbedRegion, ReadRegion
 from tests.unit.test_network_connection import FETCH, Broker, frame
 
 SIZE = 2 * bounds.PROBED_BYTES

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from klog_broker.config import Listener
-from klog_broker.controller.order_links import OrderLinks
+from klog_broker.controller.zookeeper.request_links import OrderLinks
 from klog_broker.metadata.image import BrokerRegistration
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from klog_broker.controller.order_batch import FULL, LEADER_DURING_DELETE
-from klog_broker.handlers.between_brokers import MAX_PARTITIONS, ORDERS_A_TURN
+from klog_broker.cluster.broker_requests import MAX_PARTITIONS, ORDERS_A_TURN
+from klog_broker.controller.zookeeper.request_batch import FULL, LEADER_DURING_DELETE
 from klog_broker.log.errors import OutOfDescriptors
-from klog_broker.runtime.slices import SLICE_ELEMENTS
+from klog_broker.runtime.event_loop.slices import SLICE_ELEMENTS
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrResponse

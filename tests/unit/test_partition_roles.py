@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from klog_broker.handlers.partitions import led_partition
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Follower, Offline, Role, Unassigned
+from klog_broker.resources.led_partitions import led_partition
 from pyspark_klog.errors import BrokerError, ErrorCode
 from tests.support.log_harness import PARTITION, batch
 from tests.support.replica_world import OTHER, ReplicaWorld, order, stop

@@ -7,7 +7,7 @@ import pytest
 from klog_broker.network import bounds
 from klog_broker.network.connection import Connection
 from klog_broker.produce.targets import may_be_planned
-from klog_broker.runtime.socket_calls import MAX_SOCKETS
+from klog_broker.runtime.net.socket_calls import MAX_SOCKETS
 from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.protocol.apis.metadata import MetadataRequest

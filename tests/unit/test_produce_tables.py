@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from klog_broker.log import producer_state
-from klog_broker.log.planned import ACKS_ALL_NEVER, AppendRoom, PlanFacts
-from klog_broker.log.producer_state import ProducerBatch
+from klog_broker.log.producers import producer_state
+from klog_broker.log.producers.producer_state import ProducerBatch
+from klog_broker.log.segment.planned_append import ACKS_ALL_NEVER, AppendRoom, PlanFacts
 from klog_broker.produce import kernel
 from klog_broker.produce.tables import CONNECTION_ROW, SLOT_ROW, WORD_BYTES, PlanTables
 from pyspark_klog.ids import UUID

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from klog_broker.handlers.families import SERVED
+from klog_broker.api.families import SERVED
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.protocol.errors import (
     MalformedRequest,

@@ -39,5 +39,5 @@ def test_users_are_shown_only_public_names() -> None:
     public = {(module, name) for module, names in PUBLIC.items() for name in names}
     public |= {tuple(module.rsplit(".", 1)) for module in PUBLIC if "." in module}
     shown = shown_imports()
-    assert ("pyspark_klog.client.admin", "NewTopic") in shown
+    assert ("pyspark_klog.client.admin.topics", "NewTopic") in shown
     assert sorted(shown - public) == []

@@ -1,6 +1,6 @@
 """Chance from a seed: the same ids and jitters each time, in a whole broker too."""
 
-from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.system.chance import Chance
 from tests.support.memory_files import MemoryFiles
 from tests.support.memory_start import log_of, make_topic, start
 

@@ -7,14 +7,14 @@ from contextlib import closing
 
 import pytest
 
-from klog_broker.runtime.poller import (
+from klog_broker.runtime.net.poller import (
     BROKEN,
     WRITABLE,
     EpollPoller,
     Poller,
     SelectorPoller,
 )
-from klog_broker.runtime.sockets import RealNetwork, RealStreamSocket, StreamSocket
+from klog_broker.runtime.net.sockets import RealNetwork, RealStreamSocket, StreamSocket
 
 _DEADLINE_MS = 10_000
 _POLLERS: list[Callable[[], Poller]] = [SelectorPoller]

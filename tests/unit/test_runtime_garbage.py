@@ -1,6 +1,6 @@
 """When the collector of garbage is kept off what lives long."""
 
-from klog_broker.runtime.garbage import LEAST_CHANGE, LOOK_MS, LongLived
+from klog_broker.runtime.event_loop.garbage import LEAST_CHANGE, LOOK_MS, LongLived
 from tests.support.cluster_world import ClusterWorld
 
 

@@ -8,10 +8,10 @@ from weakref import ref
 
 import pytest
 
-from klog_broker.runtime.helpers import HelperThreads
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.poller import READABLE
-from klog_broker.runtime.rate_limit import RateLimit
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.net.poller import READABLE
+from klog_broker.runtime.system.rate_limit import RateLimit
+from klog_broker.runtime.threads.helpers import HelperThreads
 from tests.support.eventually import eventually
 from tests.support.fake_network import ScriptedPoller
 from tests.support.manual_clock import ManualClock

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from klog_broker.runtime import descriptors
-from klog_broker.runtime.files import RealFiles
-from klog_broker.runtime.open_files import OpenFiles
+from klog_broker.runtime.disk.files import RealFiles
+from klog_broker.runtime.disk.open_files import OpenFiles
+from klog_broker.runtime.system import descriptors
 
 
 def files_of(most: int) -> RealFiles:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.net.sockets import RealNetwork
 from klog_broker.runtime.peers import Peers
-from klog_broker.runtime.sockets import RealNetwork
+from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.metadata import MetadataResponse
 from tests.support.evented_world import BrokerEnd, ConnectingNetwork, KeptStream, metadata_request

@@ -2,8 +2,8 @@
 
 import pytest
 
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.purgatory import DelayedOperation, Purgatory
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.purgatory import DelayedOperation, Purgatory
 from tests.support.fake_network import ScriptedPoller
 from tests.support.manual_clock import ManualClock
 

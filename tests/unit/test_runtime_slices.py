@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.slices import SLICE_ELEMENTS, Slices, Steps
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.slices import SLICE_ELEMENTS, Slices, Steps
 from tests.support.fake_network import ScriptedPoller
 from tests.support.manual_clock import ManualClock
 

@@ -6,9 +6,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from klog_broker.runtime import socket_kernel
-from klog_broker.runtime.socket_calls import MAX_SOCKETS, NO_ROOM
-from klog_broker.runtime.sockets import RealNetwork
+from klog_broker.runtime.net import socket_kernel
+from klog_broker.runtime.net.socket_calls import MAX_SOCKETS, NO_ROOM
+from klog_broker.runtime.net.sockets import RealNetwork
 
 _ARENA_BYTES = 64 * 1024
 _REPLIES = bytes(range(256)) * 4096

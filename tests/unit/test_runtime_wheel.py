@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog_broker.runtime.wheel import Timer, TimingWheel
+from klog_broker.runtime.event_loop.wheel import Timer, TimingWheel
 
 
 def nothing() -> None:

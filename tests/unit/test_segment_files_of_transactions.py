@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from klog_broker.log.log_config import LogConfig
-from klog_broker.runtime.files import RealFiles
+from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.source.segment_reader import SegmentReader

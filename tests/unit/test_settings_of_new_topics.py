@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.handlers.known_topics import PATIENCE_MS
+from klog_broker.cluster.known_topics import PATIENCE_MS
 from klog_broker.topics.entries import ResourceType
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.describe_configs import (

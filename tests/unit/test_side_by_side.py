@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from klog_broker.runtime.clock import SystemClock
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.poller import default_poller
-from klog_broker.runtime.side_by_side import LoopsThreads, one_after_another
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.net.poller import default_poller
+from klog_broker.runtime.system.clock import SystemClock
+from klog_broker.runtime.threads.parallel_work import LoopsThreads, one_after_another
 
 DEADLINE_S = 30.0
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.zookeeper import (
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.zookeeper.sessions import (
     ConnectionLost,
     Created,
     NodeExists,

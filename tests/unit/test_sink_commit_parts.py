@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from pyspark_klog.client.admin import Admin, ConfigEntry
+from pyspark_klog.client.admin.sinks import ProgressRow, RunMark
+from pyspark_klog.client.admin.topics import Admin, ConfigEntry
+from pyspark_klog.client.cluster.metadata import ClusterView
 from pyspark_klog.client.errors import ProducerFenced, UnsupportedByBroker
-from pyspark_klog.client.metadata import ClusterView
-from pyspark_klog.client.sinks import ProgressRow, RunMark
 from pyspark_klog.client.transactions.producer import OpenTransaction
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.spark.errors import OptionError

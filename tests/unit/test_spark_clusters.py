@@ -9,8 +9,8 @@ import pytest
 from pyspark import cloudpickle
 
 import pyspark_klog
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.settings.client_settings import ClientSettings
 from pyspark_klog.spark.errors import PackageMissing
 from pyspark_klog.spark.workers import clients
 from pyspark_klog.spark.workers.clients import check_arrow, check_numba

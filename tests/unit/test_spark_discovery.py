@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
+from pyspark_klog.client.cluster.metadata import ClusterView, PartitionInfo, TopicInfo
+from pyspark_klog.client.cluster.retry_warnings import Retries
 from pyspark_klog.client.consumer.offsets import OffsetAt
 from pyspark_klog.client.errors import TimedOut, TopicMissing
-from pyspark_klog.client.metadata import ClusterView, PartitionInfo, TopicInfo
-from pyspark_klog.client.trouble import Retries
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import OffsetError

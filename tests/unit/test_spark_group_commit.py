@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.settings.client_settings import ClientSettings
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.offsets import Offsets

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from pyspark_klog.client.setting_rows import SETTINGS
+from pyspark_klog.client.settings.setting_rows import SETTINGS
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.reader import read_options

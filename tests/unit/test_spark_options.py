@@ -228,7 +228,7 @@ def test_limits_in_a_batch_are_warned_of(caplog: pytest.LogCaptureFixture) -> No
 def test_groups_are_said_to_have_no_effect(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyspark_klog.client.settings._warned", set())
+    monkeypatch.setattr("pyspark_klog.client.settings.client_settings._warned", set())
     with caplog.at_level("DEBUG"):
         options = _read(subscribe="t", groupIdPrefix="mine", **{"kafka.group.id": "mine"})
         options.client.warn_of_ignored()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import StringType, StructType, TimestampType
 
-from pyspark_klog.client.configs import ConfigEntry, Resource
+from pyspark_klog.client.admin.configs import ConfigEntry, Resource
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.log_fallback import FORMAT, LOGGER, log_notice
 from pyspark_klog.spark.options.options import Options
@@ -59,7 +59,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Cluster]:
     monkeypatch.setattr(notices, "client_for", lambda settings: made)
     monkeypatch.setattr(notices, "epoch_ms", lambda: NOW_MS)
     monkeypatch.setattr(notices, "_retention_ms", {})
-    monkeypatch.setattr("pyspark_klog.client.configs.describe_configs", made.describe)
+    monkeypatch.setattr("pyspark_klog.client.admin.configs.describe_configs", made.describe)
     yield made
 
 

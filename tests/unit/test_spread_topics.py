@@ -8,7 +8,7 @@ import pytest
 
 from klog_broker.config import BrokerConfig
 from klog_broker.metadata.image import BrokerRegistration, MetadataImage, PartitionState, Topic
-from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.system.chance import Chance
 from klog_broker.topics.planning import plan_more_partitions, plan_new_topic
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId

@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from klog_broker.app import BrokerServer
-from klog_broker.exit_codes import CannotStart, ExitCode
+from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
 from klog_broker.metadata.local import LocalStore
-from klog_broker.runtime.files import Files
+from klog_broker.runtime.disk.files import Files
 from pyspark_klog.ids import BrokerId
 from tests.support.log_harness import DATA, append_in
 from tests.support.memory_files import Crashed, MemoryFiles

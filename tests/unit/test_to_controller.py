@@ -1,10 +1,10 @@
 """Requests to the controller: they go to whoever the image shows, and each is answered once."""
 
+from klog_broker.cluster.controller_channel import ToController
 from klog_broker.config import Listener
-from klog_broker.controller.to_controller import ToController
 from klog_broker.metadata.image import NO_BROKER, BrokerRegistration, MetadataImage
-from pyspark_klog.client.addresses import Address
-from pyspark_klog.client.evented import EventedConnection
+from pyspark_klog.client.transport.addresses import Address
+from pyspark_klog.client.transport.evented_connection import EventedConnection
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.metadata import MetadataResponse
 from tests.support.evented_world import DEFAULTS, EventedWorld, metadata_request

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.controller.topic_changes import TopicChanges
+from klog_broker.controller.zookeeper.topic_changes import TopicChanges
 from klog_broker.metadata.errors import (
     InvalidTopicName,
     NoAnswer,

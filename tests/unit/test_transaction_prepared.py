@@ -62,7 +62,7 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Ending:
         decoded.append(frame)
         return decode(frame)
 
-    monkeypatch.setattr("klog_broker.handlers.dispatcher.decode_request_header", counted)
+    monkeypatch.setattr("klog_broker.dispatch.dispatcher.decode_request_header", counted)
     return Ending(decoded)
 
 

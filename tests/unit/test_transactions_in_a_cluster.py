@@ -5,12 +5,12 @@ from typing import Any, cast
 
 import pytest
 
+from klog_broker.cluster.known_topics import TopicsFromController
+from klog_broker.cluster.role_change_queue import OrderQueue
 from klog_broker.config import BrokerConfig
-from klog_broker.handlers.coordinator_hosting import follow_leaderships
-from klog_broker.handlers.group_service import new_groups
-from klog_broker.handlers.known_topics import TopicsFromController
-from klog_broker.handlers.order_queue import OrderQueue
-from klog_broker.handlers.transaction_service import new_transactions_in_cluster
+from klog_broker.coordinator_hosting.groups import new_groups
+from klog_broker.coordinator_hosting.hosting import follow_leaderships
+from klog_broker.coordinator_hosting.transactions import new_transactions_in_cluster
 from klog_broker.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataImage
 from klog_broker.metadata.interface import MetadataStore
 from klog_broker.metadata.zookeeper.view import ClusterView

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from klog_broker.app import BrokerServer
-from klog_broker.log.digests import Digest
-from klog_broker.log.kernel_checks import KernelChecks
-from klog_broker.log.plain_checks import PlainChecks
-from klog_broker.log.record_checks import RecordChecks
+from klog_broker.log.validation.batch_digests import Digest
+from klog_broker.log.validation.kernel_checks import KernelChecks
+from klog_broker.log.validation.plain_checks import PlainChecks
+from klog_broker.log.validation.record_checks import RecordChecks
 from pyspark_klog.records.layout import Buffer
 from tests.support.log_harness import append, batch
 from tests.support.memory_files import MemoryFiles

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from klog_broker.handlers.alterable_topics import alterable_topic
-from klog_broker.handlers.known_topics import PATIENCE_MS, TopicsFromController
-from klog_broker.handlers.order_queue import OrderQueue
+from klog_broker.api.alterable_topics import alterable_topic
+from klog_broker.cluster.known_topics import PATIENCE_MS, TopicsFromController
+from klog_broker.cluster.role_change_queue import OrderQueue
 from klog_broker.metadata.image import CONSUMER_OFFSETS, ImageDraft
 from klog_broker.topics.entries import ResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -156,7 +156,7 @@ def test_a_late_answer_that_is_refused_says_so_as_one_in_time_does(
     def refuses(*_: object, **__: object) -> None:
         raise BrokerError(ErrorCode.POLICY_VIOLATION, "for the test")
 
-    monkeypatch.setattr("klog_broker.handlers.metadata.create_topics", refuses)
+    monkeypatch.setattr("klog_broker.api.metadata.create_topics", refuses)
     late = untold.ask("none")
     untold.tell()
     assert codes(late) == {"none": ErrorCode.POLICY_VIOLATION}

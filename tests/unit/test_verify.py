@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from klog_broker.cli.group import command
+from klog_broker.cli.commands import command
 from klog_broker.inspection import producer_checks
+from klog_broker.log.directory.sync_notes import SyncNotes
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.sync_notes import SyncNotes
-from klog_broker.runtime.files import RealFiles
-from klog_broker.runtime.lock_probe import lock_holder
+from klog_broker.runtime.disk.files import RealFiles
+from klog_broker.runtime.disk.lock_probe import lock_holder
 from pyspark_klog.records.batch import split_batches
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
@@ -548,7 +548,7 @@ def test_a_running_broker_is_noted(data: Path) -> None:
     assert lock_holder(lock) is None
     code = (
         "import sys\n"
-        "from klog_broker.runtime.files import RealFiles\n"
+        "from klog_broker.runtime.disk.files import RealFiles\n"
         "from pathlib import Path\n"
         "held = RealFiles().lock(Path(sys.argv[1]))\n"
         "print('held', flush=True)\n"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.runtime.zookeeper_session import CarriedSession
+from klog_broker.runtime.zookeeper.session import CarriedSession
 from tests.support.local_store import SteppedLoop
 
 

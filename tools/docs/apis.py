@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from klog_broker.handlers.api_handler import BrokerApi
-from klog_broker.handlers.families import BETWEEN_BROKERS, SERVED
-from klog_broker.handlers.not_served import LEFT_OUT, REASONS
+from klog_broker.api.families import BETWEEN_BROKERS, SERVED
+from klog_broker.api.not_served import LEFT_OUT, REASONS
+from klog_broker.dispatch.api_handler import BrokerApi
 from pyspark_klog.protocol import registry
 from pyspark_klog.protocol.keys import ApiKey
 
 _HEAD = """\
-<!-- Printed by `./dev python -m tools.docs`; edit broker/klog_broker/handlers/families.py
+<!-- Printed by `./dev python -m tools.docs`; edit broker/klog_broker/api/families.py
      and not_served.py, not this page. -->
 # APIs of the broker
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import TypeVar
 
-from klog_broker.controller import partition_states, replica_states
+from klog_broker.controller.decisions import partition_states, replica_states
 
 State = TypeVar("State", bound=Enum)
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from pyspark_klog.client.secret import Secret
-from pyspark_klog.client.security.rows import SECURITY
-from pyspark_klog.client.setting_rows import CONNECTIONS, READING, WITHOUT_EFFECT, WRITING
-from pyspark_klog.client.setting_types import INT_MAX, LONG_MAX, Effect, Setting
+from pyspark_klog.client.settings.setting_rows import CONNECTIONS, READING, WITHOUT_EFFECT, WRITING
+from pyspark_klog.security.secret import Secret
+from pyspark_klog.security.setting_rows import SECURITY
+from pyspark_klog.security.setting_types import INT_MAX, LONG_MAX, Effect, Setting
 from pyspark_klog.spark.options.rows import (
     BY_KEY,
     OPTIONS,
@@ -19,7 +19,7 @@ from tools.docs.pages import table
 
 _INTRODUCTION = """\
 <!-- Printed by `./dev python -m tools.docs`; edit the rows in
-     pyspark_klog/spark/options/rows.py and pyspark_klog/client/setting_rows.py,
+     pyspark_klog/spark/options/rows.py and pyspark_klog/client/settings/setting_rows.py,
      not this page. -->
 # Options
 

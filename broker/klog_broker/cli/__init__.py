@@ -1,12 +1,12 @@
-"""The `klog` command: `main`, its subcommands one module each, imported when they are called.
+"""The `klog` command: `main`, and a module for each subcommand, imported when it is called.
 
-May import: everything of klog_broker (late, inside the commands) and pyspark_klog.client.
-Start reading at group.py; a command's module ends in `command`.
+Start reading at commands.py; the module of a subcommand ends in `command`. May import: everything
+of klog_broker (late, inside the commands) and pyspark_klog.client.
 """
 
 
 def main() -> None:
     """Entry point of the `klog` script."""
-    from klog_broker.cli.group import command
+    from klog_broker.cli.commands import command
 
     command(prog_name="klog")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from klog_broker.cli.errors import exit_with
-from klog_broker.cli.tables import Row, print_table
+from klog_broker.cli.common.errors import exit_with
+from klog_broker.cli.common.tables import Row, print_table
 from klog_broker.config import SETTINGS, BrokerConfig, render
 from pyspark_klog.errors import KlogError
 

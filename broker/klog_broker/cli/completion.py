@@ -17,7 +17,7 @@ fish: klog completion fish > ~/.config/fish/completions/klog.fish
 def command(shell: str) -> None:
     """See _HELP."""
     # Imported late: group.py knows this module by its name alone.
-    from klog_broker.cli.group import command as klog
+    from klog_broker.cli.commands import command as klog
 
     kind = get_completion_class(shell)
     assert kind is not None

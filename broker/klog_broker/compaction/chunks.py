@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from klog_broker.log.errors import DamagedLog
-from klog_broker.runtime.files import File
+from klog_broker.runtime.disk.files import File
 from pyspark_klog.records.kernels import scan, status
 from pyspark_klog.records.layout import LOG_OVERHEAD_BYTES, Buffer
 

@@ -17,16 +17,16 @@ from klog_broker.compaction.settings import CleanerSettings
 from klog_broker.compaction.throttle import Throttle
 from klog_broker.log.errors import LogStorageError, ShortWrite
 from klog_broker.log.log_config import INT64_MAX
-from klog_broker.log.log_manager import LogManager
+from klog_broker.log.maintenance.segment_swap import SourcesChanged
+from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.segment_renaming import remove_files
-from klog_broker.log.swapping import SourcesChanged
+from klog_broker.log.segment.segment_renaming import remove_files
 from klog_broker.metrics.cleaner import CleanerCounts
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.clock import Clock
-from klog_broker.runtime.descriptors import is_exhausted
-from klog_broker.runtime.helpers import Helpers
-from klog_broker.runtime.switching import brisk_switching
+from klog_broker.runtime.event_loop.switching import brisk_switching
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.system.clock import Clock
+from klog_broker.runtime.system.descriptors import is_exhausted
+from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.storage.transaction_index import AbortedEntry
 

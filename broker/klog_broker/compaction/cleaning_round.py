@@ -17,11 +17,11 @@ from klog_broker.compaction.grouping import GroupedSegment, group_sizes
 from klog_broker.compaction.key_map import KeyMap
 from klog_broker.compaction.transactions import CleanedTransactions
 from klog_broker.compaction.verdicts import Verdicts
-from klog_broker.log.cleaned_segment import CleanedSegment
-from klog_broker.log.cleaning import LastOfProducer
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.record_checks import RecordChecks
-from klog_broker.log.segment import Segment
+from klog_broker.log.maintenance.cleaned_segment import CleanedSegment
+from klog_broker.log.maintenance.cleaning import LastOfProducer
+from klog_broker.log.segment.segment import Segment
+from klog_broker.log.validation.record_checks import RecordChecks
 from pyspark_klog.errors import KlogError
 from pyspark_klog.records.kernels import scan
 from pyspark_klog.storage.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY

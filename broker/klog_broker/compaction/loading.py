@@ -4,8 +4,8 @@ import importlib
 import logging
 from collections.abc import Callable
 
-from klog_broker.runtime.compiling import fill_cache
-from klog_broker.runtime.switching import brisk_switching
+from klog_broker.runtime.event_loop.switching import brisk_switching
+from klog_broker.runtime.system.compiling import fill_cache
 from pyspark_klog.records.kernels import kernels_compiled, why_not_compiled
 
 _MODULE = "klog_broker.compaction.kernel"

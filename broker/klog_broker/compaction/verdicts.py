@@ -12,7 +12,7 @@ from klog_broker.compaction.filtering import (
     SET_HORIZON,
 )
 from klog_broker.compaction.transactions import CleanedTransactions
-from klog_broker.log.cleaning import LastOfProducer
+from klog_broker.log.maintenance.cleaning import LastOfProducer
 from pyspark_klog.records.control import ControlType, end_transaction_at
 from pyspark_klog.records.kernels import scan
 from pyspark_klog.records.layout import (

@@ -37,7 +37,7 @@ from klog_broker.config.types import (
     Value,
     nearest,
 )
-from klog_broker.runtime.identity import host_name
+from klog_broker.runtime.system.identity import host_name
 
 
 class Origin(Enum):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from klog_broker.config.listeners import ALL_INTERFACES, addresses, listener_names
-from klog_broker.runtime.identity import host_name
+from klog_broker.runtime.system.identity import host_name
 
 _NO_ACCESS_CONTROL = (
     "klog has no access control yet and would let everybody do everything; take the line out if"

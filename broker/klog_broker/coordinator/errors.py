@@ -6,7 +6,7 @@ from klog_broker.log.errors import (
     RecordBatchTooLarge,
     RecordTooLarge,
 )
-from klog_broker.runtime.descriptors import is_exhausted
+from klog_broker.runtime.system.descriptors import is_exhausted
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 
 # As Kafka's GroupMetadataManager and CoordinatorOperationExceptionHelper translate errors.

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from klog_broker.runtime.switching import brisk_switching
+from klog_broker.runtime.event_loop.switching import brisk_switching
 
 MUCH_BYTES = 3 * 1024 * 1024
 """Of a state topic's logs: so much in the plain way takes as long as it takes to load kernels."""

@@ -14,10 +14,10 @@ from klog_broker.coordinator.errors import wants_descriptor
 from klog_broker.coordinator.kernels import PlainReads, records_kernels_loaded
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.log.errors import ColdRead
-from klog_broker.runtime.files import ReadRegion
-from klog_broker.runtime.helpers import Helpers
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.slices import Slices, Steps
+from klog_broker.runtime.disk.files import ReadRegion
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.slices import Slices, Steps
+from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import Offset
 from pyspark_klog.records import layout as at
@@ -35,8 +35,8 @@ read: a few hundred bytes may inflate to the most that a batch may."""
 
 # After this time a read that failed for want of a file descriptor is tried again.
 _NO_DESCRIPTOR_PAUSE_MS = 1_000
-# How many records of a batch are applied in one step, and how many elements (runtime/slices.py) one
-# record counts for.
+# How many records of a batch are applied in one step, and how many elements
+# (runtime/event_loop/slices.py) one record counts for.
 _RECORDS_A_STEP = 50
 _ELEMENTS_A_RECORD = 2
 

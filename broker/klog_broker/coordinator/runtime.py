@@ -19,12 +19,12 @@ from klog_broker.coordinator.loading import BatchWalk, BulkLoading, Loader
 from klog_broker.coordinator.shard import Changes, CoordinatorState, Format, Shard, ShardStatus
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.log.errors import LogError
-from klog_broker.runtime.clock import Clock
-from klog_broker.runtime.helpers import Helpers
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.purgatory import Purgatory
-from klog_broker.runtime.rate_limit import RateLimit
-from klog_broker.runtime.slices import Slices, Steps
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.purgatory import Purgatory
+from klog_broker.runtime.event_loop.slices import Slices, Steps
+from klog_broker.runtime.system.clock import Clock
+from klog_broker.runtime.system.rate_limit import RateLimit
+from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.records.compression import Codec
 
@@ -253,7 +253,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
 
 
 def counted(states: Sequence[_State]) -> Generator[int, None, Counter[_State]]:
-    """How many there are of each, in steps (runtime/slices.py)."""
+    """How many there are of each, in steps (runtime/event_loop/slices.py)."""
     counts: Counter[_State] = Counter()
     for start in range(0, len(states), _COUNTED_A_STEP):
         counts.update(states[start : start + _COUNTED_A_STEP])

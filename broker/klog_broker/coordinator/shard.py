@@ -15,9 +15,9 @@ from klog_broker.coordinator.effects import Machine
 from klog_broker.coordinator.loading import Loader
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.log.errors import RecordBatchTooLarge, RecordTooLarge
-from klog_broker.runtime.clock import Clock
-from klog_broker.runtime.purgatory import DelayedOperation, Purgatory
-from klog_broker.runtime.wheel import Timer
+from klog_broker.runtime.event_loop.purgatory import DelayedOperation, Purgatory
+from klog_broker.runtime.event_loop.wheel import Timer
+from klog_broker.runtime.system.clock import Clock
 from pyspark_klog.errors import BrokerError, ErrorCode, InvariantViolation
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.batch import BatchView

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from klog_broker.log.answers import ReadInfo
+from klog_broker.log.read.read_results import ReadInfo
 from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.records.control import EndTransactionMarker
 

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from klog_broker.metadata.image import MetadataImage
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.rate_limit import RateLimit
-from pyspark_klog.client.evented import EventedConnection
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.system.rate_limit import RateLimit
+from pyspark_klog.client.transport.evented_connection import EventedConnection
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.message import Request, Response

@@ -12,7 +12,7 @@ from klog_broker.inspection.small_files import (
     small_file_rows,
 )
 from klog_broker.metadata.local_file import FILE_NAME as KLOG_METADATA
-from klog_broker.runtime.lock_probe import lock_holder
+from klog_broker.runtime.disk.lock_probe import lock_holder
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.storage import names

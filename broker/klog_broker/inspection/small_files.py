@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from klog_broker.inspection.lines import Finding, Level, Row, printable
-from klog_broker.log.sync_notes import noted_logs
+from klog_broker.log.directory.sync_notes import noted_logs
 from klog_broker.metadata.errors import StoreRefused
 from klog_broker.metadata.local_file import FILE_NAME as KLOG_METADATA
 from klog_broker.metadata.local_file import decode_state

@@ -3,35 +3,35 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from klog_broker.log.answers import AppendInfo, EpochEndOffset, ReadInfo, TimestampOffset
-from klog_broker.log.append_rules import AppendOrigin
-from klog_broker.log.appending import Appender
-from klog_broker.log.cleaning import LogCleaning
-from klog_broker.log.directory import LogDirectory
-from klog_broker.log.durability import LogFlushing
+from klog_broker.log.append.follower_append import FollowerAppender
+from klog_broker.log.append.leader_append import Appender
+from klog_broker.log.append.log_writer import LogWriter
+from klog_broker.log.append.plain_append import PlainAppender
+from klog_broker.log.directory.data_directory import LogDirectory
 from klog_broker.log.errors import LogStorageError
-from klog_broker.log.flushing import FlushCallback
-from klog_broker.log.following import FollowerAppender
-from klog_broker.log.listener import LogListener
-from klog_broker.log.loading import LoadedLog
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.log_state import LogState
-from klog_broker.log.log_writer import LogWriter
-from klog_broker.log.loop_share import LoopShare
-from klog_broker.log.plain_appends import PlainAppender
-from klog_broker.log.planned import PlanFacts, PlannedAppend
-from klog_broker.log.producer_state import ProducerEntry, ProducerHead
-from klog_broker.log.reading import answer_timestamp, read_region
-from klog_broker.log.record_checks import RecordChecks
-from klog_broker.log.segment import Segment
-from klog_broker.log.shortening import Shortener
-from klog_broker.log.transactions import LogTransactions
-from klog_broker.log.validation import Validated
-from klog_broker.log.verification import VerificationGuard
+from klog_broker.log.maintenance.cleaning import LogCleaning
+from klog_broker.log.maintenance.shortening import Shortener
+from klog_broker.log.producers.producer_state import ProducerEntry, ProducerHead
+from klog_broker.log.producers.verification import VerificationGuard
+from klog_broker.log.read.log_reader import answer_timestamp, read_region
+from klog_broker.log.read.read_results import AppendInfo, EpochEndOffset, ReadInfo, TimestampOffset
+from klog_broker.log.recovery.log_loading import LoadedLog
+from klog_broker.log.segment.planned_append import PlanFacts, PlannedAppend
+from klog_broker.log.segment.segment import Segment
+from klog_broker.log.state.durability import LogFlushing
+from klog_broker.log.state.flushes import FlushCallback
+from klog_broker.log.state.log_listener import LogListener
+from klog_broker.log.state.log_state import LogState
+from klog_broker.log.state.transactions import LogTransactions
+from klog_broker.log.validation.append_rules import AppendOrigin
+from klog_broker.log.validation.log_validator import Validated
+from klog_broker.log.validation.loop_share import LoopShare
+from klog_broker.log.validation.record_checks import RecordChecks
 from klog_broker.metrics.topics import TopicCounts
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.files import File, ReadRegion
-from klog_broker.runtime.helpers import Helpers
+from klog_broker.runtime.disk.files import File, ReadRegion
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from pyspark_klog.records.control import EndTransactionMarker
 from pyspark_klog.storage.transaction_index import AbortedEntry
@@ -505,7 +505,7 @@ class PartitionLog:
         self, timestamp_ms: int, *, may_block: bool = True
     ) -> TimestampOffset | None:
         """ListOffsets: the first record with a timestamp not before ``timestamp_ms``, or an answer
-        to -1 to -6 (constants in answers.py). None if no visible record is that late.
+        to -1 to -6 (constants in read_results.py). None if no visible record is that late.
 
         Raises ColdRead as ``read`` does. -5 and -6 ask about tiered storage, which klog lacks.
         """

@@ -27,16 +27,21 @@ from klog_broker.metadata.interface import (
     ProducerIdBlock,
 )
 from klog_broker.metadata.local_file import StoredState
-from klog_broker.metadata.orders import RoleAssignment, RoleChange, RoleChangeErrors, RoleRemoval
-from klog_broker.runtime.slices import Steps
+from klog_broker.metadata.role_changes import (
+    RoleAssignment,
+    RoleChange,
+    RoleChangeErrors,
+    RoleRemoval,
+)
+from klog_broker.runtime.event_loop.slices import Steps
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId, ProducerId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
 
 _log = logging.getLogger("klog.topics")
 
-# Costs in elements (runtime/slices.py): how many partitions with their orders one element pays
-# for; making a change, or reporting it.
+# Costs in elements (runtime/event_loop/slices.py): how many partitions with their orders one
+# element pays for; making a change, or reporting it.
 PARTITIONS_PER_ELEMENT = 2
 _CHANGE = 5
 

@@ -22,13 +22,13 @@ from klog_broker.metadata.image import (
     check_topic_name,
 )
 from klog_broker.metadata.interface import NewTopic
-from klog_broker.metadata.orders import RoleChange, RoleChangeErrors
-from klog_broker.runtime.slices import Steps
+from klog_broker.metadata.role_changes import RoleChange, RoleChangeErrors
+from klog_broker.runtime.event_loop.slices import Steps
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicId
 
-# Costs in elements (runtime/slices.py): making a topic, or reporting its outcome; letting one of
-# its partitions be led, and how many are at a time.
+# Costs in elements (runtime/event_loop/slices.py): making a topic, or reporting its outcome;
+# letting one of its partitions be led, and how many are at a time.
 _TOPIC = 5
 _ROLE = 5
 _LED_AT_ONCE = 20

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from klog_broker.config import Listener
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.features import NO_FEATURES, FinalizedFeatures
-from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
 

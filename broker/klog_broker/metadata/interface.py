@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from klog_broker.metadata.image import BrokerRegistration, MetadataImage, QuotaEntity, Topic
-from klog_broker.metadata.orders import ApplyRoleChanges
-from klog_broker.runtime.helpers import Helpers
-from klog_broker.runtime.loop import Loop
+from klog_broker.metadata.role_changes import ApplyRoleChanges
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.ids import BrokerId, ProducerId, TopicId
 
 PRODUCER_ID_BLOCK_SIZE = 1000

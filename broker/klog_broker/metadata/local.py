@@ -37,13 +37,13 @@ from klog_broker.metadata.interface import (
 )
 from klog_broker.metadata.local_file import MetadataFile, StoredState, owner_of
 from klog_broker.metadata.log_recording import RecordingRoleChanges, unrecorded_logs
-from klog_broker.metadata.orders import ApplyRoleChanges, RoleChange, RoleChangeErrors
+from klog_broker.metadata.role_changes import ApplyRoleChanges, RoleChange, RoleChangeErrors
 from klog_broker.metadata.unserved_partitions import UnservedPartitions
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.files import Files
-from klog_broker.runtime.helpers import Helpers
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.slices import Slices, Steps
+from klog_broker.runtime.disk.files import Files
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.slices import Slices, Steps
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.ids import BrokerId, DirectoryId, ProducerId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
 

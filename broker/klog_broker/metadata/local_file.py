@@ -25,8 +25,8 @@ from klog_broker.metadata.directory_assignments import (
 )
 from klog_broker.metadata.errors import StoreFailed, StoreRefused
 from klog_broker.metadata.image import MetadataImage, PartitionState, QuotaEntity, Topic
-from klog_broker.runtime.descriptors import is_exhausted, why
-from klog_broker.runtime.files import Files
+from klog_broker.runtime.disk.files import Files
+from klog_broker.runtime.system.descriptors import is_exhausted, why
 from pyspark_klog.ids import BrokerId, DirectoryId, LeaderEpoch, ProducerId, TopicId
 from pyspark_klog.records.checksums import crc32c
 from pyspark_klog.storage.errors import StorageFormatError

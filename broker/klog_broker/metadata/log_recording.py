@@ -13,13 +13,13 @@ from klog_broker.metadata.directory_assignments import (
     LogsByTopic,
 )
 from klog_broker.metadata.image import NO_BROKER, MetadataImage
-from klog_broker.metadata.orders import (
+from klog_broker.metadata.role_changes import (
     ApplyRoleChanges,
     RoleAssignment,
     RoleChange,
     RoleChangeErrors,
 )
-from klog_broker.runtime.slices import Steps
+from klog_broker.runtime.event_loop.slices import Steps
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import DirectoryId, TopicId
 

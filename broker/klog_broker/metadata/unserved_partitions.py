@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from klog_broker.metadata import changes
 from klog_broker.metadata.image import MetadataImage
-from klog_broker.metadata.orders import (
+from klog_broker.metadata.role_changes import (
     ApplyRoleChanges,
     RoleAssignment,
     RoleChange,
     RoleChangeErrors,
 )
-from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.event_loop.loop import Loop
 from pyspark_klog.ids import TopicId, TopicPartition
 
 _log = logging.getLogger("klog.topics")

@@ -1,5 +1,5 @@
 """Reads what the rooms count, and writes the metrics' text: in steps, between which others are
-served (runtime/slices.py)."""
+served (runtime/event_loop/slices.py)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from klog_broker.coordinator.transaction.coordinator import (
     TransactionCoordinator,
 )
 from klog_broker.coordinator.transaction.states import LASTING
-from klog_broker.handlers.request_runtime import RequestRuntime
-from klog_broker.log.log_manager import LogManager
+from klog_broker.dispatch.request_runtime import RequestRuntime
+from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.metadata.interface import MetadataStore
 from klog_broker.metrics.histogram import new_row
 from klog_broker.metrics.in_sync import InSyncCounts
@@ -28,9 +28,9 @@ from klog_broker.replication.follower import FollowedPartition
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Offline
 from klog_broker.replication.replica_manager import ReplicaManager
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.process_facts import ProcessFacts
-from klog_broker.runtime.purgatory import Purgatory
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.purgatory import Purgatory
+from klog_broker.runtime.system.process_facts import ProcessFacts
 from pyspark_klog._version import __version__
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId

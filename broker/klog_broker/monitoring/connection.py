@@ -12,10 +12,10 @@ from http import HTTPStatus
 from typing import Any
 
 from klog_broker.monitoring.http_reader import BadRequest, HttpReader, HttpRequest
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.poller import READABLE, WRITABLE
-from klog_broker.runtime.sockets import StreamSocket
-from klog_broker.runtime.wheel import Timer
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.wheel import Timer
+from klog_broker.runtime.net.poller import READABLE, WRITABLE
+from klog_broker.runtime.net.sockets import StreamSocket
 
 HEAD_MS = 10_000
 """For the rest of a request, from its first byte on."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from klog_broker.monitoring.collecting import Sources, collect
-from klog_broker.runtime.slices import Slices, Steps
+from klog_broker.runtime.event_loop.slices import Slices, Steps
 
 KEPT_MS = 1000
 """A text is told again for so long."""

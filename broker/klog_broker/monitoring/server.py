@@ -11,9 +11,9 @@ from klog_broker.monitoring.connection import HttpConnection
 from klog_broker.monitoring.http_reader import HttpRequest
 from klog_broker.monitoring.scrapes import Parts, Scrapes
 from klog_broker.monitoring.text import CONTENT_TYPE
-from klog_broker.runtime.poller import READABLE
-from klog_broker.runtime.rate_limit import RateLimit
-from klog_broker.runtime.sockets import ListeningSocket, Network
+from klog_broker.runtime.net.poller import READABLE
+from klog_broker.runtime.net.sockets import ListeningSocket, Network
+from klog_broker.runtime.system.rate_limit import RateLimit
 
 _log = logging.getLogger("klog.metrics")
 

@@ -32,8 +32,8 @@ from klog_broker.network.states import (
     YIELDED,
     State,
 )
-from klog_broker.runtime.poller import BROKEN, READABLE, WRITABLE
-from klog_broker.runtime.sockets import StreamSocket
+from klog_broker.runtime.net.poller import BROKEN, READABLE, WRITABLE
+from klog_broker.runtime.net.sockets import StreamSocket
 from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
 
 _READ_OFF_BYTES = 65_536

@@ -19,7 +19,7 @@ from klog_broker.network.bounds import (
 )
 from klog_broker.network.large_frame import LargeFrame
 from klog_broker.network.memory import ReceiveMemory
-from klog_broker.runtime.sockets import StreamSocket
+from klog_broker.runtime.net.sockets import StreamSocket
 from pyspark_klog.protocol.keys import ApiKey
 
 _SIZE = struct.Struct(">i")

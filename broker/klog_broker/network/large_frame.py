@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from klog_broker.network.bounds import LARGE_RECEIVE_BYTES
 from klog_broker.network.memory import ReceiveMemory
-from klog_broker.runtime.sockets import StreamSocket
+from klog_broker.runtime.net.sockets import StreamSocket
 
 # Smaller buffers are not worth a call of their own.
 _LEAST_BYTES = 4096

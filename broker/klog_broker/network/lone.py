@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from klog_broker.network.outbox import Outbox
 from klog_broker.network.replies import QueuedReply
-from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.event_loop.loop import Loop
 
 _IN_MEMORY = (bytes, bytearray)
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from klog_broker.network.buffers import BufferPool, ReceiveArena
-from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.event_loop.loop import Loop
 
 
 class ReceiveMemory:

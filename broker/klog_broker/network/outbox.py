@@ -19,9 +19,9 @@ from klog_broker.network.replies import (
     SlotState,
 )
 from klog_broker.network.states import State
-from klog_broker.runtime.helpers import Helpers
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.sockets import StreamSocket
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.net.sockets import StreamSocket
+from klog_broker.runtime.threads.helpers import Helpers
 
 
 class OutboxHost(Protocol):

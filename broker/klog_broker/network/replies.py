@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from klog_broker.network.bounds import PROBED_BYTES, READ_AHEAD_BYTES
 from klog_broker.network.large_frame import LargeFrame
-from klog_broker.runtime.files import ProbedRegion
-from klog_broker.runtime.sockets import StreamSocket
+from klog_broker.runtime.disk.files import ProbedRegion
+from klog_broker.runtime.net.sockets import StreamSocket
 
 # sendmsg takes at most 1024 buffers (IOV_MAX).
 _PARTS_PER_SEND = 256

@@ -21,13 +21,13 @@ from klog_broker.network.memory import ReceiveMemory
 from klog_broker.network.plans import Plans
 from klog_broker.network.replies import QueuedReply
 from klog_broker.network.states import ENDING
-from klog_broker.runtime.descriptors import is_exhausted, why
-from klog_broker.runtime.helpers import Helpers
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.poller import READABLE
-from klog_broker.runtime.rate_limit import RateLimit
-from klog_broker.runtime.sockets import ListeningSocket, Network, StreamSocket
-from klog_broker.runtime.wheel import Timer
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.wheel import Timer
+from klog_broker.runtime.net.poller import READABLE
+from klog_broker.runtime.net.sockets import ListeningSocket, Network, StreamSocket
+from klog_broker.runtime.system.descriptors import is_exhausted, why
+from klog_broker.runtime.system.rate_limit import RateLimit
+from klog_broker.runtime.threads.helpers import Helpers
 
 _log = logging.getLogger("klog.network")
 

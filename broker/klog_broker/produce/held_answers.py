@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
-from klog_broker.handlers.partitions import ended_code
-from klog_broker.handlers.produce_services import PipelineServices
-from klog_broker.log.planned import PlannedLog
+from klog_broker.log.segment.planned_append import PlannedLog
+from klog_broker.produce.services import PipelineServices
 from klog_broker.replication.leader import Leader
-from klog_broker.runtime.purgatory import DelayedOperation
+from klog_broker.resources.led_partitions import ended_code
+from klog_broker.runtime.event_loop.purgatory import DelayedOperation
 from pyspark_klog.errors import ErrorCode
 
 _CODE = Struct(">h")

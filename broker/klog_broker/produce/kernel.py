@@ -18,7 +18,7 @@ the batches in order, index entries, and two hash tables. Positions are those of
 
 from typing import Any
 
-from klog_broker.log.planned import ACKS_ALL_LATER, ACKS_ALL_NEVER
+from klog_broker.log.segment.planned_append import ACKS_ALL_LATER, ACKS_ALL_NEVER
 from pyspark_klog.records.kernels.crc import crc32c
 from pyspark_klog.records.kernels.jit import COMPILED, Array, inline, kernel, numba
 from pyspark_klog.records.kernels.memory import (

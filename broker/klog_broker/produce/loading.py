@@ -6,12 +6,12 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from klog_broker.log.kernel_checks import kernel_checks
-from klog_broker.runtime.compiling import fill_cache
-from klog_broker.runtime.switching import brisk_switching
+from klog_broker.log.validation.kernel_checks import kernel_checks
+from klog_broker.runtime.event_loop.switching import brisk_switching
+from klog_broker.runtime.system.compiling import fill_cache
 
 _MODULE = "klog_broker.produce.kernel"
-_SOCKET_MODULE = "klog_broker.runtime.socket_kernel"
+_SOCKET_MODULE = "klog_broker.runtime.net.socket_kernel"
 _CONVERSION_MODULE = "pyspark_klog.records.kernels.down"
 
 LoadKernel = Callable[[Callable[[], bool]], Any | None]

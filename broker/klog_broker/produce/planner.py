@@ -17,14 +17,14 @@ from operator import sub
 from typing import Any, NamedTuple, Protocol
 
 from klog_broker.log.errors import LogStorageError
-from klog_broker.log.planned import FirstBatch, PlannedLog, PlanTarget
+from klog_broker.log.segment.planned_append import FirstBatch, PlannedLog, PlanTarget
 from klog_broker.metrics.requests import IN_THIS_TURN, RequestTimes, head_of
 from klog_broker.network.buffers import ReceiveArena
 from klog_broker.produce.answer_parts import AnswerPart, answer_parts
 from klog_broker.produce.held_answers import HeldAnswer, HeldAppend
 from klog_broker.produce.tables import PlanTables
-from klog_broker.runtime.clock import Clock
-from klog_broker.runtime.socket_calls import SocketCalls
+from klog_broker.runtime.net.socket_calls import SocketCalls
+from klog_broker.runtime.system.clock import Clock
 
 _log = logging.getLogger("klog.produce")
 

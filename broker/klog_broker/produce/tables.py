@@ -14,19 +14,19 @@ from operator import itemgetter
 from struct import Struct
 from typing import Any, NamedTuple
 
-from klog_broker.log.planned import (
+from klog_broker.log.producers.producer_state import (
+    MAX_SEQUENCE,
+    ProducerBatch,
+    ProducerEntry,
+    ProducerHead,
+)
+from klog_broker.log.segment.planned_append import (
     NO_BEGIN,
     FirstBatch,
     PlanFacts,
     PlannedAppend,
     PlannedIndexEntry,
     PlannedProducer,
-)
-from klog_broker.log.producer_state import (
-    MAX_SEQUENCE,
-    ProducerBatch,
-    ProducerEntry,
-    ProducerHead,
 )
 from pyspark_klog.ids import Offset
 

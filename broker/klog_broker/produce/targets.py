@@ -2,10 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from klog_broker.handlers.partitions import topic_name
-from klog_broker.handlers.produce_services import ProduceServices
-from klog_broker.handlers.produce_verification import begins_now
-from klog_broker.log.planned import (
+from klog_broker.log.segment.planned_append import (
     ACKS_ALL_AT_ONCE,
     ACKS_ALL_LATER,
     ACKS_ALL_NEVER,
@@ -15,6 +12,9 @@ from klog_broker.log.planned import (
 )
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from klog_broker.produce.held_answers import HeldAnswer, HeldAppend
+from klog_broker.produce.services import ProduceServices
+from klog_broker.produce.verification import begins_now
+from klog_broker.resources.led_partitions import topic_name
 from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
 from pyspark_klog.errors import BrokerError
 from pyspark_klog.ids import UUID

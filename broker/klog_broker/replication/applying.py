@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from klog_broker.metadata.orders import RoleChange, RoleChangeErrors, RoleRemoval
+from klog_broker.metadata.role_changes import RoleChange, RoleChangeErrors, RoleRemoval
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 

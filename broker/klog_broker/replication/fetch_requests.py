@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from klog_broker.log.answers import EpochEndOffset
+from klog_broker.log.read.read_results import EpochEndOffset
 from klog_broker.replication.fetch_session import Asked, Delta, Key
 from klog_broker.replication.follower_state import FetchedPart
 from pyspark_klog.errors import ErrorCode

@@ -26,11 +26,11 @@ from klog_broker.replication.fetch_requests import (
 )
 from klog_broker.replication.fetch_session import Asked, FollowerSession, Key
 from klog_broker.replication.follower import FollowedPartition
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.rate_limit import RateLimit
-from klog_broker.runtime.slices import Slices
-from klog_broker.runtime.wheel import Timer
-from pyspark_klog.client.evented import EventedConnection
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.slices import Slices
+from klog_broker.runtime.event_loop.wheel import Timer
+from klog_broker.runtime.system.rate_limit import RateLimit
+from pyspark_klog.client.transport.evented_connection import EventedConnection
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicPartition
 from pyspark_klog.protocol.apis.fetch import FetchResponse, PartitionData
@@ -44,7 +44,8 @@ names more."""
 MOST_WHOLE = 5_000
 """And so many where the leader keeps no session, in turn: the next request names the next ones. A
 leader takes some 30,000 names in a request."""
-# Costs in elements of a slice (runtime/slices.py): of any part of a reply, and of its bytes.
+# Costs in elements of a slice (runtime/event_loop/slices.py): of any part of a reply, and of its
+# bytes.
 _PART_ELEMENTS = 20
 _BYTES_AN_ELEMENT = 5_000
 

@@ -7,10 +7,10 @@ from klog_broker.replication.fetcher import Connect, Fetcher
 from klog_broker.replication.follower import FollowedPartition
 from klog_broker.replication.partition import Follower, Partition
 from klog_broker.replication.replica_manager import ReplicaManager
-from klog_broker.runtime.clock import Clock
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.rate_limit import RateLimit
-from klog_broker.runtime.slices import Slices
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.slices import Slices
+from klog_broker.runtime.system.clock import Clock
+from klog_broker.runtime.system.rate_limit import RateLimit
 from pyspark_klog.ids import BrokerId, TopicPartition
 
 AddressOf = Callable[[BrokerId], tuple[str, int] | None]

@@ -22,10 +22,10 @@ from klog_broker.replication.follower_state import (
     Step,
 )
 from klog_broker.replication.partition import Follower, Partition
-from klog_broker.runtime.clock import Clock
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.rate_limit import RateLimit
-from klog_broker.runtime.wheel import Timer
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.wheel import Timer
+from klog_broker.runtime.system.clock import Clock
+from klog_broker.runtime.system.rate_limit import RateLimit
 from pyspark_klog.errors import ErrorCode, KlogError
 
 _log = logging.getLogger("klog.replication")

@@ -11,7 +11,7 @@ the log's facts, the time, and what others have done are told; what is to be don
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from klog_broker.log.answers import EpochEndOffset
+from klog_broker.log.read.read_results import EpochEndOffset
 from klog_broker.replication.truncation import cut_offset, tells_of_divergence
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import LeaderEpoch, Offset
@@ -93,7 +93,8 @@ Phase = Fetching | Delayed | AskingEnds | Changing | Superseded
 
 class Append(NamedTuple):
     """Append the records as a follower, in the position's leader epoch: that checks CRC, offsets
-    and epochs (log/following.py). Then call ``appended``, or ``refused`` after an error."""
+    and epochs (log/append/follower_append.py). Then call ``appended``, or ``refused`` after an
+    error."""
 
     records: memoryview
 

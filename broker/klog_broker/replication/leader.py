@@ -7,14 +7,14 @@ followers pays nothing for them.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from klog_broker.log.answers import AppendInfo
-from klog_broker.log.append_rules import AppendOrigin
-from klog_broker.log.loop_share import LoopShare
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.validation import Validated
-from klog_broker.log.verification import VerificationGuard
+from klog_broker.log.producers.verification import VerificationGuard
+from klog_broker.log.read.read_results import AppendInfo
+from klog_broker.log.validation.append_rules import AppendOrigin
+from klog_broker.log.validation.log_validator import Validated
+from klog_broker.log.validation.loop_share import LoopShare
 from klog_broker.metadata.image import PartitionState
-from klog_broker.metadata.orders import RoleAssignment
+from klog_broker.metadata.role_changes import RoleAssignment
 from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas, TooLittleRoom
 from klog_broker.replication.isr_changes import Afterwards, CommittedIsr, IsrAnswer, IsrChange
 from klog_broker.replication.leader_replicas import AcksAll, LeaderReplicas

@@ -9,7 +9,7 @@ of them leads next has it.
 from collections.abc import Collection
 from enum import Enum
 
-from klog_broker.metadata.orders import RoleAssignment
+from klog_broker.metadata.role_changes import RoleAssignment
 from klog_broker.replication.errors import EarlierLife, NotAReplica
 from klog_broker.replication.high_watermark import reached_watermark
 from klog_broker.replication.isr import Committed, InSyncSet, fallen_behind, may_join

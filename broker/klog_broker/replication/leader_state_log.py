@@ -1,9 +1,9 @@
 """A leadership as a StateLog: for the coordinator whose state the partition's log holds."""
 
-from klog_broker.log.append_rules import AppendOrigin
+from klog_broker.log.validation.append_rules import AppendOrigin
 from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas, TooLittleRoom
 from klog_broker.replication.leader import Leader
-from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.system.clock import Clock
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.records.control import EndTransactionMarker

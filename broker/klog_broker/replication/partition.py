@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.metadata.orders import RoleAssignment
+from klog_broker.metadata.role_changes import RoleAssignment
 from klog_broker.replication.errors import Ended
 from klog_broker.replication.leader import Leader, Surroundings
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition

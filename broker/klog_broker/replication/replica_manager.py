@@ -21,7 +21,12 @@ from klog_broker.log.errors import (
 )
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.metadata.orders import RoleAssignment, RoleChange, RoleChangeErrors, RoleRemoval
+from klog_broker.metadata.role_changes import (
+    RoleAssignment,
+    RoleChange,
+    RoleChangeErrors,
+    RoleRemoval,
+)
 from klog_broker.replication.applying import Application, OrderDone
 from klog_broker.replication.errors import ReplicationError, StaleOrder
 from klog_broker.replication.leader import Leader, Surroundings
@@ -35,8 +40,8 @@ ALONE = Surroundings()
 
 
 class LogChanges(Protocol):
-    """Makes and deletes logs, with helper threads (log/partition_changes.py). ``done`` is called
-    once, in the loop; within the call if there is nothing to do."""
+    """Makes and deletes logs, with helper threads (log/manager/partition_changes.py). ``done`` is
+    called once, in the loop; within the call if there is nothing to do."""
 
     def create_beside(
         self,
@@ -55,7 +60,7 @@ class LogChanges(Protocol):
 
 
 class Logs(Protocol):
-    """The broker's logs (log/log_manager.py has them)."""
+    """The broker's logs (log/manager/log_manager.py has them)."""
 
     @property
     def changes(self) -> LogChanges: ...

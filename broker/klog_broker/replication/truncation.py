@@ -6,7 +6,7 @@ two (KIP-101, KIP-279). The high watermark says nothing of that: it may be far b
 acknowledged.
 """
 
-from klog_broker.log.answers import EpochEndOffset
+from klog_broker.log.read.read_results import EpochEndOffset
 from pyspark_klog.ids import Offset
 
 

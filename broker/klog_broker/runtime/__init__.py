@@ -1,5 +1,6 @@
-"""What the broker runs on: loop, poller, timers, purgatory, helper threads, clock and files.
+"""The broker's ground: event loop, timers, purgatory, helper threads, sockets, files and clocks.
 
-May import: pyspark_klog.{ids,errors} and the standard library only; kazoo_carrier.py imports kazoo.
-Start reading at loop.py; poller, clock, files and zookeeper are borders that a simulation replaces.
+May import: pyspark_klog.{ids,errors} and the standard library only; zookeeper/kazoo_carrier.py
+imports kazoo. Start reading at event_loop/loop.py. A simulation replaces net/poller.py, net/sockets.py,
+disk/files.py, system/clock.py and zookeeper/sessions.py.
 """

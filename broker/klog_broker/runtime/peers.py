@@ -3,13 +3,13 @@
 import logging
 from functools import partial
 
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.helpers import Helpers
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.sockets import Network, StreamSocket
-from pyspark_klog.client.addresses import Address
-from pyspark_klog.client.connection import MAX_REPLY_BYTES
-from pyspark_klog.client.evented import EventedConnection, EventedSettings
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.net.sockets import Network, StreamSocket
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.threads.helpers import Helpers
+from pyspark_klog.client.transport.addresses import Address
+from pyspark_klog.client.transport.connection import MAX_REPLY_BYTES
+from pyspark_klog.client.transport.evented_connection import EventedConnection, EventedSettings
 
 _log = logging.getLogger("klog.peers")
 

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Protocol
 
 from klog_broker.config import BrokerConfig
-from klog_broker.log.adoption import (
+from klog_broker.log.directory.found_folders import FoundFolders
+from klog_broker.log.errors import LogDirectoryError, LogStorageError, OutOfDescriptors
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.manager.adoption import (
     AdoptedTopic,
     Knowledge,
     KnownTopic,
     listed,
     sync_folder,
 )
-from klog_broker.log.errors import LogDirectoryError, LogStorageError, OutOfDescriptors
-from klog_broker.log.found import FoundFolders
-from klog_broker.log.log_config import LogConfig
-from klog_broker.log.log_manager import LogManager
+from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.directory_assignments import DirectoryAssignments, DirectoryOf
 from klog_broker.metadata.election import FoundLog
@@ -37,9 +37,9 @@ from klog_broker.metadata.image import (
     new_id,
 )
 from klog_broker.metadata.interface import MetadataStore
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.descriptors import is_exhausted
-from klog_broker.runtime.files import Files
+from klog_broker.runtime.disk.files import Files
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.system.descriptors import is_exhausted
 from klog_broker.topics.internal import internal_topic
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import (

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from klog_broker.log.adoption import listed
-from klog_broker.log.directory import LogDirectory
+from klog_broker.log.directory.data_directory import LogDirectory
+from klog_broker.log.directory.found_folders import FoundFolders
 from klog_broker.log.errors import LogDirectoryError
-from klog_broker.log.found import FoundFolders
+from klog_broker.log.manager.adoption import listed
 from klog_broker.metadata.local_file import FILE_NAME
-from klog_broker.runtime.descriptors import is_exhausted
-from klog_broker.runtime.files import Files
+from klog_broker.runtime.disk.files import Files
+from klog_broker.runtime.system.descriptors import is_exhausted
 from klog_broker.topics.adoption import AdoptingStore
 from pyspark_klog.ids import NO_TOPIC_ID, DirectoryId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id

@@ -15,6 +15,7 @@ from klog_broker.config import (
 )
 from klog_broker.config.broker_config import STRICT
 from klog_broker.config.types import SettingType, nearest
+from klog_broker.controller.decisions.placement import Assignment, place_replicas, start_of_more
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import (
     CLUSTER_METADATA,
@@ -24,7 +25,6 @@ from klog_broker.metadata.image import (
 )
 from klog_broker.metadata.interface import NewTopic
 from klog_broker.topics.internal import internal_topic
-from klog_broker.topics.placement import Assignment, place_replicas, start_of_more
 from klog_broker.topics.services import TopicServices
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import BrokerId

@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from klog_broker.config import BrokerConfig
-from klog_broker.log.log_manager import LogManager
+from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.metadata.interface import MetadataStore
 from klog_broker.replication.replica_manager import ReplicaManager
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.clock import Clock
-from klog_broker.runtime.helpers import Helpers
-from klog_broker.runtime.rate_limit import RateLimit
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.system.clock import Clock
+from klog_broker.runtime.system.rate_limit import RateLimit
+from klog_broker.runtime.threads.helpers import Helpers
 
 
 class TopicServices(Protocol):

@@ -9,21 +9,21 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.connection import Call
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.cluster.retry_warnings import Trouble
 from pyspark_klog.client.consumer.fetch_size import FetchSize
-from pyspark_klog.client.consumer.offsets import (
-    EARLIEST,
-    LATEST,
-    first_local_offset,
-    list_offsets,
-)
-from pyspark_klog.client.consumer.offsets_lost import (
+from pyspark_klog.client.consumer.lost_offsets import (
     OffsetsLost,
     may_pass,
     out_of_range,
     partition_gone,
     topic_made_again,
+)
+from pyspark_klog.client.consumer.offsets import (
+    EARLIEST,
+    LATEST,
+    first_local_offset,
+    list_offsets,
 )
 from pyspark_klog.client.errors import (
     ClientError,
@@ -33,8 +33,8 @@ from pyspark_klog.client.errors import (
     broker_error,
     error_code,
 )
-from pyspark_klog.client.sockets import Link
-from pyspark_klog.client.trouble import Trouble
+from pyspark_klog.client.transport.connection import Call
+from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, UUID, TopicPartition
 from pyspark_klog.protocol.apis.fetch import (

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.connection import Call
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.consumer.lost_offsets import may_pass
 from pyspark_klog.client.consumer.offsets import EARLIEST, LATEST, list_offsets
-from pyspark_klog.client.consumer.offsets_lost import may_pass
 from pyspark_klog.client.errors import (
     LeaderUnknown,
     ReplyUnreadable,
@@ -21,6 +20,7 @@ from pyspark_klog.client.errors import (
     broker_error,
     error_code,
 )
+from pyspark_klog.client.transport.connection import Call
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
 from pyspark_klog.protocol.apis.fetch import (

@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.connection import Call
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import (
     LeaderUnknown,
     ReplyUnreadable,
@@ -15,7 +14,8 @@ from pyspark_klog.client.errors import (
     error_code,
     is_retriable,
 )
-from pyspark_klog.client.sockets import Link
+from pyspark_klog.client.transport.connection import Call
+from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.list_offsets import (

@@ -8,8 +8,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.connection import Call
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import (
     DeliveryFailed,
     LeaderUnknown,
@@ -19,8 +18,8 @@ from pyspark_klog.client.errors import (
     error_code,
     is_retriable,
 )
-from pyspark_klog.client.producer.asking import ask_for_identity, wait_for_topic
 from pyspark_klog.client.producer.batch_order import BatchOrder, Verdict
+from pyspark_klog.client.producer.batch_splitting import split_in_half
 from pyspark_klog.client.producer.batches import (
     NO_IDENTITY,
     Batch,
@@ -28,12 +27,13 @@ from pyspark_klog.client.producer.batches import (
     InTransaction,
     SetAside,
 )
+from pyspark_klog.client.producer.preparation import ask_for_identity, wait_for_topic
 from pyspark_klog.client.producer.refusals import records_refused
 from pyspark_klog.client.producer.requests import answers_in, send_batches
-from pyspark_klog.client.producer.splitting import split_in_half
-from pyspark_klog.client.retry import concurrent_wait_ms
-from pyspark_klog.client.settings import ClientSettings
-from pyspark_klog.client.sockets import Link
+from pyspark_klog.client.settings.client_settings import ClientSettings
+from pyspark_klog.client.transport.backoff import concurrent_wait_ms
+from pyspark_klog.client.transport.connection import Call
+from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.produce import PartitionProduceResponse, ProduceResponse

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.connection import Call
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import ReplyUnreadable, UnsupportedByBroker
 from pyspark_klog.client.producer.batches import ADDS_IMPLICITLY, Batch, InTransaction
-from pyspark_klog.client.sockets import Link
+from pyspark_klog.client.transport.connection import Call
+from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
 from pyspark_klog.protocol.apis.produce import (
     PartitionProduceData,

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from pyspark_klog.client import chance
 from pyspark_klog.client.clock import epoch_ms
-from pyspark_klog.client.partitioning import Unplaced, partitioner_for
-from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.settings.client_settings import ClientSettings
+from pyspark_klog.client.settings.partitioners import Unplaced, partitioner_for
 
 if TYPE_CHECKING:
     from pyarrow import Array, RecordBatch

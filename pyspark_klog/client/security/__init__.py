@@ -1,6 +1,4 @@
-"""TLS and SASL of the client: what settings mean, the mechanisms without I/O, and their drivers.
+"""TLS and SASL of the client's connections, as far as they do I/O: sockets, key stores, tokens.
 
-May import: protocol, errors; of client: errors, secret, setting_types and handshake, and driver.py
-also sockets and connections. Start reading at config.py for the settings; the messages of an
-authentication are in client/handshake.py, since every connection knows them.
+May import: client.transport, security. Start reading at driver.py.
 """

@@ -1,23 +1,23 @@
-"""TLS and SASL of one client's connections: `blocking.py` gives one `Security` to its links."""
+"""TLS and SASL of one client's connections: `blocking_client.py` gives one `Security` to its links."""
 
 import selectors
 import socket
 
 from pyspark_klog.client import chance
-from pyspark_klog.client.addresses import Address
-from pyspark_klog.client.connection import Connection
 from pyspark_klog.client.errors import AuthenticationFailed, SettingError
-from pyspark_klog.client.handshake import Mechanism
-from pyspark_klog.client.secret import Secret
-from pyspark_klog.client.security.config import SecurityConfig
-from pyspark_klog.client.security.oauthbearer import OAuthBearer
-from pyspark_klog.client.security.sasl_config import PasswordFunction, PasswordLogin, SaslConfig
-from pyspark_klog.client.security.sasl_plain import Plain
-from pyspark_klog.client.security.scram import Scram
 from pyspark_klog.client.security.tls import Tls
 from pyspark_klog.client.security.tls_link import TlsLink
 from pyspark_klog.client.security.tokens import TokenSource
-from pyspark_klog.client.sockets import Link
+from pyspark_klog.client.transport.addresses import Address
+from pyspark_klog.client.transport.connection import Connection
+from pyspark_klog.client.transport.sasl_exchange import Mechanism
+from pyspark_klog.client.transport.socket_link import Link
+from pyspark_klog.security.config import SecurityConfig
+from pyspark_klog.security.oauthbearer import OAuthBearer
+from pyspark_klog.security.sasl_config import PasswordFunction, PasswordLogin, SaslConfig
+from pyspark_klog.security.sasl_plain import Plain
+from pyspark_klog.security.scram import Scram
+from pyspark_klog.security.secret import Secret
 
 
 class Security:

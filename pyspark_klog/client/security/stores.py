@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_klog.client import chance
 from pyspark_klog.client.errors import SettingError
-from pyspark_klog.client.secret import Secret
-from pyspark_klog.client.security.pem import certificates_of, key_of
-from pyspark_klog.client.security.tls_config import Store
+from pyspark_klog.security.pem import certificates_of, key_of
+from pyspark_klog.security.secret import Secret
+from pyspark_klog.security.tls_config import Store
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pyspark_klog.client.errors import ClientError, ConnectionFailed, SettingError, TlsFailed
-from pyspark_klog.client.security.ciphers import openssl_names
 from pyspark_klog.client.security.stores import own_key, trusted_certificates
-from pyspark_klog.client.security.tls_config import Store, TlsConfig
+from pyspark_klog.security.ciphers import openssl_names
+from pyspark_klog.security.tls_config import Store, TlsConfig
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 

@@ -9,12 +9,12 @@ import selectors
 import socket
 import ssl
 
-from pyspark_klog.client.addresses import Address
-from pyspark_klog.client.connection import Connection, State
 from pyspark_klog.client.errors import ClientError, ConnectionFailed
 from pyspark_klog.client.security.tls import alert_error, is_about_certificates
-from pyspark_klog.client.security.tls_config import TlsConfig
-from pyspark_klog.client.sockets import Link
+from pyspark_klog.client.transport.addresses import Address
+from pyspark_klog.client.transport.connection import Connection, State
+from pyspark_klog.client.transport.socket_link import Link
+from pyspark_klog.security.tls_config import TlsConfig
 
 
 class TlsLink(Link):

@@ -18,9 +18,9 @@ import urllib.request
 from typing import Any, NamedTuple
 
 from pyspark_klog.client.errors import one_line
-from pyspark_klog.client.security.sasl_config import ClientCredentials
 from pyspark_klog.client.security.tls import make_context
 from pyspark_klog.errors import KlogError
+from pyspark_klog.security.sasl_config import ClientCredentials
 
 _MAX_ANSWER_BYTES = 1 << 20
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from pyspark_klog.client import clock
 from pyspark_klog.client.errors import AuthenticationFailed, SettingError
-from pyspark_klog.client.security.oauthbearer import (
+from pyspark_klog.errors import KlogError
+from pyspark_klog.security.oauthbearer import (
     Token,
     check_token,
     expiry_of,
     unsecured_token,
 )
-from pyspark_klog.client.security.sasl_config import (
+from pyspark_klog.security.sasl_config import (
     ClientCredentials,
     Renewal,
     TokenFile,
@@ -24,7 +25,6 @@ from pyspark_klog.client.security.sasl_config import (
     TokenLogin,
     UnsecuredTokens,
 )
-from pyspark_klog.errors import KlogError
 
 _log = logging.getLogger(__name__)
 

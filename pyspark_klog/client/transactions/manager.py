@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import Any
 
-from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.errors import (
     AuthenticationFailed,
     DeliveryFailed,
@@ -24,7 +23,6 @@ from pyspark_klog.client.errors import (
 )
 from pyspark_klog.client.group_offsets import CommittedOffset
 from pyspark_klog.client.producer.batches import ADDS_IMPLICITLY, NO_IDENTITY, Identity
-from pyspark_klog.client.retry import concurrent_wait_ms
 from pyspark_klog.client.transactions.outcomes import Outcome, Step, outcome
 from pyspark_klog.client.transactions.states import Event, State, after
 from pyspark_klog.client.transactions.steps import (
@@ -39,6 +37,8 @@ from pyspark_klog.client.transactions.steps import (
     Initialize,
     PendingStep,
 )
+from pyspark_klog.client.transport.addresses import Address
+from pyspark_klog.client.transport.backoff import concurrent_wait_ms
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.message import Response

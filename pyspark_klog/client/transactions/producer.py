@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import (
     ProducerUnusable,
     SettingError,
@@ -12,7 +12,7 @@ from pyspark_klog.client.errors import (
 from pyspark_klog.client.group_offsets import CommittedOffset
 from pyspark_klog.client.producer.batches import Identity, InTransaction
 from pyspark_klog.client.producer.producer import Producer
-from pyspark_klog.client.transactions.carrying import carry_out, transaction_version
+from pyspark_klog.client.transactions.blocking_driver import carry_out, transaction_version
 from pyspark_klog.client.transactions.manager import TransactionManager
 from pyspark_klog.client.transactions.states import Event, State
 from pyspark_klog.client.transactions.steps import GroupMember

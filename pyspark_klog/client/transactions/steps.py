@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.errors import error_code
 from pyspark_klog.client.group_offsets import CommittedOffset
 from pyspark_klog.client.producer.batches import ADDS_IMPLICITLY, NO_IDENTITY, Identity
 from pyspark_klog.client.transactions.outcomes import Step
+from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.add_offsets_to_txn import (

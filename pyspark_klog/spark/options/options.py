@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.settings.client_settings import ClientSettings
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.offsets import EARLIEST, LATEST, as_json

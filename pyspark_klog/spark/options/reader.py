@@ -7,8 +7,8 @@ import json
 import logging
 from collections.abc import Mapping
 
-from pyspark_klog.client.addresses import read_addresses
-from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.settings.client_settings import ClientSettings
+from pyspark_klog.client.transport.addresses import read_addresses
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.offsets import read_assignment, read_topic_limits
 from pyspark_klog.spark.options.bounds import COMMITTED, check_bounds, read_bound

@@ -3,7 +3,7 @@ Pure."""
 
 from difflib import get_close_matches
 
-from pyspark_klog.client.unknown_settings import meant_setting
+from pyspark_klog.client.settings.unknown_settings import meant_setting
 from pyspark_klog.spark.options.rows import BY_KEY, REFUSED_BY_SINK, REFUSED_BY_SOURCE, SPARKS_OWN
 
 _OPTIONS_BY_JOB = {

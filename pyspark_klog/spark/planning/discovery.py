@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.consumer.offsets import EARLIEST as EARLIEST_TIME
 from pyspark_klog.client.consumer.offsets import LATEST as LATEST_TIME
 from pyspark_klog.client.consumer.offsets import NOT_FOUND, list_offsets
@@ -276,7 +276,7 @@ class Discovery:
 
     def committed(self, group_id: str, partitions: Iterable[TopicPartition]) -> Offsets:
         """A consumer group's offsets, of the partitions in which it has one."""
-        from pyspark_klog.client.groups import committed_offsets
+        from pyspark_klog.client.admin.groups import committed_offsets
 
         found = committed_offsets(self._client, group_id, partitions)
         return {partition: at.offset for partition, at in found.items()}

@@ -8,7 +8,7 @@ from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.time_zones import time_text
 
 if TYPE_CHECKING:
-    from pyspark_klog.client.blocking import BlockingClient
+    from pyspark_klog.client.cluster.blocking_client import BlockingClient
 
 RUN_AGAIN = (
     "nothing is lost: run the query again when the transaction has ended (klog transactions list "

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.connection import Call
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import error_code
+from pyspark_klog.client.transport.connection import Call
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
 from pyspark_klog.protocol.apis.fetch import (

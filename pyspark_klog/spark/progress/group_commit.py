@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyspark_klog.client import clock
-from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.settings.client_settings import ClientSettings
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.spark.offsets import Offsets
 
 if TYPE_CHECKING:
-    from pyspark_klog.client.blocking import BlockingClient
+    from pyspark_klog.client.cluster.blocking_client import BlockingClient
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _HAS_MEMBERS = frozenset(
 
 def commit_with(client: "BlockingClient", group_id: str, position: Offsets) -> None:
     """Commit offsets to a group without members."""
-    from pyspark_klog.client.groups import CommittedOffset, commit_offsets
+    from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets
 
     offsets = {p: CommittedOffset(o) for p, o in position.items()}
     commit_offsets(client, group_id, offsets, client.deadline(COMMIT_WITHIN_MS))
@@ -107,7 +107,7 @@ class GroupCommitter:
             self._thread.join(CLOSE_WITHIN_S)
 
     def _run(self) -> None:
-        from pyspark_klog.client.blocking import BlockingClient
+        from pyspark_klog.client.cluster.blocking_client import BlockingClient
 
         with BlockingClient(self._settings) as client:
             client.retries.mute()  # one warning is enough, and it comes from here

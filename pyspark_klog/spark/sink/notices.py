@@ -13,7 +13,7 @@ from pyspark_klog.spark.workers.clients import client_for
 from pyspark_klog.spark.workers.plan_memory import is_first_notice
 
 if TYPE_CHECKING:
-    from pyspark_klog.client.blocking import BlockingClient
+    from pyspark_klog.client.cluster.blocking_client import BlockingClient
 
 _log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ def _compare(options: Options, ages_ms: dict[str, int], run: str | None, what: s
 
 def _read_retention_ms(client: "BlockingClient", topic: str, deadline_ms: int) -> int | None:
     """How long the topic keeps records by their own timestamps; None if for ever, or unknown."""
-    from pyspark_klog.client.configs import Resource, ResourceType, describe_configs
+    from pyspark_klog.client.admin.configs import Resource, ResourceType, describe_configs
 
     if client.now_ms() >= deadline_ms:
         return None

@@ -30,8 +30,8 @@ from pyspark_klog.spark.workers.prompt import Prompt
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-    from pyspark_klog.client.blocking import BlockingClient
-    from pyspark_klog.client.metadata import ClusterView
+    from pyspark_klog.client.cluster.blocking_client import BlockingClient
+    from pyspark_klog.client.cluster.metadata import ClusterView
 
 Row = tuple[Any, ...]
 
@@ -155,8 +155,8 @@ def _partitions(client: "BlockingClient", options: Options) -> list[Row]:
 
 
 def _groups(client: "BlockingClient", _: Options) -> list[Row]:
-    from pyspark_klog.client.groups import list_groups
-    from pyspark_klog.client.sink_listing import find_sinks
+    from pyspark_klog.client.admin.groups import list_groups
+    from pyspark_klog.client.admin.sink_listing import find_sinks
 
     groups = list_groups(client)
     of_sinks = find_sinks(client, groups)
@@ -170,8 +170,8 @@ def _groups(client: "BlockingClient", _: Options) -> list[Row]:
 
 
 def _sinks(client: "BlockingClient", _: Options) -> list[Row]:
-    from pyspark_klog.client.groups import list_groups
-    from pyspark_klog.client.sink_listing import find_sinks
+    from pyspark_klog.client.admin.groups import list_groups
+    from pyspark_klog.client.admin.sink_listing import find_sinks
 
     rows: list[Row] = []
     for group in find_sinks(client, list_groups(client)).values():
@@ -187,9 +187,9 @@ def _sinks(client: "BlockingClient", _: Options) -> list[Row]:
 
 
 def _offsets(client: "BlockingClient", options: Options) -> list[Row]:
+    from pyspark_klog.client.admin.groups import committed_offsets, list_groups
+    from pyspark_klog.client.admin.sink_listing import find_sinks
     from pyspark_klog.client.consumer.offsets import LATEST
-    from pyspark_klog.client.groups import committed_offsets, list_groups
-    from pyspark_klog.client.sink_listing import find_sinks
 
     listed = list_groups(client)
     of_sinks = find_sinks(client, listed)

@@ -93,7 +93,7 @@ class BatchReader(Prompt, DataSourceReader):
 
     def _find_offsets(self) -> tuple[Offsets, Offsets]:
         """Where each partition's rows begin and end."""
-        from pyspark_klog.client.blocking import BlockingClient
+        from pyspark_klog.client.cluster.blocking_client import BlockingClient
         from pyspark_klog.spark.planning.discovery import Discovery
         from pyspark_klog.spark.planning.starting import resolve_end, resolve_start
 
@@ -109,7 +109,7 @@ class BatchReader(Prompt, DataSourceReader):
     def _ends_before_start(self, start: Offsets, end: Offsets) -> Mapping[TopicPartition, str]:
         """A sentence on the open transaction of each partition that ends before its start because
         of one. Empty if no broker says it now."""
-        from pyspark_klog.client.blocking import BlockingClient
+        from pyspark_klog.client.cluster.blocking_client import BlockingClient
         from pyspark_klog.spark.planning.discovery import Discovery
 
         with suppress(KlogError), BlockingClient(self._options.client) as client:

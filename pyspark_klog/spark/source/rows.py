@@ -26,7 +26,7 @@ from pyspark_klog.spark.workers.clients import check_numba, client_for, freeze_o
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-    from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
+    from pyspark_klog.client.consumer.lost_offsets import OffsetsLost
     from pyspark_klog.records.arrow import ArrowDecoder
 
 _log = logging.getLogger(__name__)

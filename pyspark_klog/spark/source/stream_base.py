@@ -27,7 +27,7 @@ from pyspark_klog.spark.workers.prompt import Prompt
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-    from pyspark_klog.client.blocking import BlockingClient
+    from pyspark_klog.client.cluster.blocking_client import BlockingClient
     from pyspark_klog.spark.planning.discovery import Discovery
     from pyspark_klog.spark.progress.group_commit import GroupCommitter
 
@@ -134,7 +134,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         if self._refusal is not None:
             raise self._refusal
         if self._discovery is None:
-            from pyspark_klog.client.blocking import BlockingClient
+            from pyspark_klog.client.cluster.blocking_client import BlockingClient
             from pyspark_klog.spark.planning.discovery import Discovery
 
             exit_on_sigterm()

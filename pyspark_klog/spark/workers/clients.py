@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.settings.client_settings import ClientSettings
 from pyspark_klog.spark.errors import PackageMissing
 
 if TYPE_CHECKING:
-    from pyspark_klog.client.blocking import BlockingClient
+    from pyspark_klog.client.cluster.blocking_client import BlockingClient
     from pyspark_klog.client.group_offsets import CommittedOffset
     from pyspark_klog.client.producer.producer import Producer
     from pyspark_klog.client.transactions.producer import TransactionalProducer
@@ -44,7 +44,7 @@ def client_for(settings: ClientSettings) -> "BlockingClient":
     key = (os.getpid(), settings)
     client = _clients.pop(key, None)
     if client is None:
-        from pyspark_klog.client.blocking import BlockingClient
+        from pyspark_klog.client.cluster.blocking_client import BlockingClient
 
         client = BlockingClient(settings)
     _clients[key] = client

@@ -6,7 +6,7 @@ stream the numbers of bytes that come at once.
 
 from random import Random
 
-from pyspark_klog.client.connection import MAX_REPLY_BYTES, Connection, State
+from pyspark_klog.client.transport.connection import MAX_REPLY_BYTES, Connection, State
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.codec import encode_message
 from pyspark_klog.protocol.errors import MalformedRequest

@@ -19,7 +19,7 @@ from klog_broker.monitoring.http_reader import (
     HttpReader,
     HttpRequest,
 )
-from klog_broker.runtime.poller import WRITABLE
+from klog_broker.runtime.net.poller import WRITABLE
 from tests.fuzz.mutating import mutated
 from tests.fuzz.target import BrokenPromise, Target
 from tests.support.fake_network import FakeStream

@@ -6,7 +6,7 @@ response of its API and version, or waits for somebody, or asked for no answer.
 
 from random import Random
 
-from klog_broker.handlers.families import SERVED
+from klog_broker.api.families import SERVED
 from pyspark_klog.protocol.errors import MalformedRequest
 from pyspark_klog.protocol.headers import decode_request, decode_response
 from pyspark_klog.protocol.keys import ApiKey

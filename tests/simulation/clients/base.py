@@ -11,8 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark_klog.client.connection import Call, Connection, State
 from pyspark_klog.client.errors import ConnectionFailed, RequestTimedOut
+from pyspark_klog.client.transport.connection import Call, Connection, State
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.message import Request, Response
 from tests.simulation.network import Link

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from pyspark_klog.client.connection import Call
 from pyspark_klog.client.producer.batch_order import BatchOrder, Verdict
 from pyspark_klog.client.producer.batches import Batch, Identity
+from pyspark_klog.client.transport.connection import Call
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.init_producer_id import (

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
-from klog_broker.cluster_part import InCluster
-from klog_broker.controller.member import Member
 from klog_broker.log.errors import DamagedLog
+from klog_broker.membership.cluster_part import InCluster
+from klog_broker.membership.member import Member
 from klog_broker.replication.leader import Leader
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.errors import RecordsError

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from klog_broker.exit_codes import CannotStart, ExitCode
-from klog_broker.runtime.zookeeper import OpenSession, Session, SessionEvent
+from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
+from klog_broker.runtime.zookeeper.sessions import OpenSession, Session, SessionEvent
 from pyspark_klog.ids import BrokerId
 from tests.simulation.clusters.router import Router
 from tests.simulation.fibers import Fiber

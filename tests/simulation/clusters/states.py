@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from klog_broker.runtime.zookeeper import Create, Set
+from klog_broker.runtime.zookeeper.sessions import Create, Set
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.znodes.topics import PartitionState
 from tests.simulation.controllers.checks import Checks as ControllerChecks

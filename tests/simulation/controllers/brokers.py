@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from klog_broker.controller.controller import Controller
-from klog_broker.controller.election import Election
-from klog_broker.controller.order_batch import FULL, LEADER_DURING_DELETE, Order
-from klog_broker.controller.order_sender import Answer
+from klog_broker.controller.zookeeper.controller import Controller
+from klog_broker.controller.zookeeper.controller_election import Election
+from klog_broker.controller.zookeeper.request_batch import FULL, LEADER_DURING_DELETE, Order
+from klog_broker.controller.zookeeper.request_sender import Answer
 from klog_broker.metadata.zookeeper.registration import Registration
 from klog_broker.metadata.zookeeper.sessions import Sessions
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.zookeeper import Session, SessionEvent
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.zookeeper.sessions import Session, SessionEvent
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.alter_partition import (

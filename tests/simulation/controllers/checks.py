@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from klog_broker.runtime.zookeeper import Create, Set, ZooKeeperError
-from klog_broker.runtime.zookeeper_requests import Exists, Get, ListChildren, Multi
+from klog_broker.runtime.zookeeper.requests import Exists, Get, ListChildren, Multi
+from klog_broker.runtime.zookeeper.sessions import Create, Set, ZooKeeperError
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 from pyspark_klog.znodes.paths import (
     BROKER_IDS,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from klog_broker.runtime.zookeeper_requests import Get
+from klog_broker.runtime.zookeeper.requests import Get
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.znodes.paths import CONTROLLER, DELETE_TOPICS
 from tests.simulation.controllers.brokers import BrokerLife, Disk

@@ -4,15 +4,16 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from klog_broker.controller import alter_partition, deletions, reading, writing
-from klog_broker.controller.context import ControllerContext
-from klog_broker.controller.controller import Controller
-from klog_broker.controller.fenced_writes import FencedWrites
-from klog_broker.controller.order_queues import OrderQueues
-from klog_broker.controller.picture import Picture
-from klog_broker.controller.reading import Reader
+from klog_broker.controller.decisions import isr_changes
+from klog_broker.controller.decisions.context import ControllerContext
+from klog_broker.controller.zookeeper import deletions, znode_reader, znode_writer
+from klog_broker.controller.zookeeper.cluster_state import Picture
+from klog_broker.controller.zookeeper.controller import Controller
+from klog_broker.controller.zookeeper.fenced_writes import FencedWrites
+from klog_broker.controller.zookeeper.request_queues import OrderQueues
+from klog_broker.controller.zookeeper.znode_reader import Reader
 from klog_broker.metadata.zookeeper import registration
-from klog_broker.runtime.zookeeper import ANY_VERSION, Check
+from klog_broker.runtime.zookeeper.sessions import ANY_VERSION, Check
 from pyspark_klog.errors import ErrorCode
 from tests.simulation.controllers.brokers import BrokerLife
 from tests.simulation.mutants.mutant import Mutant
@@ -132,14 +133,14 @@ def _told_of_nothing(original: Any) -> Any:
 
 MUTANTS = (
     Mutant("controller write unchecked", FencedWrites, "write", _unchecked),
-    Mutant("registration while writing unseen", writing, "Check", _registered_unseen),
+    Mutant("registration while writing unseen", znode_writer, "Check", _registered_unseen),
     Mutant("registers without raising the version", registration, "multi", _registers_quietly),
     Mutant("bounces ignored", ControllerContext, "bounced", _bounces_ignored),
-    Mutant("new controller ignores bounces", reading, "_leadership", _written_without_knowing),
-    Mutant("epoch kept over a bounce", writing, "next_state", _epoch_kept),
-    Mutant("unclean though off", writing, "next_state", _unclean),
-    Mutant("ineligible replica taken", alter_partition, "_fault", _anybody_eligible),
-    Mutant("in-sync set of an old leader taken", alter_partition, "_fault", _old_leader_taken),
+    Mutant("new controller ignores bounces", znode_reader, "_leadership", _written_without_knowing),
+    Mutant("epoch kept over a bounce", znode_writer, "next_state", _epoch_kept),
+    Mutant("unclean though off", znode_writer, "next_state", _unclean),
+    Mutant("ineligible replica taken", isr_changes, "_fault", _anybody_eligible),
+    Mutant("in-sync set of an old leader taken", isr_changes, "_fault", _old_leader_taken),
     Mutant("order of an old controller taken", BrokerLife, "is_stale", _old_controller_taken),
     Mutant("watch missed after a break", Controller, "connected", _watch_missed),
     Mutant("order sent once", OrderQueues, "lost", _sent_once),

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from klog_broker.controller.asking import NewTopic
-from klog_broker.controller.order_batch import Order
-from klog_broker.controller.order_sender import Answer
-from klog_broker.runtime.zookeeper import Create
+from klog_broker.controller.zookeeper.controller_requests import NewTopic
+from klog_broker.controller.zookeeper.request_batch import Order
+from klog_broker.controller.zookeeper.request_sender import Answer
+from klog_broker.runtime.zookeeper.sessions import Create
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.allocate_producer_ids import (

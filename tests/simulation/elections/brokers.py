@@ -4,15 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 from klog_broker.config import Listener
-from klog_broker.controller.election import State
-from klog_broker.controller.errors import ControllerMoved
-from klog_broker.controller.fenced_writes import FencedWrites
-from klog_broker.controller.member import Member
+from klog_broker.controller.zookeeper.controller_election import State
+from klog_broker.controller.zookeeper.errors import ControllerMoved
+from klog_broker.controller.zookeeper.fenced_writes import FencedWrites
+from klog_broker.membership.member import Member
 from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.metadata.zookeeper.joining import Joined
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.zookeeper import ANY_VERSION, Create, Session, SessionEvent, Set
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.zookeeper.sessions import ANY_VERSION, Create, Session, SessionEvent, Set
 from pyspark_klog.ids import BrokerId
 from tests.simulation.elections.checks import Checks
 from tests.simulation.world import Violation, World

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from klog_broker.controller.errors import ControllerMoved
-from klog_broker.controller.fenced_writes import ControllerEpoch
-from klog_broker.runtime.zookeeper import Create, MultiFailed, Set, ZooKeeperError
-from klog_broker.runtime.zookeeper_requests import Get, Multi
+from klog_broker.controller.zookeeper.errors import ControllerMoved
+from klog_broker.controller.zookeeper.fenced_writes import ControllerEpoch
+from klog_broker.runtime.zookeeper.requests import Get, Multi
+from klog_broker.runtime.zookeeper.sessions import Create, MultiFailed, Set, ZooKeeperError
 from pyspark_klog.znodes.paths import CONTROLLER, CONTROLLER_EPOCH
 from tests.simulation.world import Violation
 from tests.simulation.zookeeper import SimulatedZooKeeper

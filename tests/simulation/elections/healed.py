@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from klog_broker.controller.election import State
-from klog_broker.controller.member import Member
-from klog_broker.runtime.zookeeper_requests import Exists, Get
+from klog_broker.controller.zookeeper.controller_election import State
+from klog_broker.membership.member import Member
+from klog_broker.runtime.zookeeper.requests import Exists, Get
 from pyspark_klog.znodes.cluster import decode_controller
 from pyspark_klog.znodes.paths import CONTROLLER, broker_path
 from tests.simulation.elections.checks import Checks

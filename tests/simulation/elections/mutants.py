@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from klog_broker.controller import election
-from klog_broker.controller.election import Election, State
-from klog_broker.controller.fenced_writes import FencedWrites
+from klog_broker.controller.zookeeper import controller_election
+from klog_broker.controller.zookeeper.controller_election import Election, State
+from klog_broker.controller.zookeeper.fenced_writes import FencedWrites
 from klog_broker.metadata.zookeeper import conversation
 from klog_broker.metadata.zookeeper.live_brokers import LiveBrokers
 from klog_broker.metadata.zookeeper.registration import Registration
 from klog_broker.metadata.zookeeper.sessions import Sessions
-from klog_broker.runtime.zookeeper import Create, Set
+from klog_broker.runtime.zookeeper.sessions import Create, Set
 from tests.simulation.mutants.mutant import Mutant
 
 
@@ -121,9 +121,9 @@ def _session_before_users(original: Any) -> Any:
 MUTANTS = (
     Mutant("write unchecked", FencedWrites, "write", _unchecked),
     Mutant("lost answer not read back", Election, "_is_held", _not_read_back),
-    Mutant("node and epoch in two steps", election, "multi", _two_steps),
-    Mutant("epoch not raised", election, "encode_controller_epoch", _epoch_not_raised),
-    Mutant("epoch of any version", election, "multi", _epoch_any_version),
+    Mutant("node and epoch in two steps", controller_election, "multi", _two_steps),
+    Mutant("epoch not raised", controller_election, "encode_controller_epoch", _epoch_not_raised),
+    Mutant("epoch of any version", controller_election, "multi", _epoch_any_version),
     Mutant("watch missed after a break", Election, "connected", _watch_missed),
     Mutant("resigns late", Election, "expired", _resigns_late),
     Mutant("registered once", Registration, "expired", _registered_once),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from klog_broker.runtime.zookeeper import Create
+from klog_broker.runtime.zookeeper.sessions import Create
 from tests.simulation.elections.brokers import SESSION_MS, WORK, BrokerLife
 from tests.simulation.elections.checks import Checks
 from tests.simulation.elections.healed import unhealed

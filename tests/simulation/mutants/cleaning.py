@@ -10,11 +10,11 @@ from klog_broker.compaction.filtering import ChunkFilter
 from klog_broker.compaction.key_map import KeyMap
 from klog_broker.compaction.transactions import CleanedTransactions
 from klog_broker.compaction.verdicts import Verdicts
-from klog_broker.log import leftovers, loading
-from klog_broker.log.cleaned_segment import CleanedSegment
-from klog_broker.log.cleaning import LogCleaning
-from klog_broker.log.segment_renaming import mark_deleted
-from klog_broker.log.swapping import Swapper
+from klog_broker.log.maintenance.cleaned_segment import CleanedSegment
+from klog_broker.log.maintenance.cleaning import LogCleaning
+from klog_broker.log.maintenance.segment_swap import Swapper
+from klog_broker.log.recovery import leftovers, log_loading
+from klog_broker.log.segment.segment_renaming import mark_deleted
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView, split_batches
 from pyspark_klog.records.kernels import scan
@@ -221,6 +221,6 @@ MUTANTS = (
     Mutant("cleaned files not synced", CleanedSegment, "finish", _files_not_synced),
     Mutant("swapped names not synced", Swapper, "__init__", _names_not_synced),
     Mutant("old segments beside the new", Swapper, "_delete", _old_names_stay),
-    Mutant("swap left behind dropped", loading, "clear_leftovers", _drops_swaps),
+    Mutant("swap left behind dropped", log_loading, "clear_leftovers", _drops_swaps),
     Mutant("swap replaces one segment", leftovers, "_end_of", _replaces_one),
 )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from klog_broker.log import shortening
+from klog_broker.log.maintenance import shortening
 from tests.simulation.mutants.mutant import Mutant
 
 _LONG_MS = 100 * 86_400_000

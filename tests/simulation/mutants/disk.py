@@ -4,14 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from klog_broker.log import recovery, retention, shortening
-from klog_broker.log.directory import LogDirectory
+from klog_broker.log.append.log_writer import LogWriter
+from klog_broker.log.directory.data_directory import LogDirectory
+from klog_broker.log.directory.sync_notes import SyncNotes
 from klog_broker.log.errors import LogStorageError
-from klog_broker.log.flushing import _Run
-from klog_broker.log.log_writer import LogWriter
+from klog_broker.log.maintenance import retention, shortening
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.segment import Segment
-from klog_broker.log.sync_notes import SyncNotes
+from klog_broker.log.recovery import segment_recovery
+from klog_broker.log.segment.segment import Segment
+from klog_broker.log.state.flushes import _Run
 from pyspark_klog.storage import names
 from tests.simulation.mutants.mutant import Mutant
 
@@ -114,7 +115,7 @@ def _leaves_files_open(_original: Any) -> Any:
 MUTANTS = (
     Mutant("flush acknowledged before sync", _Run, "perform", _no_sync),
     Mutant("epoch kept after unclean stop", PartitionLog, "begin_epoch", _old_epoch),
-    Mutant("torn tail kept", recovery, "_index_all", _keeps_torn_tail),
+    Mutant("torn tail kept", segment_recovery, "_index_all", _keeps_torn_tail),
     Mutant("clean marker kept", LogDirectory, "take_clean_marker", _always_clean),
     Mutant("failed sync forgotten", SyncNotes, "is_suspect", _trusts_the_cache),
     Mutant("sync noted when it has failed", SyncNotes, "noted", _notes_afterwards),

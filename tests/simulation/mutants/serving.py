@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from klog_broker import settings_in_force
-from klog_broker.handlers import fetch
-from klog_broker.handlers.fetch_read import FetchReader
-from klog_broker.handlers.fetch_sessions import FetchSession, SessionPartition
-from klog_broker.handlers.produce_pipeline import ProducePipeline
-from klog_broker.handlers.read_partition import Reads
-from klog_broker.log import producer_state
+from klog_broker.api import fetch
+from klog_broker.fetch.partition_read import Reads
+from klog_broker.fetch.reader import FetchReader
+from klog_broker.fetch.sessions import FetchSession, SessionPartition
+from klog_broker.lifecycle import settings_in_force
+from klog_broker.lifecycle.settings_in_force import SettingsInForce
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.producer_state import ProducerStates
+from klog_broker.log.producers import producer_state
+from klog_broker.log.producers.producer_state import ProducerStates
 from klog_broker.metadata.changes import AllocateProducerIds
-from klog_broker.runtime.purgatory import Purgatory
-from klog_broker.settings_in_force import SettingsInForce
+from klog_broker.produce.pipeline import ProducePipeline
+from klog_broker.runtime.event_loop.purgatory import Purgatory
 from tests.simulation.mutants.mutant import Mutant
 
 

@@ -9,8 +9,8 @@ from klog_broker.coordinator.transaction.markers import TransactionMarker
 from klog_broker.coordinator.transaction.metadata import VERSION_RAISING, TransactionMetadata
 from klog_broker.coordinator.transaction.sweeps import Sweeps
 from klog_broker.coordinator.transaction.transaction import TransactionMachine
-from klog_broker.log.producer_state import ProducerEntry
-from klog_broker.log.transactions import LogTransactions
+from klog_broker.log.producers.producer_state import ProducerEntry
+from klog_broker.log.state.transactions import LogTransactions
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.state_records.transaction_log import TransactionState
 from tests.simulation.mutants.mutant import Mutant

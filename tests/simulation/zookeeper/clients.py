@@ -6,9 +6,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from klog_broker.runtime.zookeeper import OpenSession, Session, SessionEvent, SessionLoop, Watch
-from klog_broker.runtime.zookeeper_requests import Request, split_connect
-from klog_broker.runtime.zookeeper_session import CarriedSession
+from klog_broker.runtime.zookeeper.requests import Request, split_connect
+from klog_broker.runtime.zookeeper.session import CarriedSession
+from klog_broker.runtime.zookeeper.sessions import (
+    OpenSession,
+    Session,
+    SessionEvent,
+    SessionLoop,
+    Watch,
+)
 from tests.simulation.zookeeper.connection import Action, Connection, EndSession
 from tests.simulation.zookeeper.servers import ServerSession, SimulatedZooKeeper
 

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from klog_broker.runtime.zookeeper import Watch
-from klog_broker.runtime.zookeeper_requests import Exists, Get, ListChildren, Request, Sync
+from klog_broker.runtime.zookeeper.requests import Exists, Get, ListChildren, Request, Sync
+from klog_broker.runtime.zookeeper.sessions import Watch
 from tests.simulation.zookeeper.servers import Entry
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """What goes wrong with the servers, and with sessions."""
 
-from klog_broker.runtime.zookeeper import ANY_VERSION, Delete, Session
+from klog_broker.runtime.zookeeper.sessions import ANY_VERSION, Delete, Session
 from pyspark_klog.znodes.paths import CONTROLLER
 from tests.simulation.zookeeper.servers import Entry, SimulatedZooKeeper
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from klog_broker.runtime.zookeeper import Watch
-from klog_broker.runtime.zookeeper_requests import Exists, ListChildren, Request
+from klog_broker.runtime.zookeeper.requests import Exists, ListChildren, Request
+from klog_broker.runtime.zookeeper.sessions import Watch
 from tests.simulation.world import Event, World
 from tests.simulation.zookeeper.tree import Change, Tree
 

@@ -9,7 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from klog_broker.runtime.zookeeper import (
+from klog_broker.runtime.zookeeper.requests import (
+    Exists,
+    Get,
+    ListChildren,
+    Multi,
+    Request,
+    describe,
+)
+from klog_broker.runtime.zookeeper.sessions import (
     ANY_VERSION,
     BadVersion,
     Check,
@@ -26,14 +34,6 @@ from klog_broker.runtime.zookeeper import (
     Set,
     Stat,
     ZooKeeperError,
-)
-from klog_broker.runtime.zookeeper_requests import (
-    Exists,
-    Get,
-    ListChildren,
-    Multi,
-    Request,
-    describe,
 )
 
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from kazoo.client import KazooClient
 
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.metadata import ClusterView
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.cluster.metadata import ClusterView
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from pyspark_klog.testing import Broker, Cluster

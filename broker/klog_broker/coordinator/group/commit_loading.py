@@ -12,7 +12,7 @@ from klog_broker.coordinator.group.packed_offsets import FIXED, PackedOffset
 from klog_broker.coordinator.group.shard_state import GroupShardState
 from klog_broker.coordinator.kernels import loaded_kernel
 from klog_broker.coordinator.loading import LOAD_READ_BYTES, CheckedBytes, Run
-from klog_broker.runtime.slices import Steps
+from klog_broker.runtime.event_loop.slices import Steps
 from pyspark_klog.ids import Offset
 from pyspark_klog.records import layout as at
 
@@ -24,8 +24,8 @@ MOST_ROWS = 32_768
 WORTHWHILE_BYTES = LOAD_READ_BYTES // 2
 """A region of less is the last of its log, or the only one: its kernel is not loaded for that."""
 
-# What a step costs (runtime/slices.py): so many parts make an element, a row is one of them. A pair
-# has to be found, and its names to be decoded.
+# What a step costs (runtime/event_loop/slices.py): so many parts make an element, a row is one of
+# them. A pair has to be found, and its names to be decoded.
 _PARTS_AN_ELEMENT = 40
 _PARTS_A_PAIR = 20
 _PARTS_A_SPAN = 8

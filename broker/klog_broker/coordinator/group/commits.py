@@ -8,8 +8,8 @@ from klog_broker.coordinator.group.forgetting import GroupShard
 from klog_broker.coordinator.group.offsets import CommittedOffset, OffsetPlace
 from klog_broker.coordinator.group.shard_state import GroupShardState
 from klog_broker.log.errors import LogError, RecordBatchTooLarge, RecordTooLarge
-from klog_broker.runtime.clock import Clock
-from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.system.clock import Clock
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID, TopicPartition
 from pyspark_klog.records.layout import BATCH_HEADER_BYTES

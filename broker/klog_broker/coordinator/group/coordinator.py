@@ -34,7 +34,7 @@ from klog_broker.coordinator.group.transactional_commits import append_in_transa
 from klog_broker.coordinator.runtime import CoordinatorRuntime, RuntimeServices, counted
 from klog_broker.coordinator.shard import Producer, ShardStatus
 from klog_broker.coordinator.state_log import StateLog
-from klog_broker.runtime.slices import Steps
+from klog_broker.runtime.event_loop.slices import Steps
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
@@ -276,7 +276,7 @@ class GroupCoordinator:
         return self._runtime.statuses()
 
     def count_states(self) -> Generator[int, None, Counter[GroupState]]:
-        """How many groups have which state: in steps (runtime/slices.py)."""
+        """How many groups have which state: in steps (runtime/event_loop/slices.py)."""
         counts: Counter[GroupState] = Counter()
         for shard in self._runtime.shards():
             states = [each.group.state for each in shard.state.groups.values()]

@@ -18,7 +18,7 @@ from klog_broker.coordinator.group.forgetting import TOMBSTONES_AT_ONCE, GroupRu
 from klog_broker.coordinator.group.offsets import commit_key
 from klog_broker.coordinator.group.shard_state import GroupEntry, Records
 from klog_broker.log.errors import LogError
-from klog_broker.runtime.slices import Slices, Steps
+from klog_broker.runtime.event_loop.slices import Slices, Steps
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.group_metadata import GroupMetadataKey

@@ -11,9 +11,9 @@ from klog_broker.coordinator.group.shard_state import (
 from klog_broker.coordinator.runtime import CoordinatorRuntime
 from klog_broker.coordinator.shard import Shard, ShardStatus
 from klog_broker.log.errors import LogError
-from klog_broker.runtime.clock import Clock
-from klog_broker.runtime.rate_limit import RateLimit
-from klog_broker.runtime.slices import Slices, Steps
+from klog_broker.runtime.event_loop.slices import Slices, Steps
+from klog_broker.runtime.system.clock import Clock
+from klog_broker.runtime.system.rate_limit import RateLimit
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.state_records.consumer_offsets import Key, Value
@@ -26,7 +26,7 @@ _log = logging.getLogger("klog.group")
 TOMBSTONES_AT_ONCE = 500
 """How many offsets of a group are forgotten in one batch, if the log takes one of that size."""
 
-# How many offsets can be looked at in the time of one element (runtime/slices.py).
+# How many offsets can be looked at in the time of one element (runtime/event_loop/slices.py).
 _SEEN_AN_ELEMENT = 20
 
 

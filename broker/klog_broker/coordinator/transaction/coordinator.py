@@ -38,7 +38,7 @@ from klog_broker.coordinator.transaction.shard_state import (
 from klog_broker.coordinator.transaction.states import ENDED
 from klog_broker.coordinator.transaction.sweeps import Sweeps
 from klog_broker.coordinator.transaction.transaction import TransactionMachine, TransactionReply
-from klog_broker.runtime.slices import Steps
+from klog_broker.runtime.event_loop.slices import Steps
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_PRODUCER_ID, TopicPartition
 from pyspark_klog.records.compression import Codec
@@ -47,7 +47,7 @@ from pyspark_klog.state_records.transaction_log import TransactionState
 TRANSACTION_STATE = "__transaction_state"
 
 _NONE = ErrorCode.NONE
-# In elements (runtime/slices.py): going on with a transaction that was being ended.
+# In elements (runtime/event_loop/slices.py): going on with a transaction that was being ended.
 _END = 10
 
 APPEND_TIMEOUT_MS = 30_000
@@ -281,7 +281,7 @@ class TransactionCoordinator:
         return self._runtime.statuses()
 
     def count_states(self) -> Generator[int, None, Counter[TransactionState]]:
-        """How many transactional ids have which state: in steps (runtime/slices.py)."""
+        """How many transactional ids have which state: in steps (runtime/event_loop/slices.py)."""
         counts: Counter[TransactionState] = Counter()
         for shard in self._runtime.shards():
             known = [each.metadata for each in shard.state.machines.values()]

@@ -15,9 +15,9 @@ from klog_broker.coordinator.transaction.metadata import TransactionMetadata
 from klog_broker.coordinator.transaction.shard_state import TransactionRuntime, TransactionShard
 from klog_broker.coordinator.transaction.states import ENDING
 from klog_broker.coordinator.transaction.transaction import TransactionMachine
-from klog_broker.runtime.clock import Clock
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.rate_limit import RateLimit
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.system.clock import Clock
+from klog_broker.runtime.system.rate_limit import RateLimit
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.transaction_log import TransactionState

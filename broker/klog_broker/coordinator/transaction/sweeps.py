@@ -9,8 +9,8 @@ from klog_broker.coordinator.transaction.metadata import TransactionMetadata
 from klog_broker.coordinator.transaction.shard_state import TransactionRuntime, TransactionShard
 from klog_broker.coordinator.transaction.transaction import TransactionMachine
 from klog_broker.log.errors import LogError
-from klog_broker.runtime.rate_limit import RateLimit
-from klog_broker.runtime.slices import Steps
+from klog_broker.runtime.event_loop.slices import Steps
+from klog_broker.runtime.system.rate_limit import RateLimit
 from pyspark_klog.errors import BrokerError, ErrorCode
 
 TOMBSTONES_AT_ONCE = 500

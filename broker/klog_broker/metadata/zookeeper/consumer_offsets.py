@@ -20,8 +20,14 @@ from klog_broker.metadata.zookeeper.conversation import (
     sync,
     together,
 )
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.zookeeper import ANY_VERSION, Node, NoNode, Session, ZooKeeperError
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.zookeeper.sessions import (
+    ANY_VERSION,
+    Node,
+    NoNode,
+    Session,
+    ZooKeeperError,
+)
 from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.znodes.consumers import decode_offset, encode_offset, offset_path
 from pyspark_klog.znodes.data import ZnodeError

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, TypeVar
 
-from klog_broker.runtime.zookeeper import (
+from klog_broker.runtime.zookeeper.sessions import (
     Children,
     ConnectionLost,
     Created,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from klog_broker.metadata.errors import StoreRefused
 from klog_broker.metadata.local_file import FILE_NAME, owner_of
-from klog_broker.runtime.files import Files
+from klog_broker.runtime.disk.files import Files
 from pyspark_klog.ids import BrokerId
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from klog_broker.metadata.image import MetadataImage
-from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.event_loop.loop import Loop
 
 IsShown = Callable[[MetadataImage], bool]
 

@@ -19,8 +19,8 @@ from klog_broker.metadata.zookeeper.conversation import (
     multi,
     put,
 )
-from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.zookeeper import (
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.zookeeper.sessions import (
     ANY_VERSION,
     Create,
     Created,

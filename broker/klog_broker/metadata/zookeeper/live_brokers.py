@@ -7,9 +7,9 @@ from klog_broker.config import Listener
 from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.metadata.zookeeper.bad_znodes import BadZnodes
 from klog_broker.metadata.zookeeper.conversation import Conversation, Steps, children, get
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.wheel import Timer
-from klog_broker.runtime.zookeeper import (
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.wheel import Timer
+from klog_broker.runtime.zookeeper.sessions import (
     Children,
     NoAuth,
     Node,

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from klog_broker.metadata.zookeeper.conversation import Conversation, Steps, exists, get, multi
 from klog_broker.metadata.zookeeper.sessions import SessionUser
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.wheel import Timer
-from klog_broker.runtime.zookeeper import (
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.wheel import Timer
+from klog_broker.runtime.zookeeper.sessions import (
     Create,
     MultiFailed,
     Node,

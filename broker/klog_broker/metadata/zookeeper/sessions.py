@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.zookeeper import OpenSession, Session, SessionEvent
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.zookeeper.sessions import OpenSession, Session, SessionEvent
 
 _log = logging.getLogger("klog.zookeeper")
 

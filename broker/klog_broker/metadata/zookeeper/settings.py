@@ -22,9 +22,9 @@ from klog_broker.metadata.zookeeper.conversation import (
     sync,
 )
 from klog_broker.metadata.zookeeper.settings_reading import CannotRead, Settings, SettingsReader
-from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.wheel import Timer
-from klog_broker.runtime.zookeeper import (
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.wheel import Timer
+from klog_broker.runtime.zookeeper.sessions import (
     ANY_VERSION,
     BadVersion,
     Check,

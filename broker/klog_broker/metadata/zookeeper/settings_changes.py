@@ -8,7 +8,7 @@ from klog_broker.metadata.image import ALL_BROKERS, MetadataImage, QuotaEntity, 
 from klog_broker.metadata.interface import Done
 from klog_broker.metadata.zookeeper.settings import ClusterSettings
 from klog_broker.metadata.zookeeper.settings_image import with_quotas, znode_entity
-from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.event_loop.loop import Loop
 from pyspark_klog.znodes.configs import BROKERS, TOPICS, entity
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from klog_broker.metadata.errors import MetadataError
 from klog_broker.metadata.zookeeper.bad_znodes import BadZnodes
 from klog_broker.metadata.zookeeper.conversation import Ask, Steps, children, together
-from klog_broker.runtime.zookeeper import (
+from klog_broker.runtime.zookeeper.sessions import (
     Children,
     NoAuth,
     Node,

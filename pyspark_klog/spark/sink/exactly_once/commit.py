@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from pyspark_klog.client import clock
-from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.admin.sinks import ProgressRow, RunMark
+from pyspark_klog.client.admin.transaction_listing import fence
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import ClientError, ProducerUnusable
-from pyspark_klog.client.settings import ClientSettings
-from pyspark_klog.client.sinks import ProgressRow, RunMark
-from pyspark_klog.client.transactions.listing import fence
+from pyspark_klog.client.settings.client_settings import ClientSettings
 from pyspark_klog.client.transactions.producer import OpenTransaction, end_transaction
 from pyspark_klog.errors import KlogError
 from pyspark_klog.spark.options.exactly_once import ExactlyOnce

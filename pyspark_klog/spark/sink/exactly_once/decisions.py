@@ -8,7 +8,7 @@ there once the task has the transactional id, since an older attempt may have co
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pyspark_klog.client.sinks import ProgressRow, RunMark
+from pyspark_klog.client.admin.sinks import ProgressRow, RunMark
 
 
 class Writing(NamedTuple):

@@ -23,7 +23,7 @@ because each task of the newer run has fenced its predecessor, and task 0 is in 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark_klog.client.sinks import ProgressRow, RunMark
+from pyspark_klog.client.admin.sinks import ProgressRow, RunMark
 from pyspark_klog.spark.sink.exactly_once.progress import TaskProgress
 
 if TYPE_CHECKING:

@@ -3,19 +3,19 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pyspark_klog.client.admin import Admin
-from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.errors import UnsupportedByBroker
-from pyspark_klog.client.groups import (
+from pyspark_klog.client.admin.groups import (
     CommittedOffset,
     commit_offsets,
     committed_offsets,
     delete_group,
     list_group_ids,
 )
-from pyspark_klog.client.sinks import ForeignProgress, ProgressRow, RunMark
-from pyspark_klog.client.transactions.describing import describe
-from pyspark_klog.client.transactions.listing import ONGOING, list_transactions
+from pyspark_klog.client.admin.sinks import ForeignProgress, ProgressRow, RunMark
+from pyspark_klog.client.admin.topics import Admin
+from pyspark_klog.client.admin.transaction_descriptions import describe
+from pyspark_klog.client.admin.transaction_listing import ONGOING, list_transactions
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.errors import UnsupportedByBroker
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark_klog.client.admin.open_transactions import open_since
+from pyspark_klog.client.admin.sinks import ProgressRow
+from pyspark_klog.client.admin.transaction_descriptions import Described, describe
 from pyspark_klog.client.clock import epoch_ms
 from pyspark_klog.client.errors import (
     ClientError,
@@ -21,10 +24,7 @@ from pyspark_klog.client.errors import (
     UnsupportedByBroker,
 )
 from pyspark_klog.client.producer.batches import ADDS_IMPLICITLY
-from pyspark_klog.client.sinks import ProgressRow
-from pyspark_klog.client.transactions.carrying import transaction_version
-from pyspark_klog.client.transactions.describing import Described, describe
-from pyspark_klog.client.transactions.left_open import open_since
+from pyspark_klog.client.transactions.blocking_driver import transaction_version
 from pyspark_klog.client.transactions.producer import OpenTransaction
 from pyspark_klog.client.transactions.states import State
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError

@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from klog_broker.handlers import leader_and_isr
-from klog_broker.handlers.order_queue import OrderQueue
+from klog_broker.api import leader_and_isr
+from klog_broker.cluster.role_change_queue import OrderQueue
 from klog_broker.replication import replica_manager
 from klog_broker.replication.errors import StaleOrder
 from klog_broker.replication.leader import Leader

@@ -5,7 +5,7 @@ Most of the disk's own mutants are those of a single broker (tests/simulation/mu
 
 from typing import Any
 
-from klog_broker.controller import failed_replicas
+from klog_broker.controller.zookeeper import failed_replicas
 from tests.simulation.mutants.disk import MUTANTS as OF_ONE_BROKER
 from tests.simulation.mutants.mutant import Mutant
 

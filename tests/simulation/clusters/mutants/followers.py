@@ -3,9 +3,9 @@
 from copy import deepcopy
 from typing import Any
 
-from klog_broker.handlers import fetch_read
-from klog_broker.log.following import FollowerAppender
-from klog_broker.log.shortening import Shortener
+from klog_broker.fetch import reader
+from klog_broker.log.append.follower_append import FollowerAppender
+from klog_broker.log.maintenance.shortening import Shortener
 from klog_broker.replication.follower import FollowedPartition
 from tests.simulation.clusters.mutants.leaders import of_the_model
 from tests.simulation.mutants.mutant import Mutant
@@ -55,7 +55,7 @@ MUTANTS = (
         FollowerAppender,
         "_follow",
         _any_epoch,
-        also=Mutant("", fetch_read, "check_leader_epoch", _serves_anybody),
+        also=Mutant("", reader, "check_leader_epoch", _serves_anybody),
     ),
     Mutant("producers kept over truncation", Shortener, "_cut_files", _keeps_producers),
     of_the_model("never cuts"),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from klog_broker.handlers.pending_produce import PendingProduce
+from klog_broker.produce.pending_produce import PendingProduce
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.leader_replicas import LeaderReplicas
 from pyspark_klog.ids import Offset

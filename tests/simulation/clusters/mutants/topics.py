@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from klog_broker.controller import deletions, writing
-from klog_broker.controller.order_batch import OrderBatch
-from klog_broker.controller.replica_states import ReplicaState
-from klog_broker.handlers import produce, stop_replica
+from klog_broker.api import produce, stop_replica
+from klog_broker.controller.decisions.replica_states import ReplicaState
+from klog_broker.controller.zookeeper import deletions, znode_writer
+from klog_broker.controller.zookeeper.request_batch import OrderBatch
 from klog_broker.produce import targets
 from klog_broker.replication.replica_manager import ReplicaManager
 from pyspark_klog.errors import BrokerError
@@ -79,10 +79,10 @@ def _untold_see_slices(original: Any) -> Any:
 
 SMALL_SLICES = Mutant(
     "",
-    writing,
+    znode_writer,
     "PARTITIONS_A_TURN",
     lambda _: 1,
-    also=Mutant("", writing, "_STATES_AT_ONCE", lambda _: 1),
+    also=Mutant("", znode_writer, "_STATES_AT_ONCE", lambda _: 1),
 )
 """No bug: a controller that writes and sends one partition at a time."""
 

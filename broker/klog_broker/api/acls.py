@@ -1,0 +1,60 @@
+"""DescribeAcls, CreateAcls and DeleteAcls (keys 29 to 31): there is no authorizer.
+
+So every client may do everything, and no rule is kept. Kafka's brokers without an authorizer give
+the same error.
+"""
+
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.request_context import RequestContext
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.create_acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from pyspark_klog.protocol.apis.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from pyspark_klog.protocol.apis.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def handle_describe(
+    _services: object, request: DescribeAclsRequest, _: RequestContext
+) -> DescribeAclsResponse:
+    return _described(request, ErrorCode.SECURITY_DISABLED)
+
+
+def handle_create(
+    _services: object, request: CreateAclsRequest, _: RequestContext
+) -> CreateAclsResponse:
+    return _created(request, ErrorCode.SECURITY_DISABLED)
+
+
+def handle_delete(
+    _services: object, request: DeleteAclsRequest, _: RequestContext
+) -> DeleteAclsResponse:
+    return _deleted(request, ErrorCode.SECURITY_DISABLED)
+
+
+def _described(_: DescribeAclsRequest, code: ErrorCode) -> DescribeAclsResponse:
+    return DescribeAclsResponse(error_code=code, error_message=code.message)
+
+
+def _created(request: CreateAclsRequest, code: ErrorCode) -> CreateAclsResponse:
+    """The same error for every rule."""
+    result = AclCreationResult(error_code=code, error_message=code.message)
+    return CreateAclsResponse(results=[result] * len(request.creations))
+
+
+def _deleted(request: DeleteAclsRequest, code: ErrorCode) -> DeleteAclsResponse:
+    """The same error for every filter."""
+    result = DeleteAclsFilterResult(error_code=code, error_message=code.message)
+    return DeleteAclsResponse(filter_results=[result] * len(request.filters))
+
+
+DESCRIBE = BrokerApi(ApiKey.DESCRIBE_ACLS, handle_describe, _described)
+CREATE = BrokerApi(ApiKey.CREATE_ACLS, handle_create, _created)
+DELETE = BrokerApi(ApiKey.DELETE_ACLS, handle_delete, _deleted)

@@ -1,0 +1,45 @@
+"""AddOffsetsToTxn: the offsets of a group take part in a transaction.
+
+That is, the partition of ``__consumer_offsets`` that keeps them does. Clients with
+transaction.version 2 do without: TxnOffsetCommit adds it.
+"""
+
+from klog_broker.api.services import TransactionServices
+from klog_broker.api.transaction_errors import as_known_by
+from klog_broker.coordinator.transaction.metadata import VERSION_PLAIN, ProducerIdAndEpoch
+from klog_broker.coordinator.transaction.transaction import TransactionReply
+from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
+from klog_broker.dispatch.request_context import RequestContext
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def handle(
+    services: TransactionServices, request: AddOffsetsToTxnRequest, context: RequestContext
+) -> None:
+    if not request.group_id:
+        raise BrokerError(ErrorCode.INVALID_GROUP_ID)
+    partition = services.groups.partition_for(request.group_id)
+    if partition is None:
+        # The topic is made for the first group, and clients of a transaction ask for it here first.
+        services.group_finder.find(request.group_id, context)
+        raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def answer(reply: TransactionReply) -> None:
+        error = as_known_by(reply.error_code, context.api_version)
+        context.reply.send(AddOffsetsToTxnResponse(error_code=error))
+
+    services.transactions.add_partitions(
+        request.transactional_id,
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+        [partition],
+        VERSION_PLAIN,
+        answer,
+    )
+
+
+API = BrokerApi(ApiKey.ADD_OFFSETS_TO_TXN, handle, top_level_error(ApiKey.ADD_OFFSETS_TO_TXN))

@@ -1,0 +1,171 @@
+"""AddPartitionsToTxn: partitions take part in a transaction.
+
+Up to version 3 a producer asks, for one transaction. From version 4 on brokers ask each other, for
+several: to add partitions for clients of transaction.version 2, or only to verify (KIP-890).
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from klog_broker.api.services import TransactionServices
+from klog_broker.api.transaction_errors import absent_partitions, as_known_by
+from klog_broker.coordinator.transaction.coordinator import partitions_of
+from klog_broker.coordinator.transaction.metadata import VERSION_PLAIN, ProducerIdAndEpoch
+from klog_broker.coordinator.transaction.transaction import TransactionReply
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.metadata.image import INTERNAL_TOPICS
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+BATCHED_SINCE = 4
+
+# In elements: a partition is looked up, checked and put into a record and an answer.
+_PARTITION = 2
+
+_Errors = Mapping[TopicPartition, ErrorCode]
+
+
+def handle(
+    services: TransactionServices, request: AddPartitionsToTxnRequest, context: RequestContext
+) -> AnswerSteps:
+    transactions = _transactions(request, context.api_version)
+    answers: dict[int, AddPartitionsToTxnResult] = {}
+    if not transactions:
+        return AddPartitionsToTxnResponse()
+
+    def told(number: int, errors: _Errors) -> None:
+        answers[number] = _result(transactions[number], errors, context.api_version)
+        if len(answers) == len(transactions):
+            results = [answers[each] for each in range(len(answers))]
+            context.reply.send(_response(results, context.api_version))
+
+    for number, transaction in enumerate(transactions):
+        partitions = partitions_of((each.name, each.partitions) for each in transaction.topics)
+        yield 1 + _PARTITION * len(partitions)
+        refused = _refused(services, partitions, context.api_version)
+        if refused:
+            told(number, refused)
+        else:
+            _ask(services, context, transaction, partitions, partial(told, number))
+    return None
+
+
+def _transactions(
+    request: AddPartitionsToTxnRequest, version: int
+) -> list[AddPartitionsToTxnTransaction]:
+    if version >= BATCHED_SINCE:
+        return request.transactions
+    return [
+        AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+    ]
+
+
+def _refused(
+    services: TransactionServices, partitions: list[TopicPartition], version: int
+) -> dict[TopicPartition, ErrorCode]:
+    """An error for each partition, if one of them has an error: then nothing is added. Producers
+    cannot add the topics of the broker's own state, as in Kafka. A coordinator that has just been
+    loaded may not have heard of all partitions yet, so it cannot say that there are none."""
+    absent = absent_partitions(services, partitions)
+    if absent and not services.known_topics.is_complete:
+        return dict.fromkeys(partitions, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    errors = dict.fromkeys(absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if version < BATCHED_SINCE:
+        errors.update(
+            (each, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            for each in partitions
+            if each.topic in INTERNAL_TOPICS
+        )
+    if not errors:
+        return {}
+    return {each: errors.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
+
+
+def _ask(
+    services: TransactionServices,
+    context: RequestContext,
+    transaction: AddPartitionsToTxnTransaction,
+    partitions: list[TopicPartition],
+    told: Callable[[_Errors], None],
+) -> None:
+    transactions = services.transactions
+    producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
+    if context.api_version >= BATCHED_SINCE:
+        transactions.verify(
+            transaction.transactional_id,
+            *producer,
+            partitions,
+            adds=not transaction.verify_only,
+            done=told,
+        )
+        return
+
+    def answer(reply: TransactionReply) -> None:
+        told(dict.fromkeys(partitions, reply.error_code))
+
+    transactions.add_partitions(
+        transaction.transactional_id, producer, partitions, VERSION_PLAIN, answer
+    )
+
+
+def _result(
+    transaction: AddPartitionsToTxnTransaction, errors: _Errors, version: int
+) -> AddPartitionsToTxnResult:
+    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
+    for (topic, partition), code in errors.items():
+        topics.setdefault(topic, []).append(
+            AddPartitionsToTxnPartitionResult(
+                partition_index=partition, partition_error_code=as_known_by(code, version)
+            )
+        )
+    return AddPartitionsToTxnResult(
+        transactional_id=transaction.transactional_id,
+        topic_results=[
+            AddPartitionsToTxnTopicResult(name=name, results_by_partition=results)
+            for name, results in topics.items()
+        ],
+    )
+
+
+def _response(results: list[AddPartitionsToTxnResult], version: int) -> AddPartitionsToTxnResponse:
+    if version >= BATCHED_SINCE:
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
+
+
+def error_response(
+    request: AddPartitionsToTxnRequest, code: ErrorCode
+) -> AddPartitionsToTxnResponse:
+    """Up to version 3 only partitions can carry an error."""
+
+    def errors(transaction: AddPartitionsToTxnTransaction) -> _Errors:
+        topics = ((each.name, each.partitions) for each in transaction.topics)
+        return dict.fromkeys(partitions_of(topics), code)
+
+    if request.transactions:
+        return AddPartitionsToTxnResponse(
+            error_code=code,
+            results_by_transaction=[
+                _result(each, errors(each), BATCHED_SINCE) for each in request.transactions
+            ],
+        )
+    (only,) = _transactions(request, 0)
+    return _response([_result(only, errors(only), 0)], 0)
+
+
+API = BrokerApi(ApiKey.ADD_PARTITIONS_TO_TXN, handle, error_response)

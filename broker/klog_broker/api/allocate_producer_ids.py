@@ -1,0 +1,22 @@
+"""AllocateProducerIds: a broker needs producer ids (KIP-730). The controller answers."""
+
+from klog_broker.cluster.broker_requests import MAX_ELEMENTS, BetweenBrokersServices, cluster_of
+from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
+from klog_broker.dispatch.request_context import RequestContext
+from pyspark_klog.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def handle(
+    services: BetweenBrokersServices, request: AllocateProducerIdsRequest, context: RequestContext
+) -> None:
+    """NOT_CONTROLLER if another broker is it, or becomes it before this is done."""
+    cluster_of(services, context).controller.allocate_producer_ids(request, context.reply.send)
+
+
+API = BrokerApi(
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+    handle,
+    top_level_error(ApiKey.ALLOCATE_PRODUCER_IDS),
+    max_elements=MAX_ELEMENTS,
+)

@@ -1,0 +1,116 @@
+"""AlterClientQuotas (key 49): quotas of users, clients and addresses are set and removed.
+
+They are stored, and do not act yet: the log says so.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+
+from klog_broker.api.services import SettingsServices
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.error_messages import told
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.metadata.image import QuotaEntity
+from klog_broker.quota.entities import check_quota, checked_entity
+from klog_broker.topics.errors import as_broker_error
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntityData,
+    EntryData,
+    OpData,
+    ResponseEntryData,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+_log = logging.getLogger("klog.quota")
+
+_Names = tuple[tuple[str, str | None], ...]
+
+
+def handle(
+    services: SettingsServices, request: AlterClientQuotasRequest, context: RequestContext
+) -> AnswerSteps:
+    """Every entity succeeds or fails as a whole, by itself. One that is named twice is answered
+    once, with an error, and keeps its quotas; Kafka makes the first of its changes then."""
+    names_of = [_names(entry) for entry in request.entries]
+    times = Counter(frozenset(names) for names in names_of)
+    response = AlterClientQuotasResponse()
+    planned: dict[QuotaEntity, ResponseEntryData] = {}
+    updates: dict[QuotaEntity, Mapping[str, float | None]] = {}
+    answered: set[frozenset[tuple[str, str | None]]] = set()
+    for entry, names in zip(request.entries, names_of, strict=True):
+        yield 1 + len(entry.ops)
+        if frozenset(names) in answered:
+            continue
+        answered.add(frozenset(names))
+        result = _result(names)
+        response.entries.append(result)
+        try:
+            if times[frozenset(names)] > 1:
+                text = "the entity is named twice; put its quotas into one entry"
+                raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+            entity = checked_entity(dict(names))
+            updates[entity] = _update(entity, entry.ops)
+            planned[entity] = result
+        except BrokerError as error:
+            _put(result, error)
+    if request.validate_only or not planned:
+        return response
+
+    def done(outcome: Exception | None) -> None:
+        if outcome is not None:
+            for result in planned.values():
+                _put(result, as_broker_error(outcome))
+        else:
+            _log.warning(
+                "quotas of %d users, clients or addresses are changed; they are stored, and do not"
+                " act yet",
+                len(planned),
+            )
+        context.reply.send(response)
+
+    services.metadata.update_client_quotas(updates, done)
+    return None
+
+
+def _names(entry: EntryData) -> _Names:
+    """The entity's names by type; of several of one type the last one counts, as in Kafka."""
+    return tuple({each.entity_type: each.entity_name for each in entry.entity}.items())
+
+
+def _update(entity: QuotaEntity, ops: list[OpData]) -> Mapping[str, float | None]:
+    """By key the new quota, or None where it is removed: of a key that nobody knows, too."""
+    update: dict[str, float | None] = {}
+    for each in ops:
+        if each.key in update:
+            text = f"{each.key!r} is named twice for one entity"
+            raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+        if not each.remove:
+            check_quota(entity, each.key, each.value)
+        update[each.key] = None if each.remove else each.value
+    return update
+
+
+def _result(names: _Names) -> ResponseEntryData:
+    entity = [EntityData(entity_type=kind, entity_name=name) for kind, name in names]
+    return ResponseEntryData(error_message=None, entity=entity)
+
+
+def _put(result: ResponseEntryData, error: BrokerError) -> None:
+    result.error_code, result.error_message = error.code, told(error)
+
+
+def error_response(request: AlterClientQuotasRequest, code: ErrorCode) -> AlterClientQuotasResponse:
+    """The same error for every entity."""
+    response = AlterClientQuotasResponse()
+    for entry in request.entries:
+        result = _result(_names(entry))
+        _put(result, BrokerError(code))
+        response.entries.append(result)
+    return response
+
+
+API = BrokerApi(ApiKey.ALTER_CLIENT_QUOTAS, handle, error_response)

@@ -1,0 +1,133 @@
+"""AlterConfigs (key 33): all settings of topics, or all that brokers were given while they run, are
+replaced; those that are not named are reset.
+
+IncrementalAlterConfigs, which changes single settings, took its place; old tools still send this.
+When the reply is sent a topic's logs already follow its new settings.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+
+from klog_broker.api.alterable_brokers import stored_name
+from klog_broker.api.alterable_topics import alterable_topic, check_alterable, check_names
+from klog_broker.api.services import SettingsServices
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.error_messages import told
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.topics.broker_settings import Given, checked_broker_configs
+from klog_broker.topics.changes import Alter, change_broker_configs, change_topic_configs
+from klog_broker.topics.entries import ResourceType
+from klog_broker.topics.planning import check_effects, checked_topic_config
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+# Costs in elements (runtime/event_loop/slices.py): checking a topic's settings; asking for their
+# change, and answering. A broker's settings are many more.
+_CHECKED = 20
+_BROKER_CHECKED = 100
+_CHANGE = 20
+
+
+def handle(
+    services: SettingsServices, request: AlterConfigsRequest, context: RequestContext
+) -> AnswerSteps:
+    """Every resource succeeds or fails as a whole, by itself."""
+    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    response = AlterConfigsResponse()
+    planned: list[tuple[AlterConfigsResourceResponse, Alter]] = []
+    for asked in request.resources:
+        yield _CHECKED
+        result = _result(asked)
+        response.responses.append(result)
+        try:
+            if times[(asked.resource_type, asked.resource_name)] > 1:
+                text = "the resource is named twice; put its settings into one entry"
+                raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+            if asked.resource_type == ResourceType.BROKER:
+                yield _BROKER_CHECKED
+                planned.append((result, _planned_broker(services, asked)))
+            else:
+                planned.append((result, _planned(services, asked)))
+        except BrokerError as error:
+            _put(result, error)
+    if request.validate_only or not planned:
+        return response
+    waiting = len(planned)
+
+    def done(result: AlterConfigsResourceResponse, error: BrokerError | None) -> None:
+        nonlocal waiting
+        if error is not None:
+            _put(result, error)
+        waiting -= 1
+        if waiting == 0:
+            context.reply.send(response)
+
+    for result, alter in planned:
+        yield _CHANGE
+        alter(partial(done, result))
+    return None
+
+
+def _planned(services: SettingsServices, asked: AlterConfigsResource) -> Alter:
+    """What gives a topic its new overrides, which are checked. BrokerError."""
+    names = [each.name for each in asked.configs]
+    configs = _texts(asked)
+    # As in Kafka, settings that no topic could have are refused before the topic is looked for.
+    check_alterable(asked.resource_type, asked.resource_name, names)
+    check_effects(services, names)
+    checked_topic_config(services, configs)
+    alterable_topic(services, asked.resource_type, asked.resource_name, names)
+    return partial(change_topic_configs, services, asked.resource_name, lambda _: configs)
+
+
+def _planned_broker(services: SettingsServices, asked: AlterConfigsResource) -> Alter:
+    """What gives a broker, or all, their new settings, which are checked. BrokerError."""
+    texts = _texts(asked)
+    check_names([each.name for each in asked.configs])
+    name = stored_name(services, asked.resource_name)
+
+    def change(given: Given) -> Mapping[str, str]:
+        return checked_broker_configs(services.config, services.broker_id, given, name, texts)
+
+    change(services.metadata.image.broker_configs)
+    return partial(change_broker_configs, services, name, change)
+
+
+def _texts(asked: AlterConfigsResource) -> dict[str, str]:
+    configs: dict[str, str] = {}
+    for each in asked.configs:
+        if each.value is None:
+            text = f"{each.name} has no value (null); leave out what is to be reset"
+            raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+        configs[each.name] = each.value
+    return configs
+
+
+def _result(asked: AlterConfigsResource) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name
+    )
+
+
+def _put(result: AlterConfigsResourceResponse, error: BrokerError) -> None:
+    result.error_code, result.error_message = error.code, told(error)
+
+
+def error_response(request: AlterConfigsRequest, code: ErrorCode) -> AlterConfigsResponse:
+    """The same error for every resource."""
+    response = AlterConfigsResponse()
+    for asked in request.resources:
+        result = _result(asked)
+        _put(result, BrokerError(code))
+        response.responses.append(result)
+    return response
+
+
+API = BrokerApi(ApiKey.ALTER_CONFIGS, handle, error_response)

@@ -1,0 +1,22 @@
+"""AlterPartition: a leader asks for other in-sync sets (KIP-497). The controller answers."""
+
+from klog_broker.cluster.broker_requests import MAX_ELEMENTS, BetweenBrokersServices, cluster_of
+from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
+from klog_broker.dispatch.request_context import RequestContext
+from pyspark_klog.protocol.apis.alter_partition import AlterPartitionRequest
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def handle(
+    services: BetweenBrokersServices, request: AlterPartitionRequest, context: RequestContext
+) -> None:
+    """NOT_CONTROLLER if another broker is it, or becomes it before this is done."""
+    cluster_of(services, context).controller.alter_partition(request, context.reply.send)
+
+
+API = BrokerApi(
+    ApiKey.ALTER_PARTITION,
+    handle,
+    top_level_error(ApiKey.ALTER_PARTITION),
+    max_elements=MAX_ELEMENTS,
+)

@@ -1,0 +1,20 @@
+"""Finds the broker whose settings a client asks for or alters, or the error."""
+
+import re
+
+from klog_broker.api.services import SettingsServices
+from klog_broker.metadata.image import ALL_BROKERS
+from pyspark_klog.errors import BrokerError, ErrorCode
+
+_NUMBER = re.compile(r"[+-]?\d{1,10}", re.ASCII)
+
+
+def stored_name(services: SettingsServices, name: str) -> str:
+    """Under which name the settings of a resource are stored: this broker's id, or ALL_BROKERS for
+    the empty name. BrokerError for another broker."""
+    if name == ALL_BROKERS:
+        return name
+    if not _NUMBER.fullmatch(name) or int(name) != services.broker_id:
+        text = f"this is broker {services.broker_id}, and it does not know broker {name!r}"
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+    return str(services.broker_id)

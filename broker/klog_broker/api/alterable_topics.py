@@ -1,0 +1,67 @@
+"""Checks what a client alters, and finds the topic; for both APIs that alter settings."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from klog_broker.api.services import SettingsServices
+from klog_broker.cluster.known_topics import unknown_topic
+from klog_broker.metadata.errors import InvalidTopicName
+from klog_broker.metadata.image import Topic, check_topic_name
+from klog_broker.topics.entries import ResourceType
+from pyspark_klog.errors import BrokerError, ErrorCode
+
+MAX_CHANGES_PER_RESOURCE = 1000
+"""How many changes one request may make to one topic or broker: these have some 40 and 400
+settings."""
+_WITHOUT_SETTINGS = {
+    8: "loggers have no settings here",
+    16: "client metrics have no settings here",
+    32: "groups have no settings here, for Kafka's are of the protocol of KIP-848 and its like",
+}
+
+
+def without_settings(resource_type: int) -> str:
+    """Why a resource of another type than topic or broker is refused."""
+    why = _WITHOUT_SETTINGS.get(resource_type, "2 (topic) and 4 (broker) are")
+    return f"resource type {resource_type} is not served: {why}"
+
+
+def alterable_topic(
+    services: SettingsServices, resource_type: int, name: str, settings: Sequence[str]
+) -> Topic:
+    """The topic that a resource names, once :func:`check_alterable` lets it pass. BrokerError."""
+    check_alterable(resource_type, name, settings)
+    topic = services.metadata.image.topic(name)
+    if topic is None:
+        text = f"there is no topic {name}"
+        raise BrokerError(unknown_topic(services.known_topics), text)
+    return topic
+
+
+def check_names(settings: Sequence[str]) -> None:
+    """BrokerError unless the names of what is altered are not too many, and none of them there
+    twice."""
+    if len(settings) > MAX_CHANGES_PER_RESOURCE:
+        text = (
+            f"{len(settings)} settings are changed; one topic or broker takes at most"
+            f" {MAX_CHANGES_PER_RESOURCE} changes in a request"
+        )
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+    twice = [each for each, times in Counter(settings).items() if times > 1]
+    if twice:
+        text = f"these settings are named twice: {', '.join(twice)}"
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+
+
+def check_alterable(resource_type: int, name: str, settings: Sequence[str]) -> None:
+    """BrokerError unless the resource can be a topic; ``settings`` as :func:`check_names`."""
+    if resource_type != ResourceType.TOPIC:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, without_settings(resource_type))
+    check_names(settings)
+    if not name:
+        text = "the topic's name is empty: there are no settings of all topics"
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+    try:
+        check_topic_name(name)
+    except InvalidTopicName as error:
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None

@@ -1,0 +1,22 @@
+"""ControlledShutdown: a broker is about to stop. The controller answers."""
+
+from klog_broker.cluster.broker_requests import MAX_ELEMENTS, BetweenBrokersServices, cluster_of
+from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
+from klog_broker.dispatch.request_context import RequestContext
+from pyspark_klog.protocol.apis.controlled_shutdown import ControlledShutdownRequest
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def handle(
+    services: BetweenBrokersServices, request: ControlledShutdownRequest, context: RequestContext
+) -> None:
+    """NOT_CONTROLLER if another broker is it, or becomes it before this is done."""
+    cluster_of(services, context).controller.shut_down(request, context.reply.send)
+
+
+API = BrokerApi(
+    ApiKey.CONTROLLED_SHUTDOWN,
+    handle,
+    top_level_error(ApiKey.CONTROLLED_SHUTDOWN),
+    max_elements=MAX_ELEMENTS,
+)

@@ -1,0 +1,111 @@
+"""CreatePartitions (key 37): more partitions for existing topics."""
+
+from collections import Counter
+from functools import partial
+
+from klog_broker.api.services import TopicsServices
+from klog_broker.cluster.controller_only import at_controller
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.error_messages import told
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.metadata.image import Topic
+from klog_broker.topics.changes import add_partitions
+from klog_broker.topics.planning import (
+    MAX_PARTITIONS_PER_REQUEST,
+    MorePartitions,
+    plan_more_partitions,
+    too_many_partitions,
+)
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.protocol.message import Response
+
+# Cost in elements (runtime/event_loop/slices.py): handing one change to a helper, and answering.
+_CHANGE = 10
+
+
+def handle(
+    services: TopicsServices, request: CreatePartitionsRequest, context: RequestContext
+) -> Response | AnswerSteps | None:
+    return at_controller(
+        services, lambda: _add(services, request, context), request, context, error_response
+    )
+
+
+def _add(
+    services: TopicsServices, request: CreatePartitionsRequest, context: RequestContext
+) -> AnswerSteps:
+    """Every topic succeeds or fails by itself; a name that the request has twice fails once."""
+    times = Counter(topic.name for topic in request.topics)
+    results = {name: CreatePartitionsTopicResult(name=name) for name in times}
+    planned: dict[str, MorePartitions] = {}
+    for topic in request.topics:
+        yield 2
+        try:
+            if times[topic.name] > 1:
+                text = f"topic {topic.name} stands {times[topic.name]} times in the request"
+                raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+            planned[topic.name] = _plan(services, topic)
+        except BrokerError as error:
+            _put(results[topic.name], error)
+    total = sum(len(more.assignment) for more in planned.values())
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        for name in planned:
+            _put(results[name], too_many_partitions(total))
+        planned = {}
+    response = CreatePartitionsResponse(results=list(results.values()))
+    if request.validate_only or not planned:
+        return response
+    waiting = len(planned)
+
+    def done(name: str, outcome: Topic | BrokerError) -> None:
+        nonlocal waiting
+        if isinstance(outcome, BrokerError):
+            _put(results[name], outcome)
+        waiting -= 1
+        if waiting == 0:
+            context.reply.send(response)
+
+    for name, more in planned.items():
+        yield _CHANGE
+        add_partitions(services, name, more, partial(done, name), timeout_ms=request.timeout_ms)
+    return None
+
+
+def _plan(services: TopicsServices, asked: CreatePartitionsTopic) -> MorePartitions:
+    topic = services.metadata.image.topic(asked.name)
+    if topic is None:
+        text = f"there is no topic {asked.name}"
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    if topic.is_internal:
+        text = f"{topic.name} holds this broker's own state; its partitions are fixed"
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+    assignment = None
+    if asked.assignments is not None:
+        assignment = [each.broker_ids for each in asked.assignments]
+    return plan_more_partitions(services, topic, asked.count, assignment)
+
+
+def _put(result: CreatePartitionsTopicResult, error: BrokerError) -> None:
+    result.error_code, result.error_message = error.code, told(error)
+
+
+def error_response(request: CreatePartitionsRequest, code: ErrorCode) -> CreatePartitionsResponse:
+    """The same error for every topic."""
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(
+                name=topic.name, error_code=code, error_message=code.message
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = BrokerApi(ApiKey.CREATE_PARTITIONS, handle, error_response)

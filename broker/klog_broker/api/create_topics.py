@@ -1,0 +1,169 @@
+"""CreateTopics (key 19): topics by number of partitions and replicas, or by assignment by hand."""
+
+from collections import Counter
+from collections.abc import Generator
+
+from klog_broker.api.services import TopicsServices
+from klog_broker.config import topic_config
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.error_messages import told
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.metadata.image import INTERNAL_TOPICS, Topic
+from klog_broker.metadata.interface import NewTopic
+from klog_broker.topics.changes import create_topics
+from klog_broker.topics.entries import topic_entries
+from klog_broker.topics.planning import (
+    MAX_PARTITIONS_PER_REQUEST,
+    plan_new_topic,
+    too_many_partitions,
+)
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import UUID
+from pyspark_klog.protocol.apis.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+_NO_ID = UUID(int=0)
+
+
+_OWN_SETTINGS = (
+    "the broker keeps its own state in this topic: it has the number of partitions, the segments"
+    " and the cleanup policy that the broker is configured for, whatever was asked for"
+)
+
+# Costs in elements (runtime/event_loop/slices.py): checking a topic with its settings; describing
+# all settings of a topic.
+_PLANNED = 10
+_SETTINGS = 60
+
+_Told = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
+
+
+def handle(
+    services: TopicsServices, request: CreateTopicsRequest, context: RequestContext
+) -> AnswerSteps:
+    """Every topic succeeds or fails by itself; a name that the request has twice fails once."""
+    if services.other_controller() is not None:
+        return error_response(request, ErrorCode.NOT_CONTROLLER)
+    results: dict[str, CreatableTopicResult] = {}
+    planned: list[NewTopic] = []
+    times = Counter(topic.name for topic in request.topics)
+    for topic in request.topics:
+        yield _PLANNED
+        try:
+            if times[topic.name] > 1:
+                text = f"topic {topic.name} stands {times[topic.name]} times in the request"
+                raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+            planned.append(_plan(services, topic))
+        except BrokerError as error:
+            results[topic.name] = _failed(topic.name, error)
+    total = sum(len(new.assignment) for new in planned)
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        too_many = too_many_partitions(total)
+        results.update((new.name, _failed(new.name, too_many)) for new in planned)
+        planned = []
+    told: _Told = {}
+    if request.validate_only or not planned:
+        for new in planned:
+            results[new.name] = yield from _created(services, new, _NO_ID, told)
+        return _response(times, results)
+
+    def done(outcomes: list[Topic | BrokerError]) -> None:
+        context.reply.send_in_slices(answer(outcomes))
+
+    def answer(outcomes: list[Topic | BrokerError]) -> AnswerSteps:
+        for new, outcome in zip(planned, outcomes, strict=True):
+            if isinstance(outcome, BrokerError):
+                results[new.name] = _failed(new.name, outcome)
+            else:
+                results[new.name] = yield from _created(services, new, outcome.topic_id, told)
+        return _response(times, results)
+
+    create_topics(services, planned, done, timeout_ms=request.timeout_ms)
+    return None
+
+
+def _plan(services: TopicsServices, topic: CreatableTopic) -> NewTopic:
+    configs: dict[str, str] = {}
+    for config in topic.configs:
+        if config.value is None:
+            raise BrokerError(ErrorCode.INVALID_CONFIG, f"{config.name} has no value (null)")
+        configs[config.name] = config.value
+    assignment: dict[int, list[int]] = {}
+    for row in topic.assignments:
+        if row.partition_index in assignment:
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"partition {row.partition_index} is assigned twice",
+            )
+        assignment[row.partition_index] = row.broker_ids
+    return plan_new_topic(
+        services,
+        topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignment=assignment,
+        configs=configs,
+    )
+
+
+def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, error_code=error.code, error_message=told(error), configs=[]
+    )
+
+
+def _created(
+    services: TopicsServices, new: NewTopic, topic_id: UUID, told: _Told
+) -> Generator[int, None, CreatableTopicResult]:
+    """The answer for a topic that was created, or (without an id) that could be created.
+
+    ``told`` keeps the described settings, for later topics that were given the same ones."""
+    given = tuple(sorted(new.configs.items()))
+    yield 1 if given in told else _SETTINGS
+    if given not in told:
+        told[given] = _settings(services, new)
+    return CreatableTopicResult(
+        name=new.name,
+        topic_id=topic_id,
+        error_code=ErrorCode.NONE,
+        error_message=_OWN_SETTINGS if new.name in INTERNAL_TOPICS else None,
+        num_partitions=len(new.assignment),
+        replication_factor=len(new.assignment[0]),
+        configs=told[given],
+    )
+
+
+def _settings(services: TopicsServices, new: NewTopic) -> list[CreatableTopicConfigs]:
+    entries = topic_entries(topic_config(services.config, new.configs), services.config)
+    return [
+        CreatableTopicConfigs(
+            name=entry.setting.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.setting.is_secret,
+        )
+        for entry in entries
+    ]
+
+
+def _response(
+    names: Counter[str], results: dict[str, CreatableTopicResult]
+) -> CreateTopicsResponse:
+    """The response, with its topics in the order of the request."""
+    return CreateTopicsResponse(topics=[results[name] for name in names])
+
+
+def error_response(request: CreateTopicsRequest, code: ErrorCode) -> CreateTopicsResponse:
+    """The same error for every topic."""
+    error = BrokerError(code)
+    return CreateTopicsResponse(topics=[_failed(topic.name, error) for topic in request.topics])
+
+
+API = BrokerApi(ApiKey.CREATE_TOPICS, handle, error_response)

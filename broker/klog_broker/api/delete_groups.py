@@ -1,0 +1,43 @@
+"""DeleteGroups: forget groups that have no members, with all their offsets."""
+
+from klog_broker.api.services import GroupServices
+from klog_broker.coordinator.group.deletions import GroupCodes
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def handle(services: GroupServices, request: DeleteGroupsRequest, context: RequestContext) -> None:
+    """Each group has its own result; one that is named twice has one result, as in Kafka."""
+
+    def answer(codes: GroupCodes) -> None:
+        context.reply.send_in_slices(_response(codes))
+
+    group_ids = list(dict.fromkeys(request.groups_names))
+    services.groups.deletions.delete_groups(group_ids, answer)
+
+
+def _response(codes: GroupCodes) -> AnswerSteps:
+    response = DeleteGroupsResponse()
+    for group_id, code in codes.items():
+        yield 1
+        response.results.append(DeletableGroupResult(group_id=group_id, error_code=code))
+    return response
+
+
+def _error(request: DeleteGroupsRequest, code: ErrorCode) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        results=[
+            DeletableGroupResult(group_id=group_id, error_code=code)
+            for group_id in dict.fromkeys(request.groups_names)
+        ]
+    )
+
+
+API = BrokerApi(ApiKey.DELETE_GROUPS, handle, _error)

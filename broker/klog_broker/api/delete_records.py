@@ -1,0 +1,161 @@
+"""DeleteRecords (key 21): raises the start of partitions' logs, so that older records are gone.
+
+The files go by the next round of retention. As in Kafka the new start is in memory when the answer
+leaves, and on the disk with the next checkpoint (log.flush.start.offset.checkpoint.interval.ms).
+The answer waits until the logs of all live replicas start there (the low watermark): then no
+replica shows the records again, whoever leads. At the request's timeout it says REQUEST_TIMED_OUT;
+the records are deleted all the same.
+"""
+
+from typing import NamedTuple
+
+from klog_broker.api.services import LogServices
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.log.errors import LogStorageError, OffsetOutOfRange
+from klog_broker.metadata.image import INTERNAL_TOPICS
+from klog_broker.replication.leader import Leader
+from klog_broker.resources.led_partitions import ended_code, led_partition, why_not_led
+from klog_broker.runtime.event_loop.purgatory import DelayedOperation
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import Offset
+from pyspark_klog.protocol.apis.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+_NO_LOW_WATERMARK = -1
+
+# Cost in elements (runtime/event_loop/slices.py): shortening one log's epochs, and waking its
+# fetches.
+_RAISED = 4
+
+
+def handle(
+    services: LogServices, request: DeleteRecordsRequest, context: RequestContext
+) -> AnswerSteps:
+    """Every partition succeeds or fails by itself; of one that is named twice the last offset
+    counts, as in Kafka."""
+    wanted: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        yield 1 + len(topic.partitions) // 10
+        offsets = wanted.setdefault(topic.name, {}) if topic.partitions else {}
+        offsets.update((each.partition_index, each.offset) for each in topic.partitions)
+    response = DeleteRecordsResponse()
+    waiting: list[_Waiting] = []
+    for name, offsets in wanted.items():
+        found = DeleteRecordsTopicResult(name=name)
+        response.topics.append(found)
+        for index, offset in offsets.items():
+            yield _RAISED
+            answer = DeleteRecordsPartitionResult(
+                partition_index=index, low_watermark=_NO_LOW_WATERMARK
+            )
+            found.partitions.append(answer)
+            try:
+                leader = _leader(services, name, index)
+                start = leader.log.delete_records_before(offset)
+                answer.low_watermark = leader.low_watermark()
+                if answer.low_watermark < start:
+                    waiting.append(_Waiting(answer, leader, start))
+            except OffsetOutOfRange:
+                answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+            except LogStorageError:
+                answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            except BrokerError as error:
+                answer.error_code = error.code
+    if not waiting:
+        return response
+    delayed = _DelayedDeletion(services, response, waiting, context)
+    keys = [each.leader.topic_partition for each in waiting]
+    purgatory = services.purgatory
+    if not purgatory.watch(delayed, keys, request.timeout_ms):
+        context.reply.when_closed(lambda: purgatory.cancel(delayed))
+    return None
+
+
+class _Waiting(NamedTuple):
+    """A partition in which not all live replicas' logs begin at ``start`` yet."""
+
+    answer: DeleteRecordsPartitionResult
+    leader: Leader
+    start: Offset
+
+
+class _DelayedDeletion(DelayedOperation):
+    """A request that waits for followers' logs to begin where the leaders' do."""
+
+    __slots__ = ("_context", "_response", "_services", "_waiting")
+    kind = "DeleteRecords"
+
+    def __init__(
+        self,
+        services: LogServices,
+        response: DeleteRecordsResponse,
+        waiting: list[_Waiting],
+        context: RequestContext,
+    ) -> None:
+        self._services = services
+        self._response = response
+        self._waiting = waiting
+        self._context = context
+
+    def try_complete(self, _now_ms: int) -> bool:
+        still_waiting = []
+        for each in self._waiting:
+            leader = each.leader.present
+            if leader.ended is not None:
+                each.answer.error_code = ended_code(self._services, leader)
+                each.answer.low_watermark = _NO_LOW_WATERMARK
+                continue
+            each.answer.low_watermark = leader.low_watermark()
+            if each.answer.low_watermark < each.start:
+                still_waiting.append(each)
+        self._waiting = still_waiting
+        if still_waiting:
+            return False
+        self._context.reply.send(self._response)
+        return True
+
+    def on_expire(self, _now_ms: int) -> None:
+        for each in self._waiting:
+            each.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._context.reply.send(self._response)
+
+
+def _leader(services: LogServices, topic: str, index: int) -> Leader:
+    """Who leads a partition whose records may be deleted."""
+    if services.metadata.image.partition(topic, index) is None:
+        raise BrokerError(why_not_led(services, topic, index))
+    if topic in INTERNAL_TOPICS:
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    leader = led_partition(services, topic, index)
+    if leader.log.config.compact and not leader.log.config.delete:
+        raise BrokerError(ErrorCode.POLICY_VIOLATION)
+    return leader
+
+
+def error_response(request: DeleteRecordsRequest, code: ErrorCode) -> DeleteRecordsResponse:
+    """The same error for every partition."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    DeleteRecordsPartitionResult(
+                        partition_index=each.partition_index,
+                        low_watermark=_NO_LOW_WATERMARK,
+                        error_code=code,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = BrokerApi(ApiKey.DELETE_RECORDS, handle, error_response)

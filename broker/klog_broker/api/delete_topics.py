@@ -1,0 +1,142 @@
+"""DeleteTopics (key 20): by name, from version 6 on by id as well."""
+
+from collections import Counter
+from functools import partial
+
+from klog_broker.api.services import TopicsServices
+from klog_broker.cluster.controller_only import at_controller
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.error_messages import told
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.metadata.image import Topic
+from klog_broker.topics.changes import delete_topic
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import UUID, TopicId
+from pyspark_klog.protocol.apis.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.protocol.message import Response
+from pyspark_klog.storage.text_files import encode_topic_id
+
+_NO_ID = UUID(int=0)
+_FIRST_VERSION_WITH_IDS = 6
+_FIRST_VERSION_WITH_TOPIC_DELETION_DISABLED = 3
+
+
+# Cost in elements (runtime/event_loop/slices.py): asking for one deletion, and answering.
+_DELETION = 10
+
+
+def handle(
+    services: TopicsServices, request: DeleteTopicsRequest, context: RequestContext
+) -> Response | AnswerSteps | None:
+    return at_controller(
+        services, lambda: _delete(services, request, context), request, context, error_response
+    )
+
+
+def _delete(
+    services: TopicsServices, request: DeleteTopicsRequest, context: RequestContext
+) -> AnswerSteps:
+    """Every topic succeeds or fails by itself; a topic that the request has twice fails once."""
+    asked = _asked(request, context.api_version)
+    results: list[DeletableTopicResult] = []
+    found: dict[UUID, DeletableTopicResult] = {}
+    times = Counter((each.name, each.topic_id) for each in asked)
+    # Of several entries with the same name and id the dict keeps one.
+    for key, each in {(each.name, each.topic_id): each for each in asked}.items():
+        yield 2
+        try:
+            if times[key] > 1:
+                raise BrokerError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
+            topic = _find(services, context, each)
+            if topic.topic_id in found:
+                text = f"topic {topic.name} is named twice: by its name and by its id"
+                raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+        except BrokerError as error:
+            results.append(_failed(each, error))
+            continue
+        result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+        results.append(result)
+        found[topic.topic_id] = result
+    response = DeleteTopicsResponse(responses=results)
+    if not found:
+        return response
+    waiting = len(found)
+
+    def done(result: DeletableTopicResult, error: BrokerError | None) -> None:
+        nonlocal waiting
+        if error is not None:
+            result.error_code, result.error_message = error.code, told(error)
+        waiting -= 1
+        if waiting == 0:
+            context.reply.send(response)
+
+    for topic_id, result in found.items():
+        yield _DELETION
+        delete_topic(
+            services,
+            TopicId(topic_id),
+            partial(done, result),
+            timeout_ms=request.timeout_ms,
+        )
+    return None
+
+
+def _asked(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
+    if version >= _FIRST_VERSION_WITH_IDS:
+        return request.topics
+    return [DeleteTopicState(name=name) for name in request.topic_names]
+
+
+def _find(services: TopicsServices, context: RequestContext, asked: DeleteTopicState) -> Topic:
+    if not services.config["delete.topic.enable"]:
+        code = (
+            ErrorCode.TOPIC_DELETION_DISABLED
+            if context.api_version >= _FIRST_VERSION_WITH_TOPIC_DELETION_DISABLED
+            else ErrorCode.INVALID_REQUEST
+        )
+        raise BrokerError(code, "topics are not deleted here: delete.topic.enable=false")
+    image = services.metadata.image
+    if asked.name is not None and asked.topic_id != _NO_ID:
+        text = "name the topic or give its id, not both"
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+    if asked.name is not None:
+        topic = image.topic(asked.name)
+        if topic is None:
+            text = f"there is no topic {asked.name}"
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    elif asked.topic_id != _NO_ID:
+        topic = image.topic_by_id(asked.topic_id)
+        if topic is None:
+            text = f"there is no topic with the id {encode_topic_id(asked.topic_id)}"
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, text)
+    else:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "name the topic or give its id")
+    if topic.is_internal:
+        text = f"{topic.name} holds this broker's own state and cannot be deleted"
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+    return topic
+
+
+def _failed(asked: DeleteTopicState, error: BrokerError) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=asked.name,
+        topic_id=asked.topic_id,
+        error_code=error.code,
+        error_message=told(error),
+    )
+
+
+def error_response(request: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopicsResponse:
+    """The same error for every topic."""
+    error = BrokerError(code)
+    asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
+    return DeleteTopicsResponse(responses=[_failed(each, error) for each in asked])
+
+
+API = BrokerApi(ApiKey.DELETE_TOPICS, handle, error_response)

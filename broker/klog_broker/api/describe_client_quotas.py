@@ -1,0 +1,55 @@
+"""DescribeClientQuotas (key 48): the quotas of users, clients and addresses."""
+
+from klog_broker.api.services import SettingsServices
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.error_messages import told
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.quota.filters import checked_filter
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+# How many entities one element (runtime/event_loop/slices.py) pays for that are only looked at.
+_LOOKED_AT = 5
+
+
+def handle(
+    services: SettingsServices, request: DescribeClientQuotasRequest, _: RequestContext
+) -> AnswerSteps:
+    """A filter without components asks for all entities; if it is strict, for none."""
+    try:
+        wanted = checked_filter(
+            ((each.entity_type, each.match_type, each.match) for each in request.components),
+            strict=request.strict,
+        )
+    except BrokerError as error:
+        return _failed(error.code, told(error))
+    entries = []
+    quotas_of = services.metadata.image.client_quotas
+    for number, (entity, quotas) in enumerate(quotas_of.items()):
+        if number % _LOOKED_AT == 0:
+            yield 1
+        if wanted.matches(entity):
+            yield 1
+            names = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+            values = [ValueData(key=key, value=value) for key, value in quotas.items()]
+            entries.append(EntryData(entity=names, values=values))
+    return DescribeClientQuotasResponse(error_message=None, entries=entries)
+
+
+def _failed(code: ErrorCode, text: str) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=code, error_message=text, entries=None)
+
+
+def error_response(_: DescribeClientQuotasRequest, code: ErrorCode) -> DescribeClientQuotasResponse:
+    """The error, and no entries."""
+    return _failed(code, code.message)
+
+
+API = BrokerApi(ApiKey.DESCRIBE_CLIENT_QUOTAS, handle, error_response)

@@ -1,0 +1,224 @@
+"""DescribeConfigs (key 32): the settings of topics, of this broker, and given to all brokers.
+
+Resources of other types: `other_resources`.
+"""
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from klog_broker.api.alterable_brokers import stored_name
+from klog_broker.api.other_resources import describe_other
+from klog_broker.api.services import SettingsServices
+from klog_broker.cluster.known_topics import PATIENCE_MS, once_complete, unknown_topic
+from klog_broker.config import stored_topic_config
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.error_messages import told
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.metadata.errors import InvalidTopicName
+from klog_broker.metadata.image import ALL_BROKERS, check_topic_name
+from klog_broker.topics.entries import (
+    ConfigEntry,
+    ConfigSource,
+    ResourceType,
+    all_brokers_entries,
+    broker_entries,
+    topic_entries,
+)
+from pyspark_klog.errors import BrokerError, ErrorCode, InvariantViolation
+from pyspark_klog.ids import TopicId
+from pyspark_klog.protocol.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+# Costs in elements (runtime/event_loop/slices.py): finding and describing all settings of a topic
+# or broker.
+_SETTINGS = {ResourceType.TOPIC: 60, ResourceType.BROKER: 500}
+
+_Told = dict[tuple[Any, ...], list[DescribeConfigsResourceResult]]
+
+
+def handle(
+    services: SettingsServices, request: DescribeConfigsRequest, context: RequestContext
+) -> AnswerSteps | None:
+    if all(each.resource_type != ResourceType.TOPIC for each in request.resources):
+        return _answer(services, request, context)
+    return once_complete(
+        services.known_topics,
+        lambda: _with_settings(services, request, context),
+        request,
+        context,
+        error_response,
+    )
+
+
+def _with_settings(
+    services: SettingsServices, request: DescribeConfigsRequest, context: RequestContext
+) -> AnswerSteps:
+    """Answer once the settings of new topics have been read from ZooKeeper: a topic may be shown a
+    moment earlier, and would seem to have no settings of its own."""
+    reading = services.new_topic_settings
+    unread: dict[str, TopicId] = {}
+    for asked in request.resources:
+        topic = services.metadata.image.topic(asked.resource_name)
+        if topic is None or asked.resource_type != ResourceType.TOPIC:
+            continue
+        if reading.is_reading_settings_of(topic.topic_id):
+            unread[topic.name] = topic.topic_id
+    if not unread:
+        return (yield from _answer(services, request, context))
+    is_answered = False
+
+    def answer() -> None:
+        nonlocal is_answered
+        if not is_answered:
+            is_answered = True
+            timer.cancel()
+            context.reply.send_in_slices(_answer(services, request, context))
+
+    timer = services.loop.call_later(PATIENCE_MS, answer)
+    reading.learn_topics(unread, answer)
+    return None
+
+
+def _answer(
+    services: SettingsServices, request: DescribeConfigsRequest, context: RequestContext
+) -> AnswerSteps:
+    """Every resource succeeds or fails by itself. A list of names that is null or, as in Kafka,
+    empty asks for all settings.
+
+    A resource that is named twice is answered once, since an answer is much longer than a name.
+    """
+    results = []
+    answered: _Told = {}
+    for asked in _each_once(request.resources):
+        result = DescribeConfigsResult(
+            resource_type=asked.resource_type,
+            resource_name=asked.resource_name,
+            error_message=None,
+        )
+        try:
+            result.configs = yield from _configs(services, request, asked, context, answered)
+        except BrokerError as error:
+            result.error_code, result.error_message = error.code, told(error)
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _configs(
+    services: SettingsServices,
+    request: DescribeConfigsRequest,
+    asked: DescribeConfigsResource,
+    context: RequestContext,
+    answered: _Told,
+) -> Generator[int, None, list[DescribeConfigsResourceResult]]:
+    """``answered`` keeps described settings, for later topics with the same overrides (most topics
+    have none)."""
+    yield 1
+    keys = asked.configuration_keys or None
+    if asked.resource_type not in _SETTINGS:
+        found = describe_other(services, asked.resource_type, asked.resource_name)
+        return [each for each in found if keys is None or each.name in keys]
+    given = _given(services, asked)
+    name = "" if asked.resource_type == ResourceType.TOPIC else asked.resource_name
+    key = (asked.resource_type, name, given, None if keys is None else tuple(keys))
+    if key not in answered:
+        yield _SETTINGS[ResourceType(asked.resource_type)]
+        names = None if keys is None else set(keys)
+        answered[key] = [
+            _described(entry, request, context.api_version)
+            for entry in _entries(services, asked, dict(given or ()))
+            if names is None or entry.setting.name in names
+        ]
+    return answered[key]
+
+
+def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
+    """Each resource once, by type and name, with all settings that any of its entries asks for."""
+    found: dict[tuple[int, str], DescribeConfigsResource] = {}
+    for each in resources:
+        first = found.setdefault((each.resource_type, each.resource_name), each)
+        if first is not each and first.configuration_keys:
+            if not each.configuration_keys:
+                first.configuration_keys = None
+            else:
+                first.configuration_keys += each.configuration_keys
+    return list(found.values())
+
+
+def _given(
+    services: SettingsServices, asked: DescribeConfigsResource
+) -> tuple[tuple[str, str], ...] | None:
+    """The overrides of a topic; what is given to all brokers; None for one broker."""
+    name = asked.resource_name
+    match asked.resource_type:
+        case ResourceType.TOPIC:
+            try:
+                check_topic_name(name)
+            except InvalidTopicName as error:
+                raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
+            topic = services.metadata.image.topic(name)
+            if topic is None:
+                text = f"there is no topic {name}"
+                raise BrokerError(unknown_topic(services.known_topics), text)
+            return tuple(sorted(topic.configs.items()))
+        case ResourceType.BROKER:
+            if stored_name(services, name) == ALL_BROKERS:
+                return tuple(services.metadata.image.broker_configs.get(ALL_BROKERS, {}).items())
+            return None
+        case other:
+            raise InvariantViolation(f"resource type {other} has no settings")
+
+
+def _entries(
+    services: SettingsServices, asked: DescribeConfigsResource, given: Mapping[str, str]
+) -> list[ConfigEntry]:
+    if asked.resource_type == ResourceType.TOPIC:
+        return topic_entries(stored_topic_config(services.config, given), services.config)
+    if asked.resource_name == ALL_BROKERS:
+        return all_brokers_entries(given)
+    return broker_entries(services.config, asked.configuration_keys or ())
+
+
+def _described(
+    entry: ConfigEntry, request: DescribeConfigsRequest, version: int
+) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if request.include_synonyms else []
+    return DescribeConfigsResourceResult(
+        name=entry.setting.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        # The field exists in version 0 only; later versions have config_source instead.
+        is_default=version == 0 and entry.source is ConfigSource.DEFAULT_CONFIG,
+        config_source=entry.source,
+        is_sensitive=entry.setting.is_secret,
+        synonyms=[
+            DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
+            for each in synonyms
+        ],
+        config_type=entry.setting.type,
+        documentation=entry.documentation if request.include_documentation else None,
+    )
+
+
+def error_response(request: DescribeConfigsRequest, code: ErrorCode) -> DescribeConfigsResponse:
+    """The same error for every resource."""
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(
+                error_code=code,
+                error_message=code.message,
+                resource_type=asked.resource_type,
+                resource_name=asked.resource_name,
+            )
+            for asked in request.resources
+        ]
+    )
+
+
+API = BrokerApi(ApiKey.DESCRIBE_CONFIGS, handle, error_response)

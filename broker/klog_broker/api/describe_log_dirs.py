@@ -1,0 +1,126 @@
+"""DescribeLogDirs (key 35): what lies in each data directory, and how full its volume is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from klog_broker.api.services import LogServices
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.log.directory.data_directory import LogDirectory
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.disk.files import DiskUsage
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+_FIRST_VERSION_WITH_VOLUMES = 4
+
+# Of so many segments together the size is told for one element (runtime/event_loop/slices.py).
+_SEGMENTS_AN_ELEMENT = 20
+
+_Usages = Mapping[LogDirectory, DiskUsage | None]
+
+
+def handle(
+    services: LogServices, request: DescribeLogDirsRequest, context: RequestContext
+) -> AnswerSteps | None:
+    """A null list of topics asks for all of them. Only partitions that are here are answered."""
+    directories = services.logs.directories
+    if context.api_version < _FIRST_VERSION_WITH_VOLUMES:
+        return _describe(request, services, dict.fromkeys(directories, DiskUsage(-1, -1)))
+
+    def ask() -> _Usages:
+        return {directory: _usage(directory) for directory in directories}
+
+    def asked(usages: _Usages | None, error: BaseException | None) -> None:
+        if usages is None:
+            services.requests.bugs.report(
+                ApiKey.DESCRIBE_LOG_DIRS.name, error or RuntimeError("no answer")
+            )
+            context.reply.send(error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
+        context.reply.send_in_slices(_describe(request, services, usages))
+
+    services.helpers.submit(ask, asked)
+    return None
+
+
+def _usage(directory: LogDirectory) -> DiskUsage | None:
+    """None if the volume does not tell. In a helper thread."""
+    try:
+        return directory.files.disk_usage(directory.path)
+    except OSError:
+        return None
+
+
+def _describe(
+    request: DescribeLogDirsRequest, services: LogServices, usages: _Usages
+) -> AnswerSteps:
+    """Partitions that are made or deleted between two steps may be in the response, or not."""
+    results = {directory: _result(directory, usage) for directory, usage in usages.items()}
+    topics: dict[tuple[LogDirectory, str], DescribeLogDirsTopic] = {}
+    for log in _wanted(request, services):
+        if log is None:
+            yield 1
+            continue
+        segments = log.segments
+        yield 1 + len(segments) // _SEGMENTS_AN_ELEMENT
+        result = results[log.log_directory]
+        if result.error_code != ErrorCode.NONE:
+            continue
+        topic, partition = log.topic_partition
+        key = (log.log_directory, topic)
+        if key not in topics:
+            topics[key] = DescribeLogDirsTopic(name=topic)
+            result.topics.append(topics[key])
+        size = sum(segment.size_bytes for segment in segments)
+        # No record that readers see is missing in a log here: there is no lag.
+        row = DescribeLogDirsPartition(partition_index=partition, partition_size=size)
+        topics[key].partitions.append(row)
+    for directory, result in results.items():
+        if directory.is_offline and result.error_code == ErrorCode.NONE:
+            # It went offline between two steps.
+            results[directory] = _result(directory, None)
+    return DescribeLogDirsResponse(results=list(results.values()))
+
+
+def _result(directory: LogDirectory, usage: DiskUsage | None) -> DescribeLogDirsResult:
+    path = str(directory.path.absolute())
+    if usage is None or directory.is_offline:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
+    return DescribeLogDirsResult(
+        log_dir=path, total_bytes=usage.total_bytes, usable_bytes=usage.usable_bytes
+    )
+
+
+def _wanted(
+    request: DescribeLogDirsRequest, services: LogServices
+) -> Iterable[PartitionLog | None]:
+    """The logs, each once; None for a partition that is not here, or that is named again."""
+    if request.topics is None:
+        yield from services.logs.logs()
+        return
+    named: set[TopicPartition] = set()
+    for asked in request.topics:
+        yield None
+        for index in asked.partitions:
+            found = TopicPartition(asked.topic, index)
+            is_new = found not in named
+            named.add(found)
+            yield services.logs.get(found) if is_new else None
+
+
+def error_response(_: DescribeLogDirsRequest, code: ErrorCode) -> DescribeLogDirsResponse:
+    """The error; it exists from version 3 on."""
+    return DescribeLogDirsResponse(error_code=code)
+
+
+API = BrokerApi(ApiKey.DESCRIBE_LOG_DIRS, handle, error_response)

@@ -1,0 +1,145 @@
+"""DescribeTopicPartitions (key 75): topics and their partitions in order of names, page by page.
+
+A page ends with a cursor, the partition that the next page is to begin with (KIP-966).
+"""
+
+from collections.abc import Generator, Iterator
+from heapq import merge
+from itertools import islice
+
+from klog_broker.api.services import TopicsServices
+from klog_broker.cluster.known_topics import once_complete, unknown_topic
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.metadata.errors import InvalidTopicName
+from klog_broker.metadata.image import INTERNAL_TOPICS, MetadataImage, check_topic_name
+from klog_broker.resources.operations import TOPIC_OPERATIONS
+from klog_broker.resources.visible_partitions import SeenPartitions
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+MAX_PARTITIONS = 2000
+"""How many partitions a page has at most, as with Kafka's max.request.partition.size.limit."""
+
+_PARTITIONS_A_STEP = 50
+_NAMES_A_STEP = 1000
+# Cost in elements (runtime/event_loop/slices.py): comparing and sorting as many names.
+_NAMES = 100
+
+
+def handle(
+    services: TopicsServices, request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> AnswerSteps | None:
+    """No topics ask for all of them. BrokerError INVALID_REQUEST for a wrong cursor."""
+    return once_complete(
+        services.known_topics,
+        lambda: _answer(services, request, context),
+        request,
+        context,
+        error_response,
+    )
+
+
+def _answer(
+    services: TopicsServices, request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> AnswerSteps:
+    if not request.topics and not services.known_topics.has_been_complete:
+        context.reply.close("this broker was not told of the cluster's topics yet")
+        return None
+    image = services.metadata.image
+    cursor = request.cursor
+    names = yield from _names(request, image)
+    if cursor is not None and cursor.partition_index < 0:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "the cursor's partition is negative")
+    response = DescribeTopicPartitionsResponse()
+    partitions = SeenPartitions(services, context)
+    room = max(min(request.response_partition_limit, MAX_PARTITIONS), 1)
+    for name in names:
+        yield 1
+        if room == 0:
+            # The next page begins with this topic, also if that does not exist.
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        answer = DescribeTopicPartitionsResponseTopic(
+            name=name,
+            is_internal=name in INTERNAL_TOPICS,
+            topic_authorized_operations=TOPIC_OPERATIONS,
+        )
+        response.topics.append(answer)
+        topic = image.topic(name)
+        if topic is None:
+            answer.error_code = _why_not(services, name)
+            continue
+        answer.topic_id = topic.topic_id
+        is_first = cursor is not None and cursor.topic_name == name
+        start = cursor.partition_index if cursor is not None and is_first else 0
+        rows = islice(enumerate(topic.partitions), start, start + room)
+        for count, (number, state) in enumerate(rows, 1):
+            if count % _PARTITIONS_A_STEP == 0:
+                yield _PARTITIONS_A_STEP
+            seen = partitions.partition(name, number, state)
+            answer.partitions.append(
+                DescribeTopicPartitionsResponsePartition(
+                    partition_index=number,
+                    leader_id=seen.leader_id,
+                    leader_epoch=seen.leader_epoch,
+                    replica_nodes=seen.replica_nodes,
+                    isr_nodes=seen.isr_nodes,
+                    eligible_leader_replicas=[],
+                    last_known_elr=[],
+                    offline_replicas=seen.offline_replicas,
+                )
+            )
+        room -= len(answer.partitions)
+        end = start + len(answer.partitions)
+        if end < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+    return response
+
+
+def _names(
+    request: DescribeTopicPartitionsRequest, image: MetadataImage
+) -> Generator[int, None, Iterator[str]]:
+    """The names of the topics that are asked for, sorted, from the cursor's on; each once."""
+    first = "" if request.cursor is None else request.cursor.topic_name
+    named = iter(dict.fromkeys(each.name for each in request.topics))
+    waiting = named if request.topics else iter(image.topics)
+    parts: list[list[str]] = []
+    while part := list(islice(waiting, _NAMES_A_STEP)):
+        parts.append(sorted(name for name in part if name >= first))
+        yield _NAMES
+    if request.topics and request.cursor is not None and not any(first in part for part in parts):
+        text = f"the cursor is at topic {first}, which is none of those that are asked for"
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+    return iter(merge(*parts))
+
+
+def _why_not(services: TopicsServices, name: str) -> ErrorCode:
+    try:
+        check_topic_name(name)
+    except InvalidTopicName:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return unknown_topic(services.known_topics)
+
+
+def error_response(
+    request: DescribeTopicPartitionsRequest, code: ErrorCode
+) -> DescribeTopicPartitionsResponse:
+    """The same error for every topic; the response has none of its own."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(name=each.name, error_code=code)
+            for each in request.topics
+        ]
+    )
+
+
+API = BrokerApi(ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle, error_response)

@@ -1,0 +1,57 @@
+"""DescribeTransactions: what transactional ids have come to."""
+
+from klog_broker.api.services import TransactionServices
+from klog_broker.coordinator.transaction.metadata import TransactionMetadata
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def handle(
+    services: TransactionServices, request: DescribeTransactionsRequest, _: RequestContext
+) -> AnswerSteps:
+    """An id that is named twice is described once: its partitions can be many."""
+    states = []
+    for transactional_id in dict.fromkeys(request.transactional_ids):
+        error, known = services.transactions.describe(transactional_id)
+        yield 1 + (0 if known is None else len(known.partitions))
+        states.append(
+            TransactionState(transactional_id=transactional_id, error_code=error)
+            if known is None
+            else _described(transactional_id, known)
+        )
+    return DescribeTransactionsResponse(transaction_states=states)
+
+
+def _described(transactional_id: str, known: TransactionMetadata) -> TransactionState:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in known.partitions:
+        topics.setdefault(topic, []).append(partition)
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=known.state.kafkas_name,
+        transaction_timeout_ms=known.timeout_ms,
+        transaction_start_time_ms=known.start_ms,
+        producer_id=known.producer_id,
+        producer_epoch=known.producer_epoch,
+        topics=[TopicData(topic=name, partitions=numbers) for name, numbers in topics.items()],
+    )
+
+
+def _error(request: DescribeTransactionsRequest, code: ErrorCode) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[
+            TransactionState(transactional_id=each, error_code=code)
+            for each in request.transactional_ids
+        ]
+    )
+
+
+API = BrokerApi(ApiKey.DESCRIBE_TRANSACTIONS, handle, _error)

@@ -1,0 +1,193 @@
+"""ElectLeaders (key 43): in a cluster the controller elects, and it is answered once that is seen.
+
+Where a broker runs alone a partition's only replica is its leader: the right leader leads already,
+or no other broker could.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+from klog_broker.api.services import TopicsServices
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.metadata.image import NO_BROKER, MetadataImage, PartitionState
+from klog_broker.metadata.interface import MetadataStore
+from klog_broker.resources.visible_partitions import SeenPartitions
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+    TopicPartitions,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+_PARTITIONS_A_STEP = 50
+_FIRST_VERSION_WITH_ERROR = 1
+
+
+class ElectionType(IntEnum):
+    """Whom to elect, as on the wire."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class Elections(Protocol):
+    """Has the controller elect leaders: implemented by controller/zookeeper/topic_changes.py."""
+
+    def elect_leaders(
+        self,
+        partitions: Sequence[TopicPartition] | None,
+        done: Callable[[Mapping[TopicPartition, ErrorCode] | ErrorCode], None],
+        *,
+        unclean: bool,
+        timeout_ms: int,
+    ) -> None:
+        """Elect leaders of the partitions, or of all. ``done`` gets the outcomes once the image
+        shows the leaders or the time is over, or an error for all partitions."""
+
+
+class ElectionServices(NamedTuple):
+    """The services of ElectLeaders in a cluster."""
+
+    metadata: MetadataStore
+    elections: Elections
+
+
+def handle(
+    services: TopicsServices, request: ElectLeadersRequest, context: RequestContext
+) -> AnswerSteps:
+    """A null list of topics asks for all partitions: only those are told that have not the right
+    leader, below each topic, as in Kafka."""
+    response = ElectLeadersResponse()
+    asked = request.topic_partitions
+    if asked is not None and not asked:
+        return response
+    election = _election(request)
+    seen = SeenPartitions(services, context)
+    if asked is None:
+        for topic in services.metadata.image.topics.values():
+            yield 1
+            found = ReplicaElectionResult(topic=topic.name)
+            response.replica_election_results.append(found)
+            for index, state in enumerate(topic.partitions):
+                if index % _PARTITIONS_A_STEP == _PARTITIONS_A_STEP - 1:
+                    yield _PARTITIONS_A_STEP
+                code = _outcome(seen, topic.name, index, state, election)
+                if code != ErrorCode.ELECTION_NOT_NEEDED:
+                    found.partition_result.append(_result(index, code))
+        return response
+    for each in asked:
+        yield 1
+        found = ReplicaElectionResult(topic=each.topic)
+        response.replica_election_results.append(found)
+        for index in each.partitions:
+            yield 1
+            known = services.metadata.image.partition(each.topic, index)
+            code = _outcome(seen, each.topic, index, known, election)
+            found.partition_result.append(_result(index, code))
+    return response
+
+
+def handle_in_cluster(
+    services: ElectionServices, request: ElectLeadersRequest, context: RequestContext
+) -> ElectLeadersResponse | None:
+    """The controller elects."""
+    asked = request.topic_partitions
+    if asked is not None and not asked:
+        return ElectLeadersResponse()
+    election = _election(request)
+    services.elections.elect_leaders(
+        None if asked is None else _partitions(asked),
+        lambda elected: context.reply.send_in_slices(
+            _told(services.metadata.image, request, context, elected)
+        ),
+        unclean=election is ElectionType.UNCLEAN,
+        timeout_ms=request.timeout_ms,
+    )
+    return None
+
+
+def _election(request: ElectLeadersRequest) -> ElectionType:
+    if request.election_type not in tuple(ElectionType):
+        raise BrokerError(ErrorCode.INVALID_REQUEST)
+    return ElectionType(request.election_type)
+
+
+def _partitions(asked: list[TopicPartitions]) -> list[TopicPartition]:
+    named = (TopicPartition(each.topic, index) for each in asked for index in each.partitions)
+    return list(dict.fromkeys(named))
+
+
+def _told(
+    image: MetadataImage,
+    request: ElectLeadersRequest,
+    context: RequestContext,
+    elected: Mapping[TopicPartition, ErrorCode] | ErrorCode,
+) -> AnswerSteps:
+    """An error of all (NOT_CONTROLLER) is told for each partition that is asked for, as in Kafka;
+    Kafka's clients look for it there."""
+    if isinstance(elected, ErrorCode):
+        asked = request.topic_partitions
+        if asked is None:
+            topics = image.topics.values()
+            partitions = [each for topic in topics for each in topic.topic_partitions()]
+        else:
+            partitions = _partitions(asked)
+        if not partitions and context.api_version >= _FIRST_VERSION_WITH_ERROR:
+            # Who asks for all that this broker was not told of must not take it for done.
+            return ElectLeadersResponse(error_code=elected)
+        elected = dict.fromkeys(partitions, elected)
+    found: dict[str, ReplicaElectionResult] = {}
+    for partition, code in elected.items():
+        yield 1
+        if request.topic_partitions is None and code == ErrorCode.ELECTION_NOT_NEEDED:
+            continue
+        result = found.setdefault(partition.topic, ReplicaElectionResult(topic=partition.topic))
+        result.partition_result.append(_result(partition.partition, code))
+    return ElectLeadersResponse(replica_election_results=list(found.values()))
+
+
+def _outcome(
+    seen: SeenPartitions,
+    topic: str,
+    index: int,
+    state: PartitionState | None,
+    election: ElectionType,
+) -> ErrorCode:
+    if state is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    leader = seen.partition(topic, index, state).leader_id
+    if election is ElectionType.UNCLEAN:
+        if leader == NO_BROKER:
+            return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        return ErrorCode.ELECTION_NOT_NEEDED
+    if leader == state.replicas[0]:
+        return ErrorCode.ELECTION_NOT_NEEDED
+    return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+def _result(index: int, code: ErrorCode) -> PartitionResult:
+    return PartitionResult(partition_id=index, error_code=code, error_message=code.message)
+
+
+def error_response(request: ElectLeadersRequest, code: ErrorCode) -> ElectLeadersResponse:
+    """The same error for every partition."""
+    return ElectLeadersResponse(
+        error_code=code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=each.topic,
+                partition_result=[_result(index, code) for index in each.partitions],
+            )
+            for each in request.topic_partitions or ()
+        ],
+    )
+
+
+API = BrokerApi(ApiKey.ELECT_LEADERS, handle, error_response)
+IN_CLUSTER = BrokerApi(ApiKey.ELECT_LEADERS, handle_in_cluster, error_response)

@@ -1,0 +1,110 @@
+"""EndTxn: commit or abort a transaction. Answered when that is decided; the markers follow."""
+
+from __future__ import annotations
+
+import struct
+
+from klog_broker.api.services import TransactionServices
+from klog_broker.api.transaction_errors import as_known_by, client_version
+from klog_broker.coordinator.transaction.metadata import VERSION_RAISING, ProducerIdAndEpoch
+from klog_broker.coordinator.transaction.transaction import TransactionReply
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.request_context import RequestContext
+from klog_broker.dispatch.response_slot import ReplySlot
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.protocol.wire import uvarint
+
+RAISES_EPOCH_SINCE = 5
+
+# Behind a request's transactional id: producer id, epoch, whether it commits, no tagged fields.
+_LAST_BYTES = struct.calcsize(">qh?B")
+# Key and version, correlation id, length of the client id; no tagged fields behind the client id.
+_FIRST_BYTES = struct.calcsize(">4s4sh") + 1
+# Size, correlation id, no tagged fields; throttle time, error, producer id and epoch, and none.
+_REPLY = struct.Struct(">i4sBihqhB")
+
+
+def handle(services: TransactionServices, request: EndTxnRequest, context: RequestContext) -> None:
+    version = context.api_version
+
+    def answer(reply: TransactionReply) -> None:
+        context.reply.send(
+            EndTxnResponse(
+                error_code=as_known_by(reply.error_code, version),
+                producer_id=reply.producer_id,
+                producer_epoch=reply.producer_epoch,
+            )
+        )
+
+    services.transactions.end(
+        request.transactional_id,
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+        client_version(version, RAISES_EPOCH_SINCE),
+        answer,
+        is_commit=request.committed,
+    )
+
+
+class _SameId:
+    """The next end of the same transactional id, in version 5: only the correlation id, the
+    producer id, its epoch and the decision differ."""
+
+    __slots__ = (
+        "_behind",
+        "_head",
+        "_requests",
+        "_services",
+        "_size",
+        "_transactional_id",
+        "_unpack",
+    )
+
+    def __init__(self, frame: bytes, transactional_id: str, services: TransactionServices) -> None:
+        self._size = len(frame)
+        self._unpack = struct.Struct(f">4s4s{len(frame) - 8 - _LAST_BYTES}sqh?B").unpack
+        self._head, _, self._behind, *_ = self._unpack(frame)
+        self._transactional_id = transactional_id
+        self._services = services
+        self._requests = services.requests
+
+    def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
+        if len(frame) != self._size:
+            return False
+        head, correlation_id, behind, producer_id, epoch, is_commit, tags = self._unpack(frame)
+        if behind != self._behind or head != self._head or tags:
+            return False
+
+        def answer(reply: TransactionReply) -> None:
+            self._requests.count_error(ApiKey.END_TXN, reply.error_code)
+            told = (reply.error_code, reply.producer_id, reply.producer_epoch)
+            slot.complete([_REPLY.pack(_REPLY.size - 4, correlation_id, 0, 0, *told, 0)])
+
+        self._services.transactions.end(
+            self._transactional_id,
+            ProducerIdAndEpoch(producer_id, epoch),
+            VERSION_RAISING,
+            answer,
+            is_commit=is_commit,
+        )
+        return True
+
+
+def prepare(
+    services: TransactionServices, frame: bytes, request: EndTxnRequest, context: RequestContext
+) -> _SameId | None:
+    """None for other versions, and for a request with tagged fields: its frame is longer."""
+    client_id = (context.header.client_id or "").encode()
+    name = request.transactional_id.encode()
+    size = _FIRST_BYTES + len(client_id) + len(uvarint(len(name) + 1)) + len(name) + _LAST_BYTES
+    if context.api_version != RAISES_EPOCH_SINCE or len(frame) != size:
+        return None
+    return _SameId(frame, request.transactional_id, services)
+
+
+def error_response(_: EndTxnRequest, code: ErrorCode) -> EndTxnResponse:
+    return EndTxnResponse(error_code=code)
+
+
+API = BrokerApi(ApiKey.END_TXN, handle, error_response, prepare=prepare)

@@ -1,0 +1,259 @@
+"""Fetch: long polls. The data stays in the files until it is sent.
+
+The partitions are read at once; if they have fewer than ``min_bytes``, the fetch waits under their
+keys until the high watermarks have moved far enough, a leadership has ended, or ``max_wait_ms`` has
+passed. Where a look-up would have to wait for the disk, a helper thread reads the pages first while
+the fetch stays parked. For clients before version 4 the records are converted down before they are
+sent (down_conversion.py).
+
+The *scope* of a fetch are the partitions that it reads: those that the request names, or those of
+its session that may have news (scopes.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.request_context import RequestContext
+from klog_broker.fetch.awaited_followers import FollowerKey
+from klog_broker.fetch.cached_fetch import MAX_FRAME_BYTES, KeptFetch
+from klog_broker.fetch.down_conversion import Converted
+from klog_broker.fetch.partition_read import ReadPartition
+from klog_broker.fetch.reader import FetchReader
+from klog_broker.fetch.response_parts import make_answer, pack_answer
+from klog_broker.fetch.scopes import SessionFetch, WholeFetch, is_enough, scope_of
+from klog_broker.fetch.services import FetchServices
+from klog_broker.runtime.event_loop.purgatory import DelayedOperation
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+_SESSION_ERRORS = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+
+
+class _DelayedFetch(DelayedOperation):
+    """A fetch that has not been answered yet."""
+
+    __slots__ = ("_context", "_reader", "_request", "_scope", "_services")
+    is_long_poll = True
+    kind = "Fetch"
+
+    def __init__(
+        self,
+        services: FetchServices,
+        request: FetchRequest,
+        context: RequestContext,
+        scope: WholeFetch | SessionFetch,
+        reader: FetchReader,
+    ) -> None:
+        self._services = services
+        self._request = request
+        self._context = context
+        self._reader = reader
+        self._scope = scope
+
+    def start(self) -> None:
+        """Reads; answers if that is enough, else parks."""
+        context = self._context
+        if not context.reply.is_open:
+            context.reply.skip()
+            self._drop()
+            return
+        self.go_on(self._read())
+
+    def go_on(self, cold: list[ReadPartition]) -> None:
+        """After the first read: answers if that is enough, else parks or warms what was cold."""
+        context = self._context
+        if cold:
+            self._warm(cold)
+            return
+        request = self._request
+        if request.max_wait_ms <= 0 or is_enough(self._scope, request.min_bytes):
+            self._answer()
+            return
+        for each in self._scope.partitions:
+            each.may_block = False
+        self._scope.stay()
+        purgatory, keys, wait_ms = self._services.purgatory, self._scope.keys(), request.max_wait_ms
+        follower = self._reader.follower
+        if follower is not None:
+            keys.append(FollowerKey(follower))
+            wait_ms = self._services.awaited_followers.holds_ms(follower, wait_ms)
+        if not purgatory.watch(self, keys, wait_ms):
+            context.reply.when_closed(self._on_closed)
+
+    def _on_closed(self) -> None:
+        self._services.purgatory.cancel(self)
+        self._drop()
+
+    def try_complete(self, _now_ms: int) -> bool:
+        if not (self._scope.has_moved() or self._scope.has_ended):
+            return False
+        cold = self._read()
+        if cold:
+            self._warm(cold, then_answer=True)
+            return True
+        if not is_enough(self._scope, self._request.min_bytes):
+            self._scope.stay()
+            return False
+        self._answer()
+        if self._reader.follower is not None:
+            # Producers wait for it.
+            self._context.reply.leave_now()
+        return True
+
+    def on_expire(self, _now_ms: int) -> None:
+        self._finish()
+
+    def _finish(self) -> None:
+        """Ends the wait: reads once more, a second time if partitions were cold, and answers."""
+        cold = self._read()
+        if cold:
+            self._warm(cold, then_answer=True)
+        else:
+            self._answer()
+
+    def _read(self) -> list[ReadPartition]:
+        """Reads the scope's partitions. Returns the cold ones, which have to be read again."""
+        self._scope.renew()
+        return self._reader.read(self._scope.partitions)
+
+    def _warm(self, cold: list[ReadPartition], then_answer: bool = False) -> None:
+        """Lets helpers read the cold pages into the cache, then reads all partitions again."""
+        left = len(cold)
+
+        def done(_: object, _error: BaseException | None) -> None:
+            # A helper's error shows itself when the partition is read again.
+            nonlocal left
+            left -= 1
+            if left == 0:
+                if then_answer:
+                    self._finish()
+                else:
+                    self.start()
+
+        for each in cold:
+            assert each.cold is not None
+            # The next read of the partition may block: its pages were read just before, and if they
+            # have left the cache since, another helper would not keep them there either.
+            each.may_block = True
+            self._services.requests.count("cold-look-ups")
+            self._services.helpers.submit(each.cold, done)
+
+    def _answer(self) -> None:
+        """Answers with the records that were read, converted first for a client that is too old."""
+        magic = self._reader.converts_to
+        converted = [each for each in self._scope.partitions if each.to_convert is not None]
+        if magic is None or not converted:
+            self._send()
+            return
+
+        def done(found: Sequence[Converted], error: BaseException | None) -> None:
+            if error is not None:
+                self._services.requests.bugs.report("conversion down", error)
+                found = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(converted)
+            for each, records in zip(converted, found, strict=True):
+                if isinstance(records, ErrorCode):
+                    each.refuse(records)
+                else:
+                    each.records = records
+            self._send()
+
+        sets = [each.to_convert for each in converted if each.to_convert is not None]
+        cancel = self._services.conversions.begin(sets, magic, done)
+
+        def on_closed() -> None:
+            cancel()
+            self._drop()
+
+        self._context.reply.when_closed(on_closed)
+
+    def _send(self) -> None:
+        context = self._context
+        if not context.reply.is_open:
+            context.reply.skip()
+            self._drop()
+            return
+        session_id, told, code = self._scope.answer()
+        version, correlation_id = context.api_version, context.header.correlation_id
+        parts = pack_answer(correlation_id, version, session_id, code, told)
+        if parts is None:
+            context.reply.send(make_answer(session_id, code, told))
+        else:
+            context.reply.send_parts(parts)
+        for each in self._scope.partitions:
+            each.note_answered()
+
+    def _drop(self) -> None:
+        """Ends the fetch of a client that is gone. The partitions of its session stay, perhaps for
+        days, so they must not keep the records that were read for this fetch."""
+        for each in self._scope.partitions:
+            each.let_go()
+
+
+def handle(
+    services: FetchServices, request: FetchRequest, context: RequestContext
+) -> FetchResponse | None:
+    version = context.api_version
+    scope = scope_of(request, version, services)
+    reader = FetchReader(request, version, services, context.listener)
+    _DelayedFetch(services, request, context, scope, reader).start()
+    return None
+
+
+def _go_on(
+    services: FetchServices,
+    request: FetchRequest,
+    context: RequestContext,
+    scope: WholeFetch | SessionFetch,
+    reader: FetchReader,
+    cold: list[ReadPartition],
+) -> None:
+    _DelayedFetch(services, request, context, scope, reader).go_on(cold)
+
+
+def prepare(
+    services: FetchServices, frame: bytes, request: FetchRequest, context: RequestContext
+) -> KeptFetch:
+    return KeptFetch(services, frame, request, context, _go_on)
+
+
+def error_response(request: Any, code: ErrorCode) -> FetchResponse:
+    """From version 7 on one code for all; before, each partition says it."""
+
+    def refused(index: int) -> PartitionData:
+        return PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")
+
+    if code in _SESSION_ERRORS:
+        return FetchResponse(error_code=code)
+    return FetchResponse(
+        error_code=code,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[refused(each.partition) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+API = BrokerApi(
+    ApiKey.FETCH,
+    handle,
+    error_response,
+    prepare=prepare,
+    prepared_bytes=MAX_FRAME_BYTES,
+)

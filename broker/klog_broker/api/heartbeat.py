@@ -1,0 +1,80 @@
+"""Heartbeat: a member is alive, and learns whether it has to rejoin."""
+
+import struct
+
+from klog_broker.api.services import GroupServices
+from klog_broker.coordinator.group.coordinator import MemberName
+from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
+from klog_broker.dispatch.cached_requests import CORRELATION_ID, ReplyBytes
+from klog_broker.dispatch.request_context import RequestContext
+from klog_broker.dispatch.response_slot import ReplySlot
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pyspark_klog.protocol.keys import ApiKey
+
+_NONE = ErrorCode.NONE
+
+
+def handle(
+    services: GroupServices, request: HeartbeatRequest, _: RequestContext
+) -> HeartbeatResponse:
+    name = MemberName(request.member_id, request.group_instance_id)
+    error = services.groups.heartbeat(request.group_id, name, request.generation_id)
+    return HeartbeatResponse(error_code=error)
+
+
+class _SameMember:
+    """The next heartbeat of a member in the same generation: only its correlation id differs."""
+
+    __slots__ = (
+        "_alive",
+        "_behind",
+        "_generation_id",
+        "_group_id",
+        "_groups",
+        "_head",
+        "_name",
+        "_services",
+        "_size",
+        "_unpack",
+        "_version",
+    )
+
+    def __init__(
+        self, frame: bytes, request: HeartbeatRequest, version: int, services: GroupServices
+    ) -> None:
+        self._size = len(frame)
+        # Key and version; correlation id; the rest.
+        self._unpack = struct.Struct(f"4s4s{len(frame) - CORRELATION_ID.stop}s").unpack
+        self._head, _, self._behind = self._unpack(frame)
+        self._version = version
+        self._group_id = request.group_id
+        self._name = MemberName(request.member_id, request.group_instance_id)
+        self._generation_id = request.generation_id
+        self._services = services
+        self._groups = services.groups
+        self._alive = ReplyBytes(HeartbeatResponse(), version)
+
+    def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
+        if len(frame) != self._size:
+            return False
+        head, correlation_id, behind = self._unpack(frame)
+        if behind != self._behind or head != self._head:
+            return False
+        error = self._groups.heartbeat(self._group_id, self._name, self._generation_id)
+        if error is _NONE:
+            reply = self._alive
+        else:
+            self._services.requests.count_error(ApiKey.HEARTBEAT, error)
+            reply = ReplyBytes(HeartbeatResponse(error_code=error), self._version)
+        slot.complete([reply.to(correlation_id)])
+        return True
+
+
+def prepare(
+    services: GroupServices, frame: bytes, request: HeartbeatRequest, context: RequestContext
+) -> _SameMember:
+    return _SameMember(frame, request, context.api_version, services)
+
+
+API = BrokerApi(ApiKey.HEARTBEAT, handle, top_level_error(ApiKey.HEARTBEAT), prepare=prepare)

@@ -1,0 +1,193 @@
+"""IncrementalAlterConfigs (key 44): single settings set, deleted, added to, taken from.
+
+When the reply is sent a topic's logs already follow its new settings. A broker's settings count,
+too; the logs that have them from the broker follow in slices.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from functools import partial
+
+from klog_broker.api.alterable_brokers import stored_name
+from klog_broker.api.alterable_topics import alterable_topic, check_names
+from klog_broker.api.services import SettingsServices
+from klog_broker.config import TOPIC_SETTINGS, render, stored_topic_config
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.error_messages import told
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.topics.broker_settings import Given, checked_broker_configs, list_of_broker
+from klog_broker.topics.changes import Alter, change_broker_configs, change_topic_configs
+from klog_broker.topics.entries import ResourceType
+from klog_broker.topics.planning import check_effects, checked_topic_config, list_setting
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+
+class Operation(IntEnum):
+    """What to do to a setting, as on the wire (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+# Costs in elements (runtime/event_loop/slices.py): checking a topic's settings; asking for their
+# change, and answering. A broker's settings are many more.
+_CHECKED = 20
+_BROKER_CHECKED = 100
+_CHANGE = 20
+
+
+def handle(
+    services: SettingsServices, request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> AnswerSteps:
+    """Every resource succeeds or fails as a whole, by itself."""
+    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    results: list[AlterConfigsResourceResponse] = []
+    planned: list[tuple[AlterConfigsResourceResponse, Alter]] = []
+    for asked in request.resources:
+        yield _CHECKED
+        result = _result(asked)
+        results.append(result)
+        try:
+            if times[(asked.resource_type, asked.resource_name)] > 1:
+                text = "the resource is named twice; put its settings into one entry"
+                raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+            if asked.resource_type == ResourceType.BROKER:
+                yield _BROKER_CHECKED
+            planned.append((result, _planned(services, asked)))
+        except BrokerError as error:
+            _put(result, error)
+    response = IncrementalAlterConfigsResponse(responses=results)
+    if request.validate_only or not planned:
+        return response
+    waiting = len(planned)
+
+    def done(result: AlterConfigsResourceResponse, error: BrokerError | None) -> None:
+        nonlocal waiting
+        if error is not None:
+            _put(result, error)
+        waiting -= 1
+        if waiting == 0:
+            context.reply.send(response)
+
+    for result, alter in planned:
+        yield _CHANGE
+        alter(partial(done, result))
+    return None
+
+
+def _planned(services: SettingsServices, asked: AlterConfigsResource) -> Alter:
+    """What makes the changes, which are checked by the settings of now. The store checks them again
+    by those of then: other clients may alter them meanwhile."""
+    names = [each.name for each in asked.configs]
+    if asked.resource_type == ResourceType.BROKER:
+        check_names(names)
+        name = stored_name(services, asked.resource_name)
+        of_broker = partial(_changed_broker, services, asked, name)
+        of_broker(services.metadata.image.broker_configs)
+        return partial(change_broker_configs, services, name, of_broker)
+    topic = alterable_topic(services, asked.resource_type, asked.resource_name, names)
+    of_topic = partial(_changed, services, asked)
+    of_topic(topic.configs)
+    return partial(change_topic_configs, services, asked.resource_name, of_topic)
+
+
+def _changed_broker(
+    services: SettingsServices, asked: AlterConfigsResource, name: str, given: Given
+) -> Mapping[str, str]:
+    """What is given to a broker, or to all, after the changes; checked."""
+    config, broker_id = services.config, services.broker_id
+    changed = dict(given.get(name, {}))
+    for change in asked.configs:
+        _apply(changed, change, partial(list_of_broker, config, broker_id, given, name))
+    return checked_broker_configs(config, broker_id, given, name, changed)
+
+
+def _changed(
+    services: SettingsServices, asked: AlterConfigsResource, configs: Mapping[str, str]
+) -> Mapping[str, str]:
+    """The overrides that a topic with the overrides `configs` has after the changes. They are
+    checked, but for those that do not count already and stay."""
+
+    def items_of(name: str) -> tuple[str, ...]:
+        list_setting(name, TOPIC_SETTINGS)
+        own = {name: configs[name]} if name in configs else {}
+        items: tuple[str, ...] = stored_topic_config(services.config, own)[name]
+        return items
+
+    changed = dict(configs)
+    for change in asked.configs:
+        _apply(changed, change, items_of)
+    given = [each.name for each in asked.configs if each.config_operation != Operation.DELETE]
+    check_effects(services, given)
+    unused = stored_topic_config(services.config, configs).unused
+    stays = [name for name in unused if changed.get(name) == configs[name]]
+    checked_topic_config(
+        services, {name: text for name, text in changed.items() if name not in stays}
+    )
+    return changed
+
+
+def _apply(
+    configs: dict[str, str],
+    change: AlterableConfig,
+    items_of: Callable[[str], tuple[str, ...]],
+) -> None:
+    """``items_of`` gives the items of a list, or raises BrokerError for what is none."""
+    name = change.name
+    if change.config_operation not in tuple(Operation):
+        text = f"{name}: operation {change.config_operation} is none of 0 (set), 1 (delete), "
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text + "2 (append), 3 (subtract)")
+    operation = Operation(change.config_operation)
+    if operation is Operation.DELETE:
+        configs.pop(name, None)
+        return
+    if change.value is None:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} has no value (null)")
+    if operation is Operation.SET:
+        configs[name] = change.value
+        return
+    current = items_of(name)
+    items = [item.strip() for item in change.value.split(",") if item.strip()]
+    if operation is Operation.APPEND:
+        changed = (*current, *(item for item in dict.fromkeys(items) if item not in current))
+    else:
+        changed = tuple(item for item in current if item not in items)
+    configs[name] = render(changed) or ""
+
+
+def _result(asked: AlterConfigsResource) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_message=None,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+    )
+
+
+def _put(result: AlterConfigsResourceResponse, error: BrokerError) -> None:
+    result.error_code, result.error_message = error.code, told(error)
+
+
+def error_response(
+    request: IncrementalAlterConfigsRequest, code: ErrorCode
+) -> IncrementalAlterConfigsResponse:
+    """The same error for every resource."""
+    response = IncrementalAlterConfigsResponse()
+    for asked in request.resources:
+        result = _result(asked)
+        _put(result, BrokerError(code))
+        response.responses.append(result)
+    return response
+
+
+API = BrokerApi(ApiKey.INCREMENTAL_ALTER_CONFIGS, handle, error_response)

@@ -1,0 +1,74 @@
+"""InitProducerId: a producer id and an epoch, for idempotence or for a transactional id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klog_broker.api.services import TransactionServices
+from klog_broker.api.transaction_errors import as_known_by
+from klog_broker.coordinator.transaction.metadata import ProducerIdAndEpoch
+from klog_broker.coordinator.transaction.transaction import TransactionReply
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.request_context import RequestContext
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerId
+from pyspark_klog.protocol.apis.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+# PRODUCER_FENCED is known from this version on (KIP-588).
+_FENCED_SINCE = 4
+
+
+def handle(
+    services: TransactionServices, request: InitProducerIdRequest, context: RequestContext
+) -> None:
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "producer id and epoch go together")
+    if request.transactional_id is not None:
+        _begin_to_use(services, request.transactional_id, request, context)
+        return
+
+    def got(producer_id: ProducerId | None) -> None:
+        if producer_id is None:
+            context.reply.send(error_response(request, services.producer_ids.unavailable))
+            return
+        context.reply.send(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+
+    # Without a transactional id, a producer that has a producer id already gets a new one, too.
+    services.producer_ids.next_id(got)
+
+
+def _begin_to_use(
+    services: TransactionServices,
+    transactional_id: str,
+    request: InitProducerIdRequest,
+    context: RequestContext,
+) -> None:
+    def answer(reply: TransactionReply) -> None:
+        context.reply.send(
+            InitProducerIdResponse(
+                error_code=as_known_by(reply.error_code, context.api_version, _FENCED_SINCE),
+                producer_id=reply.producer_id,
+                producer_epoch=reply.producer_epoch,
+            )
+        )
+
+    expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    services.transactions.initialize(
+        transactional_id,
+        request.transaction_timeout_ms,
+        None if expected.producer_id == NO_PRODUCER_ID else expected,
+        answer,
+    )
+
+
+def error_response(_: Any, code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+    )
+
+
+API = BrokerApi(ApiKey.INIT_PRODUCER_ID, handle, error_response)

@@ -1,0 +1,34 @@
+"""JoinGroup: enter a consumer group, or come back to it for a rebalance."""
+
+from klog_broker.api.services import GroupServices
+from klog_broker.coordinator.group.classic.member import Joiner
+from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
+from klog_broker.dispatch.request_context import RequestContext
+from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
+from pyspark_klog.protocol.keys import ApiKey
+
+REQUIRES_MEMBER_ID_SINCE = 4
+NULLABLE_PROTOCOL_SINCE = 7
+SKIPS_ASSIGNMENT_SINCE = 9
+
+
+def handle(services: GroupServices, request: JoinGroupRequest, context: RequestContext) -> None:
+    """Answered when all members have joined; later requests of the connection wait until then. Why
+    a member joins (version 8) changes nothing."""
+    joiner = Joiner(
+        client_id=context.client_id,
+        client_host=f"/{context.client_address}",
+        requires_member_id=context.api_version >= REQUIRES_MEMBER_ID_SINCE,
+        skips_assignment=context.api_version >= SKIPS_ASSIGNMENT_SINCE,
+    )
+
+    def send(response: JoinGroupResponse) -> None:
+        # A refused member follows no protocol: older versions have no null for that.
+        has_null = context.api_version >= NULLABLE_PROTOCOL_SINCE
+        response.protocol_name = response.protocol_name or (None if has_null else "")
+        context.reply.send(response)
+
+    services.groups.join(request, joiner, send)
+
+
+API = BrokerApi(ApiKey.JOIN_GROUP, handle, top_level_error(ApiKey.JOIN_GROUP))

@@ -1,0 +1,159 @@
+"""LeaderAndIsr: the controller gives replicas of this broker their roles.
+
+As in Kafka, an order in a leader epoch that the replica has a role in already does nothing. Nor
+does the request's type: with ZooKeeper a log that no order names stays on the disk, without a role.
+"""
+
+from collections.abc import Iterator
+
+from klog_broker.cluster.broker_requests import (
+    MAX_ELEMENTS,
+    MAX_PARTITIONS,
+    BetweenBrokersServices,
+    cluster_of,
+    may_be_topic,
+    order_error,
+    take_order,
+)
+from klog_broker.cluster.role_change_queue import UNKNOWN_LIFE
+from klog_broker.cluster.role_change_slices import OrdersInSlices
+from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
+from klog_broker.dispatch.request_context import RequestContext
+from klog_broker.metadata.role_changes import RoleAssignment
+from klog_broker.replication.leader import Leader
+from klog_broker.replication.partition import Follower
+from pyspark_klog.errors import ErrorCode, KlogError
+from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from pyspark_klog.protocol.apis.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    LeaderAndIsrTopicState,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def handle(
+    services: BetweenBrokersServices, request: LeaderAndIsrRequest, context: RequestContext
+) -> None:
+    """Answered once all replicas have their roles. The settings of topics that are new here are
+    asked for before, since the logs are made with them; but not for what is refused anyway: on a
+    listener that is not for brokers alone anybody may name ever new topics."""
+    cluster = cluster_of(services, context)
+    store, orders = cluster.store, cluster.orders
+    if orders.is_early(request.broker_epoch):
+        context.reply.close(UNKNOWN_LIFE)
+        return
+    topics = {}
+    if not orders.is_over(request.controller_epoch, request.broker_epoch):
+        topics = {
+            each.topic_name: TopicId(each.topic_id)
+            for each in request.topic_states
+            if _is_topic(each)
+        }
+
+    def learned() -> None:
+        roles = _Roles(request, services)
+        take_order(
+            services,
+            request,
+            context,
+            lambda done: OrdersInSlices(services, roles, context, done).go_on(),
+        )
+
+    store.learn_topics(topics, learned)
+
+
+class _Roles:
+    """See OrderRequest."""
+
+    def __init__(self, request: LeaderAndIsrRequest, services: BetweenBrokersServices) -> None:
+        self._request = request
+        self._services = services
+        self._errors: dict[TopicPartition, ErrorCode] = {}
+
+    def orders(self) -> Iterator[RoleAssignment]:
+        """See OrderRequest."""
+        for topic in self._request.topic_states:
+            for state in topic.partition_states:
+                partition = TopicPartition(topic.topic_name, state.partition_index)
+                error = self._fault(topic, state, partition)
+                if error is ErrorCode.NONE:
+                    yield _order(topic, state, partition)
+                else:
+                    self._errors[partition] = error
+
+    def _fault(
+        self,
+        topic: LeaderAndIsrTopicState,
+        state: LeaderAndIsrPartitionState,
+        partition: TopicPartition,
+    ) -> ErrorCode:
+        if not _is_topic(topic):
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if not 0 <= state.partition_index < MAX_PARTITIONS or state.leader_epoch < 0:
+            return ErrorCode.INVALID_REQUEST
+        if self._services.broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        hosted = self._services.replicas.partition(*partition)
+        if (
+            hosted is not None
+            and hosted.topic_id == topic.topic_id
+            and isinstance(hosted.role, Leader | Follower)
+            and hosted.epochs.leader_epoch >= state.leader_epoch
+        ):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        return ErrorCode.NONE
+
+    def failed(self, partition: TopicPartition, error: KlogError) -> None:
+        """See OrderRequest."""
+        self._errors[partition] = order_error(error)
+
+    def response(self) -> LeaderAndIsrResponse:
+        """See OrderRequest."""
+        topics = [
+            LeaderAndIsrTopicError(
+                topic_id=topic.topic_id,
+                partition_errors=[
+                    LeaderAndIsrPartitionError(
+                        partition_index=each.partition_index,
+                        error_code=self._errors.get(
+                            TopicPartition(topic.topic_name, each.partition_index), ErrorCode.NONE
+                        ),
+                    )
+                    for each in topic.partition_states
+                ],
+            )
+            for topic in self._request.topic_states
+        ]
+        return LeaderAndIsrResponse(topics=topics)
+
+
+def _is_topic(topic: LeaderAndIsrTopicState) -> bool:
+    """Whether it has an id, as all topics of Kafka 2.8 and newer, and a name that may be one."""
+    return topic.topic_id != NO_TOPIC_ID and may_be_topic(topic.topic_name)
+
+
+def _order(
+    topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState, partition: TopicPartition
+) -> RoleAssignment:
+    return RoleAssignment(
+        partition,
+        TopicId(topic.topic_id),
+        BrokerId(state.leader),
+        LeaderEpoch(state.leader_epoch),
+        state.partition_epoch,
+        tuple(map(BrokerId, state.replicas)),
+        tuple(map(BrokerId, state.isr)),
+        is_new=state.is_new,
+    )
+
+
+API = BrokerApi(
+    ApiKey.LEADER_AND_ISR,
+    handle,
+    top_level_error(ApiKey.LEADER_AND_ISR),
+    max_elements=MAX_ELEMENTS,
+)

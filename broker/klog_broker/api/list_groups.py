@@ -1,0 +1,40 @@
+"""ListGroups: the groups that this broker coordinates, by state and type if asked."""
+
+from klog_broker.api.services import GroupServices
+from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from pyspark_klog.protocol.apis.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+CLASSIC = "classic"
+"""The type of all groups: no others are coordinated here."""
+
+
+def handle(services: GroupServices, request: ListGroupsRequest, _: RequestContext) -> AnswerSteps:
+    """Names of states and types are compared without regard to case (KIP-518, as Kafka does since
+    3.8; KIP-848)."""
+    error, groups = services.groups.groups()
+    states = {state.strip().lower() for state in request.states_filter}
+    types = {each.lower() for each in request.types_filter}
+    if types and CLASSIC not in types:
+        groups = []
+    response = ListGroupsResponse(error_code=error)
+    for group in groups:
+        yield 1
+        if not states or group.state.value.lower() in states:
+            response.groups.append(
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type=CLASSIC,
+                )
+            )
+    return response
+
+
+API = BrokerApi(ApiKey.LIST_GROUPS, handle, top_level_error(ApiKey.LIST_GROUPS))

@@ -1,0 +1,23 @@
+"""ListPartitionReassignments (key 46): no move of a partition is ever under way."""
+
+from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
+from klog_broker.dispatch.request_context import RequestContext
+from pyspark_klog.protocol.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def handle(
+    _services: object, _: ListPartitionReassignmentsRequest, __: RequestContext
+) -> ListPartitionReassignmentsResponse:
+    """Topics that do not exist are no error, as in Kafka."""
+    return ListPartitionReassignmentsResponse(error_message=None)
+
+
+API = BrokerApi(
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    handle,
+    top_level_error(ApiKey.LIST_PARTITION_REASSIGNMENTS),
+)

@@ -1,0 +1,312 @@
+"""Metadata: brokers, topics and their partitions' leaders; creates missing topics on request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from klog_broker.api.services import TopicsServices
+from klog_broker.cluster.controller_only import (
+    AUTO_CREATION_TIMEOUT_MS,
+    TopicRequests,
+    not_made,
+)
+from klog_broker.cluster.known_topics import once_complete, unknown_topic
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.metadata.errors import InvalidTopicName
+from klog_broker.metadata.image import (
+    INTERNAL_TOPICS,
+    Topic,
+    check_topic_name,
+)
+from klog_broker.metadata.interface import NewTopic
+from klog_broker.resources.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from klog_broker.resources.visible_partitions import SeenPartitions
+from klog_broker.topics.changes import create_topics
+from klog_broker.topics.planning import MAX_PARTITIONS_PER_REQUEST, plan_new_topic
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import NO_TOPIC_ID
+from pyspark_klog.protocol.apis.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+# Cost in elements (runtime/event_loop/slices.py): checking a topic that is to be created, with its
+# settings.
+_PLANNED = 10
+
+_PARTITIONS_A_STEP = 50
+_UNTOLD = ErrorCode.LEADER_NOT_AVAILABLE
+_FIRST_VERSION_WITH_LISTENERS = 6
+_FIRST_VERSION_BY_ID = 12
+
+
+def handle(
+    services: TopicsServices, request: MetadataRequest, context: RequestContext
+) -> AnswerSteps | None:
+    """In a cluster, a request waits a while for topics that the controller has not sent yet. After
+    that an unknown topic gets LEADER_NOT_AVAILABLE, so that clients ask again, and the connection
+    of a request for all topics is closed.
+
+    Versions 10 and 11 have a field for topic ids, but Kafka refuses requests of theirs that use it.
+    From version 12 on a topic's id goes before its name.
+    """
+    for each in request.topics or ():
+        if context.api_version < _FIRST_VERSION_BY_ID:
+            if each.name is None or each.topic_id != NO_TOPIC_ID:
+                raise BrokerError(ErrorCode.INVALID_REQUEST)
+        elif each.topic_id != NO_TOPIC_ID:
+            each.name = None
+    if _is_told(services, request, context):
+        return _answer(services, request, context)
+    return once_complete(
+        services.known_topics,
+        lambda: _late_answer(services, request, context),
+        request,
+        context,
+        error_response,
+    )
+
+
+def _late_answer(
+    services: TopicsServices, request: MetadataRequest, context: RequestContext
+) -> AnswerSteps:
+    if _names_all(request, context) and not services.known_topics.has_been_complete:
+        context.reply.close("this broker was not told of the cluster's topics yet")
+        return None
+    return (yield from _answer(services, request, context))
+
+
+def _names_all(request: MetadataRequest, context: RequestContext) -> bool:
+    return request.topics is None or (context.api_version == 0 and not request.topics)
+
+
+def _is_told(services: TopicsServices, request: MetadataRequest, context: RequestContext) -> bool:
+    if services.known_topics.is_complete:
+        return True
+    if request.topics is None or _names_all(request, context):
+        return services.known_topics.has_been_complete
+    image = services.metadata.image
+    return all(
+        each.name in image.topics
+        if each.name is not None
+        else image.topic_by_id(each.topic_id) is not None
+        for each in request.topics
+    )
+
+
+def _answer(
+    services: TopicsServices, request: MetadataRequest, context: RequestContext
+) -> AnswerSteps:
+    missing = _topics_to_create(services, request, context)
+    if not missing:
+        return _describe(services, request, context, {})
+    controller = services.other_controller()
+    if controller is None:
+        return _create(services, request, context, missing)
+    return _have_created(services, request, context, missing, controller)
+
+
+def _have_created(
+    services: TopicsServices,
+    request: MetadataRequest,
+    context: RequestContext,
+    missing: list[str],
+    controller: TopicRequests,
+) -> AnswerSteps:
+    def created(refused: dict[str, ErrorCode]) -> None:
+        context.reply.send_in_slices(_describe(services, request, context, refused))
+
+    legal = []
+    for name in missing:
+        yield 1
+        try:
+            check_topic_name(name)
+        except InvalidTopicName:
+            continue
+        legal.append(name)
+    controller.create(legal, created)
+    return None
+
+
+def _create(
+    services: TopicsServices, request: MetadataRequest, context: RequestContext, missing: list[str]
+) -> AnswerSteps:
+    planned: list[NewTopic] = []
+    refused: dict[str, ErrorCode] = {}
+    room = MAX_PARTITIONS_PER_REQUEST
+    for name in missing:
+        yield _PLANNED
+        try:
+            new = plan_new_topic(services, name)
+        except BrokerError as error:
+            refused[name] = error.code
+            continue
+        room -= len(new.assignment)
+        if room < 0:
+            # The remaining topics stay unknown, and are created when the client asks again.
+            break
+        planned.append(new)
+
+    def created(results: list[Topic | BrokerError]) -> None:
+        codes = {
+            new.name: result.code
+            for new, result in zip(planned, results, strict=True)
+            if isinstance(result, BrokerError)
+        }
+        refused.update(not_made(codes))
+        # Kafka answers so while its controller creates a topic; the client asks again.
+        if services.metadata.is_standalone:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        made = (new.name for new in planned if new.name not in codes)
+        refused.update(dict.fromkeys(made, code))
+        context.reply.send_in_slices(_describe(services, request, context, refused))
+
+    if not planned:
+        return (yield from _describe(services, request, context, refused))
+    create_topics(services, planned, created, timeout_ms=AUTO_CREATION_TIMEOUT_MS)
+    return None
+
+
+def _topics_to_create(
+    services: TopicsServices, request: MetadataRequest, context: RequestContext
+) -> list[str]:
+    """Names of topics that do not exist and that both client and broker allow to be created."""
+    allowed = request.allow_auto_topic_creation or context.api_version < 4
+    if request.topics is None or not allowed or not services.config["auto.create.topics.enable"]:
+        return []
+    if not services.known_topics.is_complete:
+        return []
+    names = dict.fromkeys(topic.name for topic in request.topics if topic.name is not None)
+    known = services.metadata.image.topics
+    # Internal topics are created by the coordinators that use them, with settings of their own.
+    return [name for name in names if name not in known and name not in INTERNAL_TOPICS]
+
+
+def _describe(
+    services: TopicsServices,
+    request: MetadataRequest,
+    context: RequestContext,
+    refused: dict[str, ErrorCode],
+) -> AnswerSteps:
+    """Topics that are created or deleted between two steps may be in the response, or not."""
+    image = services.metadata.image
+    seen = SeenPartitions(
+        services,
+        context,
+        names_listeners=context.api_version >= _FIRST_VERSION_WITH_LISTENERS,
+        hides_replicas=context.api_version == 0,
+    )
+    with_operations = request.include_topic_authorized_operations
+    response = MetadataResponse(
+        brokers=_brokers(services, context),
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+    )
+    wanted: Iterable[Topic | MetadataRequestTopic]
+    if request.topics is None or _names_all(request, context):
+        wanted = image.topics.values()
+    else:
+        # Each topic once, as in Kafka: a topic's answer can be much longer than its name.
+        wanted = {(asked.name, asked.topic_id): asked for asked in request.topics}.values()
+    topic: Topic | None
+    for each in wanted:
+        if isinstance(each, Topic):
+            topic, answer = each, _topic(each, with_operations)
+        else:
+            topic, answer = _one(services, each, context, refused, with_operations)
+        response.topics.append(answer)
+        yield 1
+        if topic is not None:
+            for number, state in enumerate(topic.partitions):
+                if number % _PARTITIONS_A_STEP == _PARTITIONS_A_STEP - 1:
+                    yield _PARTITIONS_A_STEP
+                answer.partitions.append(seen.partition(topic.name, number, state))
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+def _brokers(services: TopicsServices, context: RequestContext) -> list[MetadataResponseBroker]:
+    """The brokers that have the client's listener, with the address of that listener."""
+    found = []
+    for broker in services.metadata.image.brokers.values():
+        address = broker.endpoint(context.listener)
+        if address is not None:
+            found.append(
+                MetadataResponseBroker(
+                    node_id=broker.broker_id,
+                    host=address.host,
+                    port=address.port,
+                    rack=broker.rack,
+                )
+            )
+    return found
+
+
+def _one(
+    services: TopicsServices,
+    asked: MetadataRequestTopic,
+    context: RequestContext,
+    refused: dict[str, ErrorCode],
+    with_operations: bool,
+) -> tuple[Topic | None, MetadataResponseTopic]:
+    """The topic, if it exists, and its response without partitions."""
+    image = services.metadata.image
+    # Names were nullable from version 10 on to be asked by id, but not in answers before 12.
+    no_name = None if context.api_version >= 12 else ""
+    if asked.name is None and asked.topic_id == NO_TOPIC_ID:
+        return None, MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=no_name)
+    if asked.name is None:
+        topic = image.topic_by_id(asked.topic_id)
+        if topic is None:
+            is_known = services.known_topics.is_complete
+            unknown = MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID if is_known else _UNTOLD,
+                name=no_name,
+                topic_id=asked.topic_id,
+            )
+            return None, unknown
+        return topic, _topic(topic, with_operations)
+    topic = image.topic(asked.name)
+    if topic is None or asked.name in refused:
+        code = refused.get(asked.name, unknown_topic(services.known_topics))
+        try:
+            check_topic_name(asked.name)
+        except InvalidTopicName:
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        unknown = MetadataResponseTopic(
+            error_code=code, name=asked.name, is_internal=asked.name in INTERNAL_TOPICS
+        )
+        if with_operations:
+            unknown.topic_authorized_operations = TOPIC_OPERATIONS
+        return None, unknown
+    return topic, _topic(topic, with_operations)
+
+
+def _topic(topic: Topic, with_operations: bool) -> MetadataResponseTopic:
+    answer = MetadataResponseTopic(
+        name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal
+    )
+    if with_operations:
+        answer.topic_authorized_operations = TOPIC_OPERATIONS
+    return answer
+
+
+def error_response(request: MetadataRequest, code: ErrorCode) -> MetadataResponse:
+    return MetadataResponse(
+        error_code=code,
+        topics=[
+            MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in request.topics or ()
+        ],
+    )
+
+
+API = BrokerApi(ApiKey.METADATA, handle, error_response)

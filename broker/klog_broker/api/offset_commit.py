@@ -1,0 +1,161 @@
+"""OffsetCommit: note how far a group has read, in __consumer_offsets."""
+
+from collections.abc import Sequence
+
+from klog_broker.api.cached_offset_commit import prepare
+from klog_broker.api.offset_commit_versions import TOPIC_IDS_SINCE, missing_group_error
+from klog_broker.api.offsets_in_zookeeper import OffsetsServices, is_in_zookeeper
+from klog_broker.api.offsets_in_zookeeper import commit as commit_to_zookeeper
+from klog_broker.api.services import GroupServices
+from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.cached_requests import Prepared
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.metadata.image import MetadataImage
+from klog_broker.runtime.event_loop.slices import Steps
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.records.layout import INT64_MAX
+
+COMMITS_AT_ONCE = 200
+"""Partitions of one request that are appended in one turn, as one batch."""
+
+_UNKNOWN_ID = ErrorCode.UNKNOWN_TOPIC_ID
+_UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+# What a commit costs, in elements: it is made, encoded, appended and applied.
+_COMMIT = 5
+
+
+def handle(
+    services: GroupServices, request: OffsetCommitRequest, context: RequestContext
+) -> AnswerSteps:
+    """Answered when the records are visible; each partition has its own result."""
+    image = services.metadata.image
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    if by_id:
+        yield from _name_topics(request, image)
+    expire_ms = -1
+    if request.retention_time_ms >= 0:
+        expire_ms = min(services.clock.now_ms() + request.retention_time_ms, INT64_MAX)
+    name = MemberName(request.member_id, request.group_instance_id)
+    generation_id = request.generation_id_or_member_epoch
+    missing_group = missing_group_error(context.api_version)
+    results: dict[TopicPartition, ErrorCode] = {}
+    commits: list[Commit] = []
+    waiting = 1
+
+    def commit(commits: list[Commit]) -> None:
+        """Commit a slice. The member is checked for each: it may leave between two slices."""
+
+        def answer(codes: Sequence[ErrorCode]) -> None:
+            nonlocal waiting
+            results.update(zip((each.partition for each in commits), codes, strict=True))
+            waiting -= 1
+            if waiting == 0:
+                context.reply.send_in_slices(_response(request, results))
+
+        services.groups.commit(
+            CommitRequest(request.group_id, name, generation_id, commits, answer, missing_group)
+        )
+
+    for topic in request.topics:
+        known = image.topic(topic.name)
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition_index)
+            yield 1
+            if known is None or image.partition(*partition) is None:
+                is_id = by_id and not topic.name
+                results[partition] = _UNKNOWN_ID if is_id else _UNKNOWN_PARTITION
+                if not services.known_topics.is_complete:
+                    results[partition] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                continue
+            commits.append(
+                Commit(
+                    partition=partition,
+                    offset=each.committed_offset,
+                    leader_epoch=each.committed_leader_epoch,
+                    metadata=each.committed_metadata or "",
+                    commit_ms=each.commit_timestamp,
+                    expire_ms=expire_ms,
+                    topic_id=known.topic_id,
+                )
+            )
+            if len(commits) == COMMITS_AT_ONCE:
+                waiting += 1
+                commit(commits)
+                commits = []
+                yield COMMITS_AT_ONCE * _COMMIT
+    commit(commits)
+    return None
+
+
+def handle_in_cluster(
+    both: OffsetsServices, request: OffsetCommitRequest, context: RequestContext
+) -> AnswerSteps:
+    """Version 0 is about offsets in ZooKeeper."""
+    if is_in_zookeeper(context):
+        return commit_to_zookeeper(both, request, context)
+    return handle(both.groups, request, context)
+
+
+def prepare_in_cluster(
+    both: OffsetsServices, frame: bytes, request: OffsetCommitRequest, context: RequestContext
+) -> Prepared | None:
+    """As ``prepare``; it prepares nothing for version 0."""
+    return prepare(both.groups, frame, request, context)
+
+
+def _name_topics(request: OffsetCommitRequest, image: MetadataImage) -> Steps:
+    """Give topics that are named by id their names; those that are not there keep none."""
+    for topic in request.topics:
+        yield 1
+        found = image.topic_by_id(topic.topic_id)
+        topic.name = "" if found is None else found.name
+
+
+def _response(
+    request: OffsetCommitRequest, results: dict[TopicPartition, ErrorCode]
+) -> AnswerSteps:
+    response = OffsetCommitResponse()
+    for topic in request.topics:
+        told = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        response.topics.append(told)
+        for each in topic.partitions:
+            yield 1
+            told.partitions.append(
+                OffsetCommitResponsePartition(
+                    partition_index=each.partition_index,
+                    error_code=results[TopicPartition(topic.name, each.partition_index)],
+                )
+            )
+    return response
+
+
+def _error(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=code
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = BrokerApi(ApiKey.OFFSET_COMMIT, handle, _error, prepare=prepare)
+IN_CLUSTER = BrokerApi(ApiKey.OFFSET_COMMIT, handle_in_cluster, _error, prepare=prepare_in_cluster)

@@ -1,0 +1,65 @@
+"""OffsetDelete: forget how far a group has read in some partitions (KIP-496)."""
+
+from klog_broker.api.services import GroupServices
+from klog_broker.coordinator.group.deletions import OffsetCodes
+from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def handle(
+    services: GroupServices, request: OffsetDeleteRequest, context: RequestContext
+) -> AnswerSteps:
+    """Each partition has its own result, unless there is an error for all."""
+    image = services.metadata.image
+    absent = (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if services.known_topics.is_complete
+        else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    )
+    known: dict[TopicPartition, None] = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            yield 1
+            partition = TopicPartition(topic.name, each.partition_index)
+            if image.partition(*partition) is not None:
+                known[partition] = None
+
+    def answer(error: ErrorCode, codes: OffsetCodes) -> None:
+        if error is ErrorCode.NONE:
+            context.reply.send_in_slices(_response(request, codes, absent))
+        else:
+            context.reply.send(OffsetDeleteResponse(error_code=error))
+
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    services.groups.deletions.delete_offsets(request.group_id, list(known), answer)
+    return None
+
+
+def _response(request: OffsetDeleteRequest, codes: OffsetCodes, absent: ErrorCode) -> AnswerSteps:
+    response = OffsetDeleteResponse()
+    for topic in request.topics:
+        told = OffsetDeleteResponseTopic(name=topic.name)
+        response.topics.append(told)
+        for each in topic.partitions:
+            yield 1
+            partition = TopicPartition(topic.name, each.partition_index)
+            told.partitions.append(
+                OffsetDeleteResponsePartition(
+                    partition_index=each.partition_index,
+                    error_code=codes.get(partition, absent),
+                )
+            )
+    return response
+
+
+API = BrokerApi(ApiKey.OFFSET_DELETE, handle, top_level_error(ApiKey.OFFSET_DELETE))

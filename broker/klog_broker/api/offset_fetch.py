@@ -1,0 +1,237 @@
+"""OffsetFetch: where groups have read to."""
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from klog_broker.api.offsets_in_zookeeper import OffsetsServices, is_in_zookeeper
+from klog_broker.api.offsets_in_zookeeper import fetch as fetch_from_zookeeper
+from klog_broker.api.services import GroupServices
+from klog_broker.coordinator.group.offsets import CommittedOffset
+from klog_broker.coordinator.group.shard_state import VisibleOffsets
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.metadata.image import MetadataImage
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import UUID, TopicPartition
+from pyspark_klog.protocol.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+TOP_LEVEL_ERROR_SINCE = 2
+SEVERAL_GROUPS_SINCE = 8
+TOPIC_IDS_SINCE = 10
+
+_NO_ID = UUID(int=0)
+
+# Up to version 7, and from 8 on: they have the same fields.
+R = TypeVar("R", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
+
+
+def handle(
+    services: GroupServices, request: OffsetFetchRequest, context: RequestContext
+) -> AnswerSteps:
+    """A partition without a commit has offset -1 and no error.
+
+    With ``require_stable`` a partition whose offset an open transaction may still change has
+    UNSTABLE_OFFSET_COMMIT: the client asks again (KIP-447).
+    """
+    if context.api_version >= SEVERAL_GROUPS_SINCE:
+        return (yield from _several_groups(services, request, context))
+    error, committed = services.groups.committed(request.group_id)
+    if committed is None:
+        return _error(request, error, per_partition=context.api_version < TOP_LEVEL_ERROR_SINCE)
+    response = OffsetFetchResponse()
+    wanted = _wanted(request)
+    for topic in committed.topics() if wanted is None else wanted:
+        yield 1
+        rows = []
+        numbers = None if wanted is None else wanted[topic]
+        topic_id = _id_of(services.metadata.image, topic)
+        asked = _AskedTopic(topic, topic_id, numbers)
+        for row in _offsets(committed, asked, topic_id, request.require_stable, services):
+            yield 1
+            rows.append(_partition(OffsetFetchResponsePartition, *row))
+        if rows or wanted is not None:
+            response.topics.append(OffsetFetchResponseTopic(name=topic, partitions=rows))
+    return response
+
+
+def handle_in_cluster(
+    both: OffsetsServices, request: OffsetFetchRequest, context: RequestContext
+) -> AnswerSteps:
+    """Version 0 is about offsets in ZooKeeper."""
+    if is_in_zookeeper(context):
+        return fetch_from_zookeeper(both, request, context)
+    return handle(both.groups, request, context)
+
+
+# --- several groups ------------------------------------------------------------------------------
+class _AskedTopic(NamedTuple):
+    name: str | None
+    """None: there is no topic with this id."""
+    topic_id: UUID
+    partitions: Sequence[int] | None
+    """None: all that have a committed offset."""
+
+
+def _several_groups(
+    services: GroupServices, request: OffsetFetchRequest, context: RequestContext
+) -> Generator[int, None, OffsetFetchResponse]:
+    """All offsets of a group are told once, however often the request names it: they can be much
+    longer than its name."""
+    response = OffsetFetchResponse()
+    told_whole: set[str] = set()
+    for group in request.groups:
+        yield 1
+        if group.topics is None and group.group_id in told_whole:
+            continue
+        told = OffsetFetchResponseGroup(group_id=group.group_id)
+        response.groups.append(told)
+        error, committed = services.groups.committed(group.group_id)
+        if committed is None:
+            told.error_code = error
+            continue
+        if group.topics is None:
+            told_whole.add(group.group_id)
+        for asked in _asked_topics(services, group, committed, context):
+            yield 1
+            topic = OffsetFetchResponseTopics(name=asked.name or "", topic_id=asked.topic_id)
+            topic_id = _id_of(services.metadata.image, asked.name)
+            for row in _offsets(committed, asked, topic_id, request.require_stable, services):
+                yield 1
+                topic.partitions.append(_partition(OffsetFetchResponsePartitions, *row))
+            if topic.partitions or asked.partitions is not None:
+                told.topics.append(topic)
+    return response
+
+
+def _asked_topics(
+    services: GroupServices,
+    group: OffsetFetchRequestGroup,
+    committed: VisibleOffsets,
+    context: RequestContext,
+) -> Iterator[_AskedTopic]:
+    image = services.metadata.image
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    if group.topics is not None:
+        for topic in group.topics:
+            name = _name_of(image, topic.topic_id) if by_id else topic.name
+            yield _AskedTopic(name, topic.topic_id, topic.partition_indexes)
+        return
+    for name in committed.topics():
+        known = image.topic(name)
+        if not by_id:
+            yield _AskedTopic(name, _NO_ID, None)
+        elif known is not None:
+            yield _AskedTopic(name, known.topic_id, None)
+        elif not services.known_topics.is_complete:
+            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        # As in Kafka: a topic that is gone has no id by which it could be told.
+
+
+def _name_of(image: MetadataImage, topic_id: UUID) -> str | None:
+    topic = image.topic_by_id(topic_id)
+    return None if topic is None else topic.name
+
+
+def _id_of(image: MetadataImage, name: str | None) -> UUID:
+    topic = None if name is None else image.topic(name)
+    return _NO_ID if topic is None else topic.topic_id
+
+
+# --- partitions ----------------------------------------------------------------------------------
+def _offsets(
+    committed: VisibleOffsets,
+    asked: "_AskedTopic",
+    topic_id: UUID,
+    require_stable: bool,
+    services: GroupServices,
+) -> Iterator[tuple[int, CommittedOffset | None, ErrorCode]]:
+    """Of each partition its number, its offset if it has one, and its error.
+
+    An offset of a deleted topic is no offset of the topic that has its name now, whose id is
+    ``topic_id``. Kafka 4.3 hides it only from clients that name the topic by its id. A coordinator
+    that was not told of all topics yet may know the older of the two: COORDINATOR_LOAD_IN_PROGRESS.
+    """
+    topic, numbers = asked.name, asked.partitions
+    if topic is None:
+        if not services.known_topics.is_complete:
+            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        for number in numbers or ():
+            yield number, None, ErrorCode.UNKNOWN_TOPIC_ID
+        return
+    for number in committed.partitions(topic) if numbers is None else numbers:
+        partition = TopicPartition(topic, number)
+        found = committed.get(partition)
+        if found is not None and not found.is_of(topic_id):
+            if not services.known_topics.is_complete:
+                raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            found = None
+        if found is None and numbers is None:
+            continue
+        if require_stable and not committed.is_stable(partition):
+            yield number, None, ErrorCode.UNSTABLE_OFFSET_COMMIT
+        else:
+            yield number, found, ErrorCode.NONE
+
+
+def _partition(
+    row_class: type[R], number: int, found: CommittedOffset | None, code: ErrorCode
+) -> R:
+    if found is None:
+        return row_class(partition_index=number, committed_offset=-1, metadata="", error_code=code)
+    return row_class(
+        partition_index=number,
+        committed_offset=found.offset,
+        committed_leader_epoch=found.leader_epoch,
+        metadata=found.metadata,
+    )
+
+
+# --- requests of one group -----------------------------------------------------------------------
+def _wanted(request: OffsetFetchRequest) -> dict[str, list[int]] | None:
+    """The partitions that are asked for, by topic, of one that is named twice those of both; None
+    for all that have a committed offset."""
+    if request.topics is None:
+        return None
+    wanted: dict[str, list[int]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, []).extend(topic.partition_indexes)
+    return wanted
+
+
+def _error(
+    request: OffsetFetchRequest, code: ErrorCode, *, per_partition: bool = True
+) -> OffsetFetchResponse:
+    """The same error for all; before version 2 there is no field for it but the partitions', and
+    from version 8 on each group has one."""
+    wanted = _wanted(request) or {} if per_partition else {}
+    return OffsetFetchResponse(
+        error_code=code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic,
+                partitions=[
+                    _partition(OffsetFetchResponsePartition, each, None, code)
+                    for each in partitions
+                ],
+            )
+            for topic, partitions in wanted.items()
+        ],
+        groups=[
+            OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
+            for group in request.groups
+        ],
+    )
+
+
+API = BrokerApi(ApiKey.OFFSET_FETCH, handle, _error)
+IN_CLUSTER = BrokerApi(ApiKey.OFFSET_FETCH, handle_in_cluster, _error)

@@ -1,0 +1,147 @@
+"""OffsetCommit 0 and OffsetFetch 0 of a broker in a cluster: offsets in ZooKeeper, as in Kafka.
+
+A broker that runs alone has these versions served by the group's coordinator, as all others.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from klog_broker.api.services import GroupServices
+from klog_broker.coordinator.group.commits import is_too_long
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.metadata.errors import NoAnswer
+from klog_broker.metadata.zookeeper.consumer_offsets import ConsumerOffsets
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import Offset, TopicPartition
+from pyspark_klog.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from pyspark_klog.protocol.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+
+_IN_ZOOKEEPER = 0
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+# What a commit costs, in elements.
+_COMMIT = 5
+
+
+class OffsetsServices(NamedTuple):
+    """A cluster's groups, and the offsets that old clients keep in its ZooKeeper."""
+
+    groups: GroupServices
+    offsets: ConsumerOffsets
+
+
+def is_in_zookeeper(context: RequestContext) -> bool:
+    """Whether the request is about offsets in ZooKeeper, if the broker is in a cluster."""
+    return context.api_version == _IN_ZOOKEEPER
+
+
+def commit(
+    both: OffsetsServices, request: OffsetCommitRequest, context: RequestContext
+) -> AnswerSteps:
+    """Answered when all is written."""
+    offsets: dict[TopicPartition, Offset] = {}
+    codes: dict[TopicPartition, ErrorCode] = {}
+    services = both.groups
+    longest = services.config["offset.metadata.max.bytes"]
+    for topic in request.topics:
+        for each in topic.partitions:
+            yield _COMMIT
+            partition = TopicPartition(topic.name, each.partition_index)
+            if _is_unknown(services, partition):
+                codes[partition] = _unknown(services)
+            elif is_too_long(each.committed_metadata or "", longest):
+                codes[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                offsets[partition] = Offset(each.committed_offset)
+
+    def answer(found: Mapping[TopicPartition, Exception | None]) -> AnswerSteps:
+        response = OffsetCommitResponse()
+        for topic in request.topics:
+            told = OffsetCommitResponseTopic(name=topic.name)
+            response.topics.append(told)
+            for each in topic.partitions:
+                yield 1
+                partition = TopicPartition(topic.name, each.partition_index)
+                code = codes[partition] if partition in codes else _code(found[partition])
+                told.partitions.append(
+                    OffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=code
+                    )
+                )
+        return response
+
+    both.offsets.commit(
+        request.group_id, offsets, lambda found: context.reply.send_in_slices(answer(found))
+    )
+    return None
+
+
+def fetch(
+    both: OffsetsServices, request: OffsetFetchRequest, context: RequestContext
+) -> AnswerSteps:
+    """A partition without a commit is told as unknown, and has offset -1."""
+    services = both.groups
+    topics = request.topics or ()
+    asked: list[TopicPartition] = []
+    codes: dict[TopicPartition, ErrorCode] = {}
+    for topic in topics:
+        for number in topic.partition_indexes:
+            yield 1
+            partition = TopicPartition(topic.name, number)
+            if _is_unknown(services, partition):
+                codes[partition] = _unknown(services)
+            else:
+                asked.append(partition)
+
+    def answer(found: Mapping[TopicPartition, Offset | Exception | None]) -> AnswerSteps:
+        response = OffsetFetchResponse()
+        for topic in topics:
+            told = OffsetFetchResponseTopic(name=topic.name)
+            response.topics.append(told)
+            for number in topic.partition_indexes:
+                yield 1
+                partition = TopicPartition(topic.name, number)
+                offset = found.get(partition)
+                code = _UNKNOWN if offset is None else _code(offset)
+                told.partitions.append(
+                    OffsetFetchResponsePartition(
+                        partition_index=number,
+                        committed_offset=offset if isinstance(offset, int) else -1,
+                        metadata="",
+                        error_code=codes.get(partition, code),
+                    )
+                )
+        return response
+
+    both.offsets.fetch(
+        request.group_id, asked, lambda found: context.reply.send_in_slices(answer(found))
+    )
+    return None
+
+
+def _is_unknown(services: GroupServices, partition: TopicPartition) -> bool:
+    return services.metadata.image.partition(*partition) is None
+
+
+def _unknown(services: GroupServices) -> ErrorCode:
+    """To be unknown is to have no offset, and a consumer begins anew then: it is to ask again as
+    long as this broker may not have been told of the partition."""
+    if services.known_topics.is_complete:
+        return _UNKNOWN
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def _code(found: object) -> ErrorCode:
+    if isinstance(found, NoAnswer):
+        return ErrorCode.REQUEST_TIMED_OUT
+    return ErrorCode.UNKNOWN_SERVER_ERROR if isinstance(found, Exception) else ErrorCode.NONE

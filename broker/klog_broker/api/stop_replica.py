@@ -1,0 +1,97 @@
+"""StopReplica: the controller has this broker stop replicas, or also delete their logs."""
+
+from collections.abc import Iterator
+
+from klog_broker.cluster.broker_requests import (
+    MAX_ELEMENTS,
+    BetweenBrokersServices,
+    cluster_of,
+    order_error,
+    take_order,
+)
+from klog_broker.cluster.role_change_slices import OrdersInSlices
+from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
+from klog_broker.dispatch.request_context import RequestContext
+from klog_broker.metadata.role_changes import RoleRemoval
+from klog_broker.replication.errors import StaleOrder
+from klog_broker.replication.partition import Offline
+from pyspark_klog.errors import ErrorCode, KlogError
+from pyspark_klog.ids import NO_TOPIC_ID, LeaderEpoch, TopicPartition
+from pyspark_klog.protocol.apis.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+_ANY_EPOCH = LeaderEpoch((1 << 31) - 1)
+
+
+def handle(
+    services: BetweenBrokersServices, request: StopReplicaRequest, context: RequestContext
+) -> None:
+    """Answered once the replicas are stopped and their logs set aside."""
+    cluster_of(services, context)
+    stops = _Stops(request, services)
+    take_order(
+        services,
+        request,
+        context,
+        lambda done: OrdersInSlices(services, stops, context, done).go_on(),
+    )
+
+
+class _Stops:
+    """See OrderRequest."""
+
+    def __init__(self, request: StopReplicaRequest, services: BetweenBrokersServices) -> None:
+        self._request = request
+        self._services = services
+        self._errors: dict[TopicPartition, ErrorCode] = {}
+
+    def orders(self) -> Iterator[RoleRemoval]:
+        """See OrderRequest."""
+        for topic in self._request.topic_states:
+            for state in topic.partition_states:
+                partition = TopicPartition(topic.topic_name, state.partition_index)
+                hosted = self._services.replicas.partition(*partition)
+                if hosted is not None and isinstance(hosted.role, Offline):
+                    self._errors[partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                    continue
+                # The request names no id: the replica of that name is meant, whichever it is.
+                topic_id = NO_TOPIC_ID if hosted is None else hosted.topic_id
+                yield RoleRemoval(partition, topic_id, _epoch(state), state.delete_partition)
+
+    def failed(self, partition: TopicPartition, error: KlogError) -> None:
+        """See OrderRequest."""
+        is_fenced = isinstance(error, StaleOrder)
+        self._errors[partition] = ErrorCode.FENCED_LEADER_EPOCH if is_fenced else order_error(error)
+
+    def response(self) -> StopReplicaResponse:
+        """See OrderRequest."""
+        found = [
+            StopReplicaPartitionError(
+                topic_name=topic.topic_name,
+                partition_index=each.partition_index,
+                error_code=self._errors.get(
+                    TopicPartition(topic.topic_name, each.partition_index), ErrorCode.NONE
+                ),
+            )
+            for topic in self._request.topic_states
+            for each in topic.partition_states
+        ]
+        return StopReplicaResponse(partition_errors=found)
+
+
+def _epoch(state: StopReplicaPartitionState) -> LeaderEpoch:
+    """Below 0 it is none: the topic is deleted, in whatever epoch."""
+    return LeaderEpoch(state.leader_epoch) if state.leader_epoch >= 0 else _ANY_EPOCH
+
+
+API = BrokerApi(
+    ApiKey.STOP_REPLICA,
+    handle,
+    top_level_error(ApiKey.STOP_REPLICA),
+    max_elements=MAX_ELEMENTS,
+)

@@ -1,0 +1,22 @@
+"""SyncGroup: the leader hands in the assignment, and every member is told its own part."""
+
+from klog_broker.api.services import GroupServices
+from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
+from klog_broker.dispatch.request_context import RequestContext
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest
+from pyspark_klog.protocol.keys import ApiKey
+
+NAMES_PROTOCOL_SINCE = 5
+
+
+def handle(services: GroupServices, request: SyncGroupRequest, context: RequestContext) -> None:
+    """Answered when the leader's assignment is in the log. From version 5 on a member must say
+    which protocol it follows (KIP-559)."""
+    protocol = (request.protocol_type, request.protocol_name)
+    if context.api_version >= NAMES_PROTOCOL_SINCE and None in protocol:
+        raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    services.groups.sync(request, context.reply.send)
+
+
+API = BrokerApi(ApiKey.SYNC_GROUP, handle, top_level_error(ApiKey.SYNC_GROUP))

@@ -1,0 +1,218 @@
+"""TxnOffsetCommit: positions of a group as a part of a producer's transaction (KIP-98, KIP-447).
+
+The transaction coordinator is asked first whether the group's partition of ``__consumer_offsets``
+takes part; for clients of transaction.version 2 it does from now on (KIP-890).
+"""
+
+from collections.abc import Sequence
+
+from klog_broker.api.services import TransactionServices
+from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
+from klog_broker.coordinator.shard import Producer
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.producers.verification import VerificationGuard
+from klog_broker.resources.led_partitions import led_partition
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+ADDS_PARTITION_SINCE = 5
+ABORTABLE_SINCE = 4
+LOADING_SINCE = 2
+TOPIC_IDS_SINCE = 6
+MISSING_GROUP_SINCE = 6
+
+# In elements: a commit is made, encoded, appended and applied.
+_COMMIT = 5
+
+_Results = dict[TopicPartition, ErrorCode]
+
+
+def handle(
+    services: TransactionServices, request: TxnOffsetCommitRequest, context: RequestContext
+) -> AnswerSteps:
+    """Answered when the records are visible; each partition has its own result."""
+    image = services.metadata.image
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    results: _Results = {}
+    commits: dict[TopicPartition, Commit] = {}
+    for topic in request.topics:
+        if by_id:
+            found = image.topic_by_id(topic.topic_id)
+            topic.name = "" if found is None else found.name
+        known = image.topic(topic.name)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if by_id and known is None:
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID
+        for each in topic.partitions:
+            yield _COMMIT
+            partition = TopicPartition(topic.name, each.partition_index)
+            if known is None or image.partition(*partition) is None:
+                results[partition] = (
+                    unknown
+                    if services.known_topics.is_complete
+                    else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                )
+                continue
+            commits[partition] = Commit(
+                partition=partition,
+                offset=each.committed_offset,
+                leader_epoch=each.committed_leader_epoch,
+                metadata=each.committed_metadata or "",
+                topic_id=known.topic_id,
+            )
+    if not commits:
+        return (yield from _response(request, results, context.api_version))
+    kept_in = _kept_in(services, request)
+    guarded = _Guarded(services, kept_in, request, context)
+
+    def answer(codes: Sequence[ErrorCode]) -> None:
+        results.update(zip(commits, codes, strict=True))
+        context.reply.send_in_slices(_response(request, results, context.api_version))
+
+    def verified(errors: _Results) -> None:
+        error = errors[kept_in]
+        if error is ErrorCode.NONE and not guarded.still_holds():
+            error = ErrorCode.INVALID_TXN_STATE
+        if error is not ErrorCode.NONE:
+            answer([_verification_error(error, context.api_version)] * len(commits))
+            return
+        name = MemberName(request.member_id, request.group_instance_id)
+        generation_id = request.generation_id_or_member_epoch
+        services.groups.commit_in_transaction(
+            CommitRequest(
+                request.group_id,
+                name,
+                generation_id,
+                list(commits.values()),
+                answer,
+                _missing_group_error(context.api_version),
+            ),
+            Producer(request.producer_id, request.producer_epoch),
+        )
+
+    if guarded.is_verified:
+        verified({kept_in: ErrorCode.NONE})
+        return None
+    services.verify_transactions(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [kept_in],
+        adds=context.api_version >= ADDS_PARTITION_SINCE,
+        done=verified,
+    )
+    return None
+
+
+class _Guarded:
+    """The transaction can end while another broker, its coordinator, is asked: offsets that are
+    appended behind its marker would open one that nobody ends. As for Produce the log keeps watch.
+
+    This broker's own coordinator answers by what is true when the offsets are appended.
+    """
+
+    def __init__(
+        self,
+        services: TransactionServices,
+        kept_in: TopicPartition,
+        request: TxnOffsetCommitRequest,
+        context: RequestContext,
+    ) -> None:
+        self.is_verified = False
+        """The transaction is open in the partition already."""
+        self._producer = (request.producer_id, request.producer_epoch)
+        self._guarded: tuple[PartitionLog, VerificationGuard] | None = None
+        if services.transactions.find(request.transactional_id) is not ErrorCode.NOT_COORDINATOR:
+            return
+        log = led_partition(services, *kept_in).log
+        guard = log.begin_verification(
+            request.producer_id,
+            request.producer_epoch,
+            0,
+            supports_epoch_bump=context.api_version >= ADDS_PARTITION_SINCE,
+            now_ms=services.clock.now_ms(),
+        )
+        if guard is None:
+            self.is_verified = True
+        else:
+            self._guarded = log, guard
+
+    def still_holds(self) -> bool:
+        """Whether the coordinator's word is still good."""
+        if self._guarded is None:
+            return True
+        log, guard = self._guarded
+        return log.is_verified(*self._producer, guard)
+
+
+def _kept_in(services: TransactionServices, request: TxnOffsetCommitRequest) -> TopicPartition:
+    """The partition of the group's offsets, if this broker serves it."""
+    groups = services.groups
+    partition = groups.partition_for(request.group_id)
+    error = groups.find(request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
+    if partition is None or error is not ErrorCode.NONE:
+        raise BrokerError(error)
+    return partition
+
+
+def _missing_group_error(version: int) -> ErrorCode:
+    """The error for a member of a group that does not exist."""
+    if version < MISSING_GROUP_SINCE:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def _verification_error(error: ErrorCode, version: int) -> ErrorCode:
+    """As Kafka's AddPartitionsToTxnManager tells the group coordinator's clients."""
+    if error is ErrorCode.NETWORK_EXCEPTION:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+def _response(request: TxnOffsetCommitRequest, results: _Results, version: int) -> AnswerSteps:
+    response = TxnOffsetCommitResponse()
+    for topic in request.topics:
+        told = TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        response.topics.append(told)
+        for each in topic.partitions:
+            yield 1
+            code = results[TopicPartition(topic.name, each.partition_index)]
+            told.partitions.append(_partition(each.partition_index, code, version))
+    return response
+
+
+def _partition(index: int, code: ErrorCode, version: int) -> TxnOffsetCommitResponsePartition:
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
+        # Clients of these versions take the other error for a reason to end.
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
+
+
+def error_response(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+    """The same error for every partition."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[_partition(each.partition_index, code, 0) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = BrokerApi(ApiKey.TXN_OFFSET_COMMIT, handle, error_response)

@@ -1,0 +1,64 @@
+"""UpdateFeatures (key 57): transaction.version, the one feature, keeps its level. A cluster over
+ZooKeeper has none.
+
+A request for the level that it has is done at once; any other is refused as Kafka refuses levels
+that a broker does not have.
+"""
+
+from enum import IntEnum
+
+from klog_broker.api.api_versions import VersionsServices
+from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
+from klog_broker.dispatch.error_messages import told
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.metadata.features import FinalizedFeatures
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+
+class UpgradeType(IntEnum):
+    """Which way a feature's level may go, as on the wire."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+def handle(
+    services: VersionsServices, request: UpdateFeaturesRequest, _: RequestContext
+) -> AnswerSteps:
+    """All features, or none because of the first one that is refused."""
+    response = UpdateFeaturesResponse(error_message=None)
+    for each in request.feature_updates:
+        yield 1
+        problem = _problem(each, services.metadata.image.features)
+        if problem is not None:
+            text = f"no feature is changed: {each.feature!r} {problem}"
+            error = BrokerError(ErrorCode.INVALID_UPDATE_VERSION, text)
+            return UpdateFeaturesResponse(error_code=error.code, error_message=told(error))
+        # Newer versions than 1 have no results.
+        response.results.append(UpdatableFeatureResult(feature=each.feature, error_message=None))
+    return response
+
+
+def _problem(asked: FeatureUpdateKey, features: FinalizedFeatures) -> str | None:
+    if asked.upgrade_type not in tuple(UpgradeType):
+        return f"is to change in an unknown way, {asked.upgrade_type}: it must be from 1 to 3"
+    if not features.levels:
+        return "is not known: a cluster over ZooKeeper has no features"
+    level = features.levels.get(asked.feature)
+    if level is None:
+        known = ", ".join(features.levels)
+        return f"is not known; {known} is"
+    if asked.max_version_level != level:
+        return f"cannot have the level {asked.max_version_level}: it has {level} for good"
+    return None
+
+
+API = BrokerApi(ApiKey.UPDATE_FEATURES, handle, top_level_error(ApiKey.UPDATE_FEATURES))

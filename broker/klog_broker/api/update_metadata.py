@@ -1,0 +1,100 @@
+"""UpdateMetadata: the controller tells of topics, for whoever asks this broker.
+
+Who lives this broker reads in ZooKeeper itself.
+"""
+
+from collections.abc import Callable, Generator
+
+from klog_broker.cluster.broker_requests import (
+    MAX_ELEMENTS,
+    MAX_PARTITIONS,
+    BetweenBrokersServices,
+    ClusterServices,
+    cluster_of,
+    may_be_topic,
+    take_order,
+)
+from klog_broker.controller.zookeeper.request_batch import FULL, LEADER_DURING_DELETE
+from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
+from klog_broker.dispatch.request_context import RequestContext
+from klog_broker.metadata.image import PartitionState
+from klog_broker.metadata.zookeeper.view import ToldTopic
+from klog_broker.runtime.event_loop.slices import Steps
+from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
+from pyspark_klog.protocol.apis.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+_PARTITIONS_A_STEP = 50
+
+
+def handle(
+    services: BetweenBrokersServices, request: UpdateMetadataRequest, context: RequestContext
+) -> None:
+    """Answered once the image shows it."""
+    cluster = cluster_of(services, context)
+
+    def begin(done: Callable[[], None]) -> None:
+        services.requests.slices.run(_steps(request, context, cluster, done), lambda: True)
+
+    take_order(services, request, context, begin)
+
+
+def _steps(
+    request: UpdateMetadataRequest,
+    context: RequestContext,
+    cluster: ClusterServices,
+    done: Callable[[], None],
+) -> Steps:
+    told = []
+    unreadable = set()
+    for topic in request.topic_states:
+        if not may_be_topic(topic.topic_name):
+            continue  # Its settings could not be asked for, and others' would wait behind it.
+        yield 1
+        if topic.topic_id != NO_TOPIC_ID:
+            told.append((yield from _told(topic)))
+        else:
+            unreadable.add(topic.topic_name)
+    is_all = request.type == FULL
+    cluster.store.view.topics_are(told, is_all=is_all, unreadable=unreadable)
+    if is_all:
+        cluster.orders.told_all(request.controller_epoch, request.broker_epoch)
+    context.reply.send(UpdateMetadataResponse())
+    done()
+
+
+def _told(topic: UpdateMetadataTopicState) -> Generator[int, None, ToldTopic]:
+    """Read what the request says of a topic, in steps of a few partitions."""
+    states = {}
+    is_deleted = False
+    for count, each in enumerate(topic.partition_states, 1):
+        if 0 <= each.partition_index < MAX_PARTITIONS:
+            states[each.partition_index] = _state(each)
+        is_deleted = is_deleted or each.leader == LEADER_DURING_DELETE
+        if count % _PARTITIONS_A_STEP == 0:
+            yield _PARTITIONS_A_STEP
+    return ToldTopic(topic.topic_name, TopicId(topic.topic_id), states, is_deleted)
+
+
+def _state(told: UpdateMetadataPartitionState) -> PartitionState:
+    return PartitionState(
+        tuple(map(BrokerId, told.replicas)),
+        tuple(map(BrokerId, told.isr)),
+        BrokerId(told.leader),
+        LeaderEpoch(told.leader_epoch),
+        told.zk_version,
+        tuple(map(BrokerId, told.offline_replicas)),
+    )
+
+
+API = BrokerApi(
+    ApiKey.UPDATE_METADATA,
+    handle,
+    top_level_error(ApiKey.UPDATE_METADATA),
+    max_elements=MAX_ELEMENTS,
+)

@@ -1,0 +1,100 @@
+"""WriteTxnMarkers: a transaction coordinator ends transactions in the partitions of this broker.
+
+From clients too: an administrator ends a hanging transaction by it (Kafka's TransactionsCommand).
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from klog_broker.api.services import TransactionServices
+from klog_broker.coordinator.transaction.coordinator import partitions_of
+from klog_broker.coordinator.transaction.markers import TransactionMarker
+from klog_broker.coordinator_hosting.marker_writing import MARKER_ELEMENTS, MarkerWriter
+from klog_broker.dispatch.api_handler import BrokerApi
+from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+MIN_VERSION = 1
+
+_Errors = Mapping[TopicPartition, ErrorCode]
+
+
+def handle(
+    services: TransactionServices, request: WriteTxnMarkersRequest, context: RequestContext
+) -> AnswerSteps:
+    """Answered when readers see all markers, or as soon as it is known that they will not."""
+    writer = MarkerWriter(services)
+    results: list[dict[TopicPartition, ErrorCode]] = [{} for _ in request.markers]
+    waiting = 1
+
+    def written(number: int, partition: TopicPartition, code: ErrorCode) -> None:
+        results[number][partition] = code
+        one_less()
+
+    def one_less() -> None:
+        nonlocal waiting
+        waiting -= 1
+        if waiting == 0:
+            context.reply.send(_response(request, results))
+
+    for number, asked in enumerate(request.markers):
+        marker = _marker(asked)
+        for partition in marker.partitions:
+            waiting += 1
+            writer.write(marker, partition, partial(written, number, partition))
+            yield MARKER_ELEMENTS
+    one_less()
+    return None
+
+
+def _marker(asked: WritableTxnMarker) -> TransactionMarker:
+    return TransactionMarker(
+        asked.producer_id,
+        asked.producer_epoch,
+        asked.transaction_result,
+        asked.coordinator_epoch,
+        partitions_of((each.name, each.partition_indexes) for each in asked.topics),
+        asked.transaction_version,
+    )
+
+
+def _response(
+    request: WriteTxnMarkersRequest, results: list[dict[TopicPartition, ErrorCode]]
+) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(producer_id=asked.producer_id, topics=_topics(errors))
+            for asked, errors in zip(request.markers, results, strict=True)
+        ]
+    )
+
+
+def _topics(errors: _Errors) -> list[WritableTxnMarkerTopicResult]:
+    topics: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
+    for (topic, partition), code in errors.items():
+        topics.setdefault(topic, []).append(
+            WritableTxnMarkerPartitionResult(partition_index=partition, error_code=code)
+        )
+    return [
+        WritableTxnMarkerTopicResult(name=name, partitions=rows) for name, rows in topics.items()
+    ]
+
+
+def error_response(request: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
+    """The same error for every partition."""
+    return _response(
+        request, [dict.fromkeys(_marker(each).partitions, code) for each in request.markers]
+    )
+
+
+API = BrokerApi(ApiKey.WRITE_TXN_MARKERS, handle, error_response, min_version=MIN_VERSION)

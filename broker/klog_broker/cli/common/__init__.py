@@ -1,0 +1,1 @@
+"""Options, tables, progress and errors that the commands share."""

@@ -1,0 +1,1 @@
+"""The commands that read a data directory without a broker."""

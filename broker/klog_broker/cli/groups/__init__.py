@@ -1,0 +1,1 @@
+"""The commands for consumer groups and for the progress of exactly-once sinks."""

@@ -1,0 +1,185 @@
+"""What there is to tell of a group: positions, lag and members, as tables and for scripts."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import click
+
+from klog_broker.cli.common.tables import NOTHING, Row, print_table, shown
+from pyspark_klog.client.admin.group_members import DescribedGroup, GroupMember
+from pyspark_klog.client.admin.groups import CommittedOffset, committed_offsets
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
+from pyspark_klog.ids import TopicPartition
+
+
+class Position(NamedTuple):
+    """A partition that a group has committed in, or that a member of it reads.
+
+    ``end`` is None if there is no such partition any more, or nobody leads it.
+    """
+
+    partition: TopicPartition
+    at: CommittedOffset | None
+    end: int | None
+    member: GroupMember | None
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets are left to read; None where that is not known."""
+        if self.at is None or self.end is None:
+            return None
+        return max(self.end - self.at.offset, 0)
+
+
+class GroupView(NamedTuple):
+    """A group with its positions, in order."""
+
+    group: DescribedGroup
+    positions: Sequence[Position]
+
+    @property
+    def lag(self) -> int:
+        """Of all partitions whose lag is known."""
+        return sum(each.lag or 0 for each in self.positions)
+
+
+def group_view(client: BlockingClient, group: DescribedGroup) -> GroupView:
+    """Ask for a group's offsets and for the ends of their partitions."""
+    committed = committed_offsets(client, group.group_id)
+    readers = {partition: member for member in group.members for partition in member.assigned}
+    wanted = sorted({*committed, *readers})
+    view = client.refresh({partition.topic for partition in wanted})
+    ends = list_offsets(client, {each: LATEST for each in wanted if view.leader(each) is not None})
+    return GroupView(
+        group,
+        [
+            Position(
+                each,
+                committed.get(each),
+                ends[each].offset if each in ends else None,
+                readers.get(each),
+            )
+            for each in wanted
+        ],
+    )
+
+
+def print_positions(view: GroupView, verbose: bool) -> None:
+    """How far the group has read, partition by partition, and who reads."""
+    click.echo(f"{heading(view.group)}  lag {view.lag}")
+    columns = ["topic", "partition", "offset", "end", "lag", "member", "host", "client"]
+    rows: list[Row] = [
+        (
+            *each.partition,
+            None if each.at is None else each.at.offset,
+            each.end,
+            each.lag,
+            *_who(each.member),
+            *_commit_details(each.at, verbose),
+        )
+        for each in view.positions
+    ]
+    rows += [
+        (*(None,) * 5, *_who(member), *_commit_details(None, verbose))
+        for member in view.group.members
+        if not member.assigned
+    ]
+    print_table([*columns, *(["leader epoch", "metadata"] if verbose else [])], rows)
+
+
+def print_members(group: DescribedGroup, verbose: bool) -> None:
+    """Who is in the group; ``verbose``, what each reads."""
+    click.echo(heading(group))
+    columns = ["member", "instance", "host", "client", "partitions"]
+    rows: list[Row] = [
+        (
+            *(each.member_id, each.instance_id, each.host, each.client_id, len(each.assigned)),
+            *((each.epoch, _assignment(each.assigned)) if verbose else ()),
+        )
+        for each in group.members
+    ]
+    print_table([*columns, *(["epoch", "assignment"] if verbose else [])], rows)
+
+
+def print_states(groups: Sequence[DescribedGroup], verbose: bool) -> None:
+    """A line each."""
+    columns = ["group", "coordinator", "type", "assignor", "state", "members"]
+    rows: list[Row] = [
+        (
+            each.group_id,
+            f"{each.coordinator.address} ({each.coordinator.broker_id})",
+            *(each.group_type, each.assignor or NOTHING, each.state, member_count(each)),
+            *((each.epoch, each.assignment_epoch) if verbose else ()),
+        )
+        for each in groups
+    ]
+    print_table([*columns, *(["epoch", "assignment epoch"] if verbose else [])], rows)
+
+
+def heading(group: DescribedGroup) -> str:
+    """A group's state in a line."""
+    count = member_count(group)
+    name = shown(group.group_id)
+    return f"group {name}  {group.state}  members {NOTHING if count is None else count}"
+
+
+def member_count(group: DescribedGroup) -> int | None:
+    """None of groups whose members are not known."""
+    return len(group.members) if group.knows_members else None
+
+
+def details(view: GroupView) -> dict[str, object]:
+    """All of it, for scripts."""
+    group = view.group
+    return {
+        "assignor": group.assignor,
+        "epoch": group.epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "lag": view.lag,
+        "offsets": [
+            {
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "offset": None if each.at is None else each.at.offset,
+                "end": each.end,
+                "lag": each.lag,
+                "leader_epoch": None if each.at is None else each.at.leader_epoch,
+                "metadata": None if each.at is None else each.at.metadata,
+                "member": None if each.member is None else each.member.member_id,
+            }
+            for each in view.positions
+        ],
+        "member_list": [
+            {
+                "member": each.member_id,
+                "instance": each.instance_id,
+                "client": each.client_id,
+                "host": each.host,
+                "epoch": each.epoch,
+                "partitions": [
+                    {"topic": topic, "partition": number} for topic, number in each.assigned
+                ],
+            }
+            for each in group.members
+        ],
+    }
+
+
+def _who(member: GroupMember | None) -> Row:
+    return (None,) * 3 if member is None else (member.member_id, member.host, member.client_id)
+
+
+def _commit_details(at: CommittedOffset | None, verbose: bool) -> Row:
+    if not verbose:
+        return ()
+    if at is None:
+        return (None, None)
+    return (None if at.leader_epoch < 0 else at.leader_epoch, at.metadata)
+
+
+def _assignment(partitions: Sequence[TopicPartition]) -> str:
+    by_topic: dict[str, list[str]] = {}
+    for topic, number in partitions:
+        by_topic.setdefault(topic, []).append(str(number))
+    return " ".join(f"{topic}:{','.join(numbers)}" for topic, numbers in by_topic.items())

@@ -1,0 +1,180 @@
+"""Where a group's offsets are reset to: each way to say it, as kafka-consumer-groups has them."""
+
+import csv
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pyspark_klog.client.clock import epoch_ms
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.consumer.offsets import EARLIEST, LATEST, NOT_FOUND, list_offsets
+from pyspark_klog.client.errors import SettingError
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import TopicPartition
+
+Offsets = Mapping[TopicPartition, int]
+
+_DURATION = re.compile(
+    r"([+-])?P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{0,9})?)S)?)?", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """Exactly one of these is given."""
+
+    to_earliest: bool = False
+    to_latest: bool = False
+    to_current: bool = False
+    to_offset: int | None = None
+    shift_by: int | None = None
+    to_time_ms: int | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """New offsets, and what had to be done otherwise than it was asked for."""
+
+    offsets: dict[TopicPartition, int]
+    warnings: list[str]
+
+
+def plan(
+    client: BlockingClient,
+    strategy: Strategy,
+    partitions: Iterable[TopicPartition],
+    committed: Offsets,
+) -> Plan:
+    """The new offsets of these partitions; ``committed`` are the present ones.
+
+    :raises KlogError: to shift offsets where there are none
+    """
+    wanted = sorted(partitions)
+    if strategy.to_earliest:
+        return Plan(_ends(client, wanted, EARLIEST), [])
+    if strategy.to_latest:
+        return Plan(_ends(client, wanted, LATEST), [])
+    if strategy.to_time_ms is not None:
+        return _to_time(client, wanted, strategy.to_time_ms)
+    if strategy.to_offset is not None:
+        return within_log(client, dict.fromkeys(wanted, strategy.to_offset))
+    if strategy.shift_by is not None:
+        missing = [str(each) for each in wanted if each not in committed]
+        if missing:
+            named = ", ".join(missing)
+            raise KlogError(f"there is no offset that could be shifted in {named}")
+        shifted = {each: committed[each] + strategy.shift_by for each in wanted}
+        return within_log(client, shifted)
+    ends = _ends(client, [each for each in wanted if each not in committed], LATEST)
+    warnings = [f"{each}: there is no offset yet: its end, {end}" for each, end in ends.items()]
+    return Plan({each: committed.get(each, ends.get(each, 0)) for each in wanted}, warnings)
+
+
+def within_log(client: BlockingClient, offsets: Offsets) -> Plan:
+    """These offsets, those outside of a partition's log at its nearer end."""
+    first, end = _ends(client, offsets, EARLIEST), _ends(client, offsets, LATEST)
+    made = Plan({}, [])
+    for partition, offset in sorted(offsets.items()):
+        low, high = first[partition], end[partition]
+        made.offsets[partition] = min(max(offset, low), high)
+        if not low <= offset <= high:
+            made.warnings.append(
+                f"{partition}: offset {offset} is outside of its log, {low} to {high}: "
+                f"{made.offsets[partition]}"
+            )
+    return made
+
+
+def _to_time(client: BlockingClient, partitions: list[TopicPartition], time_ms: int) -> Plan:
+    found = list_offsets(client, dict.fromkeys(partitions, max(time_ms, 0)))
+    late = [each for each in partitions if found[each].offset == NOT_FOUND]
+    ends = _ends(client, late, LATEST)
+    return Plan(
+        {each: ends.get(each, found[each].offset) for each in partitions},
+        [f"{each}: no record is as young as that: its end, {ends[each]}" for each in late],
+    )
+
+
+def _ends(
+    client: BlockingClient, partitions: Iterable[TopicPartition], which: int
+) -> dict[TopicPartition, int]:
+    found = list_offsets(client, dict.fromkeys(partitions, which))
+    return {each: at.offset for each, at in sorted(found.items())}
+
+
+def time_of_datetime(text: str) -> int:
+    """Milliseconds of ``YYYY-MM-DDThh:mm:ss.sss``, in UTC unless it ends with a zone.
+
+    :raises SettingError: if the text is none
+    """
+    time_ms = read_time(text)
+    if time_ms is None:
+        raise SettingError(
+            f"--to-datetime {text}: expected a time as 2026-01-31T23:59:59.000, in UTC, or with a "
+            "zone behind it, as +02:00"
+        )
+    return time_ms
+
+
+def read_time(text: str) -> int | None:
+    """As `time_of_datetime`; None if the text is no time."""
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    zoned = read if read.tzinfo is not None else read.replace(tzinfo=UTC)
+    return (zoned - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def time_of_duration(text: str) -> int:
+    """Milliseconds of so long ago, ``PnDTnHnMnS``.
+
+    :raises SettingError: if the text is none
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()[1:]):
+        raise SettingError(f"--by-duration {text}: expected a duration as P7D, PT1H30M or P1DT12H")
+    sign, days, hours, minutes, seconds = match.groups()
+    try:
+        span = timedelta(
+            *(int(days or 0), float(seconds or 0)), minutes=int(minutes or 0), hours=int(hours or 0)
+        )
+    except OverflowError:
+        raise SettingError(f"--by-duration {text}: expected less than a billion days") from None
+    return epoch_ms() - (-1 if sign == "-" else 1) * (span // timedelta(milliseconds=1))
+
+
+def read_csv(file: Path, group_ids: list[str]) -> dict[str, dict[TopicPartition, int]]:
+    """What `klog groups reset-offsets --export` or Kafka's tool has written: rows of topic,
+    partition, offset; of several groups with the group first.
+
+    :raises SettingError: naming the file and the line that is wrong
+    """
+    found: dict[str, dict[TopicPartition, int]] = {group_id: {} for group_id in group_ids}
+    try:
+        with file.open(newline="", encoding="utf-8") as lines:
+            for number, row in enumerate(csv.reader(lines), 1):
+                if row:
+                    _take(found, row, f"{file}:{number}")
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SettingError(f"cannot read {file}: {reason}") from None
+    return found
+
+
+def _take(found: dict[str, dict[TopicPartition, int]], row: list[str], where: str) -> None:
+    cells = [cell.strip() for cell in row]
+    if len(cells) == 3 and len(found) == 1:
+        cells.insert(0, next(iter(found)))
+    try:
+        group_id, topic, partition, offset = cells
+        at = TopicPartition(topic, int(partition)), int(offset)
+    except ValueError:
+        columns = "topic,partition,offset"
+        columns += " with the group first" if len(found) > 1 else ""
+        raise SettingError(f"{where}: {','.join(row)}: expected {columns}") from None
+    # Rows of groups that are not asked for are there for another call.
+    if group_id in found:
+        found[group_id][at[0]] = at[1]

@@ -1,0 +1,210 @@
+"""`klog groups reset-offsets`: let groups that nobody is in go on elsewhere."""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers, print_json
+from klog_broker.cli.common.partitions import check_topics, named_partitions
+from klog_broker.cli.common.tables import Row, print_table
+from klog_broker.cli.groups.offset_strategies import (
+    Plan,
+    Strategy,
+    plan,
+    read_csv,
+    time_of_datetime,
+    time_of_duration,
+    within_log,
+)
+from pyspark_klog.client.admin.group_members import describe_group
+from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets, committed_offsets
+from pyspark_klog.client.admin.sinks import parse
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.errors import TopicMissing
+from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
+from pyspark_klog.ids import TopicPartition
+
+_Done = list[tuple[str, Plan, dict[TopicPartition, int]]]
+"""By group: the plan for it, and where it is now."""
+
+_LONGEST = 2**63 - 1
+_OFFSET = click.IntRange(-_LONGEST, _LONGEST)
+
+_HELP = """Let groups that have no members go on elsewhere.
+
+Shows the new offsets, and changes nothing without --execute. An offset outside of a partition's
+log becomes that log's nearer end; a time behind the last record becomes the end.
+"""
+
+
+@click.command("reset-offsets", help=_HELP, context_settings=HELP)
+@click.argument("group_ids", nargs=-1, required=True, metavar="GROUP...")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:0,1]",
+    help="A topic, or some of its partitions; repeatable.",
+)
+@click.option("--all-topics", is_flag=True, help="All partitions in which the group has an offset.")
+@click.option("--to-earliest", is_flag=True, help="To the first record.")
+@click.option("--to-latest", is_flag=True, help="To the end.")
+@click.option("--to-current", is_flag=True, help="To where it is; where it is nowhere, to the end.")
+@click.option("--to-offset", type=_OFFSET, metavar="N", help="To an offset.")
+@click.option("--shift-by", type=_OFFSET, metavar="N", help="So many further, or, below 0, back.")
+@click.option(
+    "--to-datetime", metavar="TIME", help="To a time: 2026-01-31T23:59:59.000 (UTC), or +02:00 too."
+)
+@click.option("--by-duration", metavar="SPAN", help="To so long ago: P7D, PT1H30M.")
+@click.option(
+    "--from-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="To what --export has written.",
+)
+@click.option("--execute", is_flag=True, help="Do it.")
+@click.option("--dry-run", is_flag=True, help="Only show it, as without --execute.")
+@click.option("--export", is_flag=True, help="CSV for --from-file, in the format of Kafka's tool.")
+@asks_brokers
+def reset_offsets(
+    asking: Asking,
+    group_ids: Sequence[str],
+    topics: Sequence[str],
+    all_topics: bool,
+    execute: bool,
+    dry_run: bool,
+    export: bool,
+    from_file: Path | None,
+    **ways: object,
+) -> None:
+    """See _HELP."""
+    if execute and dry_run:
+        raise click.UsageError("--execute and --dry-run: expected one of them")
+    strategy = _strategy(from_file, ways)
+    if (from_file is None) != (bool(topics) != all_topics) or (topics and all_topics):
+        raise click.UsageError("expected one of --topic and --all-topics, or --from-file")
+    from_csv = {} if from_file is None else read_csv(from_file, list(group_ids))
+    done: _Done = []
+    refused = []
+    with asking.client() as client:
+        named = named_partitions(client, topics)
+        for group_id in dict.fromkeys(group_ids):
+            try:
+                _check_idle(client, group_id)
+                now = {each: at.offset for each, at in committed_offsets(client, group_id).items()}
+                if strategy is None:
+                    made = _as_given(client, from_csv[group_id])
+                else:
+                    wanted = _committed_in(group_id, now) if all_topics else named
+                    made = plan(client, strategy, wanted, now)
+                if execute:
+                    _commit(client, group_id, made)
+                done.append((group_id, made, now))
+            except KlogError as error:
+                refused.append(str(error))
+    for _, made, _ in done:
+        for warning in made.warnings:
+            click.echo(f"klog: {warning}", err=True)
+    if export:
+        _print_csv(done, names_groups=len(set(group_ids)) > 1)
+    elif done or asking.as_json:
+        _print(asking.as_json, execute, done)
+    if refused:
+        raise KlogError("\n".join(refused))
+
+
+def _strategy(from_file: Path | None, ways: dict[str, object]) -> Strategy | None:
+    """What was given; None for a file.
+
+    :raises UsageError: unless exactly one was
+    """
+    given = {
+        name: value for name, value in ways.items() if value is not None and value is not False
+    }
+    if len(given) + (from_file is not None) != 1:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in ways)
+        raise click.UsageError(f"expected one of {names}, --from-file")
+    if from_file is not None:
+        return None
+    ((name, value),) = given.items()
+    if name == "to_datetime":
+        return Strategy(to_time_ms=time_of_datetime(str(value)))
+    if name == "by_duration":
+        return Strategy(to_time_ms=time_of_duration(str(value)))
+    return Strategy(**given)  # type: ignore[arg-type]
+
+
+def _check_idle(client: BlockingClient, group_id: str) -> None:
+    """:raises KlogError: if somebody is in the group, or if its offsets are no positions"""
+    if parse(group_id) is not None:
+        raise KlogError(
+            f"group {group_id} keeps what a task of an exactly-once sink has written: its offsets "
+            "are no positions (klog sinks describe shows them)"
+        )
+    try:
+        group = describe_group(client, group_id)
+    except BrokerError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return  # It begins with its first offsets.
+    if not group.is_idle:
+        raise _busy(group_id, f"it is {group.state}, with {len(group.members)} of them")
+
+
+def _busy(group_id: str, why: str) -> KlogError:
+    return KlogError(
+        f"the offsets of group {group_id} cannot be reset while it has members: {why}; stop its "
+        "consumers first (one that was killed is forgotten after its session.timeout.ms)"
+    )
+
+
+def _committed_in(group_id: str, now: dict[TopicPartition, int]) -> list[TopicPartition]:
+    if not now:
+        raise KlogError(f"group {group_id} has no offsets: name topics with --topic")
+    return sorted(now)
+
+
+def _as_given(client: BlockingClient, offsets: dict[TopicPartition, int]) -> Plan:
+    check_topics(client, sorted({partition.topic for partition in offsets}))
+    for partition in offsets:
+        if not client.view.has_partition(partition):
+            raise TopicMissing(f"{partition} does not exist")
+    return within_log(client, offsets)
+
+
+def _commit(client: BlockingClient, group_id: str, made: Plan) -> None:
+    offsets = {each: CommittedOffset(offset) for each, offset in made.offsets.items()}
+    try:
+        commit_offsets(client, group_id, offsets)
+    except BrokerError as error:
+        if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
+            raise _busy(group_id, "somebody has joined it just now") from error
+        raise
+
+
+def _print(as_json: bool, execute: bool, done: _Done) -> None:
+    rows: list[Row] = [
+        (group_id, *partition, now.get(partition), offset)
+        for group_id, made, now in done
+        for partition, offset in made.offsets.items()
+    ]
+    if as_json:
+        names = ("group", "topic", "partition", "offset", "new_offset")
+        told = [dict(zip(names, row, strict=True)) for row in rows]
+        print_json({"executed": execute, "offsets": told})
+        return
+    print_table(("group", "topic", "partition", "offset", "new offset"), rows)
+    if not execute:
+        click.echo("klog: nothing was changed: --execute does it", err=True)
+
+
+def _print_csv(done: _Done, *, names_groups: bool) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for group_id, made, _ in done:
+        for partition, offset in made.offsets.items():
+            writer.writerow((*((group_id,) if names_groups else ()), *partition, offset))
+    click.echo(text.getvalue(), nl=False)

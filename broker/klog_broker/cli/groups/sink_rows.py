@@ -1,0 +1,64 @@
+"""The rows of exactly-once sinks, as tables and for scripts."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import click
+
+from klog_broker.cli.common.tables import print_table
+from pyspark_klog.client.admin.sinks import SinkGroup
+
+
+def print_sink_groups(groups: Sequence[SinkGroup]) -> None:
+    """Print what the groups of one sink hold."""
+    for mark in (mark for group in groups for mark in group.marks.values()):
+        time = shown_time(mark.time_ms)
+        click.echo(f"run {mark.run_id} passed its first batch, {mark.batch_id}, {time}")
+    rows = [
+        (
+            *(group.task, partition.topic, row.batch_id, row.run_id),
+            *(row.row_count, row.byte_count, shown_time(row.time_ms)),
+        )
+        for group in groups
+        for partition, row in group.rows.items()
+    ]
+    print_table(("task", "topic", "batch", "run", "rows", "bytes", "written"), rows)
+
+
+def sink_fields(groups: Sequence[SinkGroup]) -> dict[str, object]:
+    """What the groups of one sink hold, for scripts."""
+    marks = [
+        {
+            "topic": partition.topic,
+            "batch": mark.batch_id,
+            "run": mark.run_id,
+            "written_ms": mark.time_ms,
+            "past_runs": list(mark.past),
+        }
+        for group in groups
+        for partition, mark in group.marks.items()
+    ]
+    rows = [
+        {
+            "task": group.task,
+            "group": group.group_id,
+            "topic": partition.topic,
+            "batch": row.batch_id,
+            "run": row.run_id,
+            "rows": row.row_count,
+            "bytes": row.byte_count,
+            "hash": f"{row.row_hash:032x}",
+            "written_ms": row.time_ms,
+        }
+        for group in groups
+        for partition, row in group.rows.items()
+    ]
+    return {"marks": marks, "rows": rows}
+
+
+def shown_time(time_ms: int) -> str:
+    """A time as text; a number that is no time of a calendar as that number."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError):
+        return f"{time_ms} ms"

@@ -1,0 +1,1 @@
+"""`klog perf`: how fast a cluster writes and reads records."""

@@ -1,0 +1,70 @@
+"""The measuring of `klog perf consume`."""
+
+from klog_broker.cli.common.partitions import named_partitions
+from klog_broker.cli.common.progress import Advance
+from klog_broker.cli.perf.figures import Flow
+from klog_broker.cli.perf.produce import SAY_EVERY_S, Say
+from pyspark_klog.client.clock import monotonic_s
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.consumer.follower import Fetched, Follower, OutOfRange
+from pyspark_klog.client.consumer.offsets import EARLIEST, list_offsets
+from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.sets import entries
+
+
+def measure_reading(
+    client: BlockingClient,
+    topic: str,
+    most_records: int,
+    idle_ms: int,
+    advance: Advance,
+    say: Say,
+) -> dict[str, float]:
+    """Read a topic from its beginning until so many records came, or none for ``idle_ms``."""
+    partitions = named_partitions(client, [topic])
+    positions = list_offsets(client, dict.fromkeys(partitions, EARLIEST))
+    check_crcs = client.settings.flag("check.crcs")
+    start_s = monotonic_s()
+    last_s = start_s
+    total, of_while = Flow(start_s), Flow(start_s)
+    follower = Follower(
+        client,
+        {partition: at.offset for partition, at in positions.items()},
+        trouble_timeout_ms=client.settings.number("default.api.timeout.ms"),
+        go_on=_at_the_beginning,
+    )
+    try:
+        while total.records < most_records:
+            found = follower.poll(client.now_ms() + idle_ms)
+            if not found:
+                break
+            for fetched in found:
+                records = count_records(fetched, check_crcs=check_crcs)
+                total.add(records, len(fetched.data))
+                of_while.add(records, len(fetched.data))
+                advance(records)
+            last_s = monotonic_s()
+            if last_s - of_while.start_s >= SAY_EVERY_S:
+                say(of_while.figures(last_s))
+                of_while = Flow(last_s)
+    except KeyboardInterrupt:
+        pass
+    return total.figures(last_s)
+
+
+def count_records(fetched: Fetched, *, check_crcs: bool) -> int:
+    """The records of whole batches, without markers; what was aborted counts."""
+    count = 0
+    for entry in entries(fetched.data, allow_partial=True):
+        if check_crcs:
+            entry.check_crc()
+        if isinstance(entry, BatchView):
+            count += 0 if entry.is_control else entry.record_count
+        else:
+            count += sum(1 for _ in entry.records())
+    return count
+
+
+def _at_the_beginning(lost: OutOfRange) -> int:
+    """Retention was faster than the reading."""
+    return lost.earliest

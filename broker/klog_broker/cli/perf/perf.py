@@ -1,0 +1,177 @@
+"""`klog perf`: how fast a cluster takes records and gives them."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers, print_json
+from klog_broker.cli.common.progress import progress_bar
+from klog_broker.cli.common.tables import print_table
+from klog_broker.cli.perf.batches import (
+    BatchSource,
+    random_payloads,
+    read_payloads,
+    records_a_batch,
+)
+from klog_broker.cli.perf.consume import measure_reading
+from klog_broker.cli.perf.figures import PERCENTILES, line
+from klog_broker.cli.perf.produce import Pace, Say, measure_writing
+from pyspark_klog.client.producer.row_encoder import compression_level
+from pyspark_klog.errors import KlogError
+from pyspark_klog.records.compression import Codec
+
+_PAYLOADS = 10_000
+"""Different random payloads, of at most `_PAYLOAD_BYTES` together."""
+_PAYLOAD_BYTES = 1 << 24
+_BATCHES_A_SECOND = 100
+"""Where a throughput is given: the fewer batches, the longer records would wait for theirs."""
+
+
+_NAMES = {
+    "records_per_second": "records/s",
+    "mb": "MB",
+    "mb_per_second": "MB/s",
+    **{f"{name}_ms": f"{name.replace('_', '.')} ms" for name in ("avg", "max", *PERCENTILES)},
+}
+"""What the table calls a figure."""
+
+
+@click.group("perf", context_settings=HELP)
+def command() -> None:
+    """Measure how fast records are written and read."""
+
+
+@command.command("produce")
+@click.option("--topic", required=True, metavar="TOPIC", help="Where to; it should exist.")
+@click.option(
+    "--num-records", required=True, type=click.IntRange(min=1), metavar="N", help="How many."
+)
+@click.option(
+    "--record-size", type=click.IntRange(min=1), metavar="BYTES", help="Of each value, at random."
+)
+@click.option(
+    "--payload-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Values from this file instead, in turn.",
+)
+@click.option(
+    "--payload-delimiter", default="\n", metavar="TEXT", help="Between them.  [default: a line end]"
+)
+@click.option(
+    "--throughput",
+    type=click.FloatRange(min=-1),
+    default=-1,
+    metavar="N",
+    help="Records per second, at most.  [default: no limit]",
+)
+@click.option(
+    "--producer-property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of Kafka's producer; repeatable.",
+)
+@asks_brokers
+def produce(
+    asking: Asking,
+    topic: str,
+    num_records: int,
+    record_size: int | None,
+    payload_file: Path | None,
+    payload_delimiter: str,
+    throughput: float,
+    properties: Sequence[str],
+) -> None:
+    """Write records, and show how many a second were acknowledged, and how late.
+
+    Batches are made once and sent many times, so that making them does not count. They have
+    batch.size bytes (1000000, Kafka's 16384), less where --throughput is low.
+    """
+    if (record_size is None) == (payload_file is None):
+        raise click.UsageError("expected one of --record-size and --payload-file")
+    if payload_file is not None:
+        payloads = read_payloads(payload_file, payload_delimiter)
+        size = max(map(len, payloads))
+    else:
+        size = record_size or 1
+        payloads = random_payloads(size, max(min(_PAYLOADS, _PAYLOAD_BYTES // size), 1))
+    with asking.with_properties(properties, {}).client() as client:
+        settings = client.settings
+        most_bytes = settings.number("max.request.size")
+        batch_records = records_a_batch(size, min(settings.number("batch.size"), most_bytes))
+        if throughput > 0:
+            batch_records = min(batch_records, max(int(throughput / _BATCHES_A_SECOND), 1))
+        codec = Codec[settings.text("compression.type").upper()]
+        batches = BatchSource(payloads, codec, compression_level(settings))
+        pace = Pace(num_records, batch_records, throughput if throughput > 0 else None)
+        with progress_bar(f"records to {topic}", num_records) as advance:
+            figures = measure_writing(client, topic, batches, pace, advance, _say(asking))
+    _print(asking, figures)
+
+
+@command.command("consume")
+@click.option("--topic", required=True, metavar="TOPIC", help="What to read, from its beginning.")
+@click.option(
+    "--messages",
+    required=True,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many records, at least.",
+)
+@click.option(
+    "--timeout-ms",
+    "idle_ms",
+    type=click.IntRange(min=1),
+    default=10_000,
+    metavar="MS",
+    help="Give up when none came for so long.  [default: 10000]",
+)
+@click.option(
+    "--consumer-property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of Kafka's consumer; repeatable.",
+)
+@asks_brokers
+def consume(
+    asking: Asking, topic: str, messages: int, idle_ms: int, properties: Sequence[str]
+) -> None:
+    """Read records, and show how many a second came.
+
+    Batches are checked (check.crcs) and counted, their records are not looked at: MB are those of
+    batches as they are stored.
+    """
+    with (
+        asking.with_properties(properties, {}).client() as client,
+        progress_bar(f"records of {topic}", messages) as advance,
+    ):
+        figures = measure_reading(client, topic, messages, idle_ms, advance, _say(asking))
+    _print(asking, figures)
+    if figures["records"] < messages:
+        raise KlogError(
+            f"only {figures['records']:.0f} of {messages} records came: none for {idle_ms} ms "
+            "(--timeout-ms)"
+        )
+
+
+def _say(asking: Asking) -> Say:
+    """A line for a while, where no bar is shown and no script listens."""
+
+    def say(figures: dict[str, float]) -> None:
+        if not asking.as_json and not sys.stderr.isatty():
+            click.echo(line(figures))
+
+    return say
+
+
+def _print(asking: Asking, figures: dict[str, float]) -> None:
+    if asking.as_json:
+        print_json(figures)
+        return
+    # A figure a line: side by side they are too wide for a terminal.
+    rows = [(_NAMES.get(name, name), value) for name, value in figures.items()]
+    print_table(("figure", "value"), rows)

@@ -1,0 +1,1 @@
+"""The commands that write, print and delete records."""

@@ -1,0 +1,289 @@
+"""`klog consume`: print a topic's records as they come."""
+
+import io
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, BinaryIO
+
+import click
+
+from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers_with
+from klog_broker.cli.common.partitions import named_partitions
+from klog_broker.cli.records.record_lines import separator_bytes
+from klog_broker.cli.records.record_output import FIELDS, RecordFormat
+from klog_broker.cli.records.record_reader import Columns, RecordReader
+from klog_broker.cli.records.start_offsets import GroupPositions, Start
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.consumer.follower import Follower, OutOfRange
+from pyspark_klog.client.consumer.lost_offsets import may_pass
+from pyspark_klog.client.consumer.offsets import EARLIEST
+from pyspark_klog.client.errors import TimedOut
+from pyspark_klog.client.settings.setting_rows import SETTINGS, Value
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import TopicPartition
+
+_TURN_MS = 1_000
+"""After so long without records it is looked whether there is something else to do."""
+_SHORT_TURN_MS = 50
+"""The same, once only the answer of a leader keeps the reading from its end."""
+_COMMIT_EVERY_MS = 5_000
+_TROUBLE_TOLD_EVERY_MS = 30_000
+
+_HELP = """Print a topic's records: the new ones, until Ctrl-C.
+
+With --group it begins where the group is, and commits how far it has printed; the group must have
+no members, since klog consume joins none.
+
+\b
+  klog consume orders --from-beginning --timeout-ms 1000 --print key,value
+  klog consume orders --from-beginning --json | klog produce orders-copy --json
+"""
+
+
+@click.command("consume", help=_HELP, context_settings=HELP)
+@click.argument("topic", metavar="TOPIC")
+@click.option("--from-beginning", is_flag=True, help="From the first record, not the new ones.")
+@click.option(
+    "--offset",
+    metavar="WHERE",
+    help="earliest, latest, an offset, or a time as 2026-01-31T23:59:59.000 (UTC).",
+)
+@click.option(
+    "--partition",
+    "partitions",
+    multiple=True,
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Only this one; repeatable.",
+)
+@click.option("--group", "group_id", metavar="GROUP", help="Go on where this group is, and commit.")
+@click.option(
+    "--max-messages", type=click.IntRange(min=1), metavar="N", help="End after so many records."
+)
+@click.option(
+    "--timeout-ms",
+    "idle_ms",
+    type=click.IntRange(min=1),
+    metavar="MS",
+    help="End when none came for so long.",
+)
+@click.option(
+    "--isolation-level",
+    type=click.Choice(SETTINGS["isolation.level"].choices),
+    help="Whether records of open and aborted transactions are printed, too.",
+)
+@click.option(
+    "--print",
+    "fields",
+    default="value",
+    metavar="FIELD,...",
+    help=f"Some of {', '.join(FIELDS)}.  [default: value]",
+)
+@click.option(
+    "--separator", default=r"\t", metavar="TEXT", help=r"Between the fields.  [default: \t]"
+)
+@click.option(
+    "--null-value", default="null", metavar="TEXT", help="What null is printed as.  [default: null]"
+)
+@click.option(
+    "--consumer-property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of Kafka's consumer; repeatable.",
+)
+@asks_brokers_with("An object a line, with all fields; bytes that are no UTF-8 in base 64.")
+def command(
+    asking: Asking,
+    topic: str,
+    from_beginning: bool,
+    offset: str | None,
+    partitions: Sequence[int],
+    group_id: str | None,
+    max_messages: int | None,
+    idle_ms: int | None,
+    isolation_level: str | None,
+    fields: str,
+    separator: str,
+    null_value: str,
+    properties: Sequence[str],
+) -> None:
+    """See _HELP."""
+    if offset is not None and from_beginning:
+        raise click.UsageError("--offset and --from-beginning: expected one of them")
+    if offset is not None and group_id is not None:
+        raise click.UsageError("--offset and --group: expected one of them")
+    start = Start(timestamp_ms=EARLIEST) if from_beginning else Start()
+    start = start if offset is None else Start.of_text(offset)
+    form = RecordFormat(
+        _fields(fields),
+        asking.as_json,
+        separator_bytes(separator),
+        null_value.encode(),
+        for_terminal=sys.stdout.isatty() and not asking.as_json,
+    )
+    own: dict[str, Value] = {}
+    if isolation_level is not None:
+        own["isolation.level"] = isolation_level
+    with asking.with_properties(properties, own).client() as client:
+        wanted = ",".join(map(str, partitions))
+        named = named_partitions(client, [f"{topic}:{wanted}" if partitions else topic])
+        group = None if group_id is None else GroupPositions(client, group_id)
+        at = start.positions(client, named) if group is None else group.positions(named, start)
+        printer = Printer(client, at, form, group, max_messages, idle_ms)
+        if idle_ms is None:
+            client.retries.mute()  # The printer tells of what is tried without an end.
+        is_interrupted = False
+        try:
+            printer.run()
+        except KeyboardInterrupt:
+            is_interrupted = True
+        except (BrokenPipeError, KlogError):
+            # What went wrong first is what is told.
+            with suppress(KlogError):
+                printer.commit()
+            raise
+        printer.commit()
+    if is_interrupted or sys.stderr.isatty():
+        records = "record" if printer.count == 1 else "records"
+        click.echo(f"klog: {printer.count} {records}", err=True)
+
+
+def _fields(text: str) -> tuple[str, ...]:
+    fields = tuple(name.strip().replace("-", "_") for name in text.split(","))
+    for name in fields:
+        if name not in FIELDS:
+            raise click.UsageError(f"--print {name!r}: expected some of {', '.join(FIELDS)}")
+    return fields
+
+
+class Printer:
+    """Prints what is fetched, and remembers how far it has come.
+
+    Brokers that are away are waited for without an end, as for records, unless an end is asked for
+    by ``idle_ms``: then ``default.api.timeout.ms``.
+    """
+
+    def __init__(
+        self,
+        client: BlockingClient,
+        positions: dict[TopicPartition, int],
+        form: RecordFormat,
+        group: GroupPositions | None,
+        most_records: int | None,
+        idle_ms: int | None,
+    ) -> None:
+        self.count = 0
+        self._client = client
+        self._form = form
+        self._group = group
+        self._most_records = most_records
+        self._idle_ms = idle_ms
+        self._trouble_told_ms: int | None = None
+        self._printed = dict(positions)
+        """Where to go on: what lies before has left this process."""
+        self._reader = RecordReader(form.wanted, check_crcs=client.settings.flag("check.crcs"))
+        self._follower = Follower(
+            client,
+            positions,
+            trouble_timeout_ms=client.settings.number("default.api.timeout.ms"),
+            go_on=_go_on,
+            in_trouble=self._in_trouble,
+        )
+        self._out = _buffered_stdout()
+
+    def run(self) -> None:
+        """Until there are enough records, or all leaders have had none for ``idle_ms``."""
+        quiet_since_ms = self._client.now_ms()
+        commit_at_ms = quiet_since_ms + _COMMIT_EVERY_MS
+        while self._most_records is None or self.count < self._most_records:
+            now_ms = self._client.now_ms()
+            until_ms = now_ms + _TURN_MS
+            if self._idle_ms is not None:
+                idle_until_ms = max(quiet_since_ms + self._idle_ms, now_ms + _SHORT_TURN_MS)
+                until_ms = min(until_ms, idle_until_ms)
+            has_come = self._print_next(until_ms)
+            now_ms = self._client.now_ms()
+            if has_come:
+                quiet_since_ms = now_ms
+            elif self._is_over(quiet_since_ms, now_ms):
+                return
+            if now_ms >= commit_at_ms:
+                self._commit_meanwhile()
+                commit_at_ms = self._client.now_ms() + _COMMIT_EVERY_MS
+
+    def _is_over(self, quiet_since_ms: int, now_ms: int) -> bool:
+        """Silence is no end while a leader has not said that it has nothing."""
+        if self._idle_ms is None or now_ms < quiet_since_ms + self._idle_ms:
+            return False
+        return self._follower.has_heard_of_all_since(quiet_since_ms)
+
+    def _print_next(self, until_ms: int) -> bool:
+        """Returns whether anything came, were it what is not shown."""
+        reached: dict[TopicPartition, int] = {}
+        for fetched in self._follower.poll(until_ms):
+            for columns in self._reader.read(fetched):
+                some = self._cut(columns)
+                self._out.write(self._form.lines(some))
+                self.count += len(some.offsets)
+                reached[fetched.partition] = some.offsets[-1] + 1
+                if self.count == self._most_records:
+                    break
+            else:
+                reached[fetched.partition] = fetched.next_offset
+                continue
+            break
+        self._out.flush()
+        self._printed |= reached
+        return bool(reached)
+
+    def _cut(self, columns: Columns) -> Columns:
+        if self._most_records is None or len(columns.offsets) <= self._most_records - self.count:
+            return columns
+        return columns.up_to(self._most_records - self.count)
+
+    def commit(self) -> None:
+        """Let the group go on behind what was printed.
+
+        Where nothing was, too: else it would begin at another end the next time.
+        """
+        if self._group is not None:
+            self._group.commit(self._printed)
+
+    def _commit_meanwhile(self) -> None:
+        """A commit that finds no coordinator is made up for by a later one."""
+        try:
+            self.commit()
+        except KlogError as error:
+            if not (isinstance(error, TimedOut) or may_pass(error)):
+                raise
+            self._tell_of(error)
+
+    def _in_trouble(self, trouble: TimedOut) -> None:
+        if self._idle_ms is not None:
+            raise trouble
+        self._tell_of(trouble)
+
+    def _tell_of(self, trouble: KlogError) -> None:
+        now_ms = self._client.now_ms()
+        told_ms = self._trouble_told_ms
+        if told_ms is None or now_ms >= told_ms + _TROUBLE_TOLD_EVERY_MS:
+            self._trouble_told_ms = now_ms
+            click.echo(f"klog: {trouble}; it is tried again", err=True)
+
+
+def _buffered_stdout() -> BinaryIO:
+    """stdout, which takes all of what it is given also where Python runs without buffers."""
+    out: Any = sys.stdout.buffer
+    return io.BufferedWriter(out) if isinstance(out, io.RawIOBase) else out
+
+
+def _go_on(lost: OutOfRange) -> int:
+    there = lost.earliest if lost.offset < lost.earliest else lost.latest
+    click.echo(
+        f"klog: offset {lost.offset} of {lost.partition} is out of range: {lost.earliest} to "
+        f"{lost.latest} are there (end exclusive); it is read from {there} on",
+        err=True,
+    )
+    return there

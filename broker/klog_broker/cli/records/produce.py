@@ -1,0 +1,175 @@
+"""`klog produce`: lines of stdin, or of a file, as records of a topic."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers_with
+from klog_broker.cli.common.errors import exit_unreadable
+from klog_broker.cli.common.progress import Advance, progress_bar
+from klog_broker.cli.records.record_lines import (
+    BadLine,
+    LineFormat,
+    Lines,
+    read_lines,
+    separator_bytes,
+)
+from klog_broker.cli.records.record_writer import RecordWriter
+from klog_broker.runtime.system.standard_input import has_more
+from pyspark_klog.client.errors import SettingError
+from pyspark_klog.client.producer.producer import Producer
+from pyspark_klog.client.settings.setting_rows import SETTINGS, Value
+from pyspark_klog.errors import KlogError
+
+_WRAPPING = 2
+"""A line may be so much longer than the largest request: base 64, names of fields."""
+
+_HELP = """Write each line of stdin, or of a file, as a record.
+
+\b
+  printf 'k1\\tv1\\n' | klog produce orders --key-separator '\\t'
+  echo '{"key": "k", "value": "v", "headers": {"h": "x"}, "partition": 0}' |
+    klog produce orders --json
+"""
+
+
+@click.command("produce", help=_HELP, context_settings=HELP)
+@click.argument("topic", metavar="TOPIC")
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Read this file instead of stdin.",
+)
+@click.option(
+    "--key-separator", metavar="TEXT", help=r"Each line is a key, this (\t: a tab), and a value."
+)
+@click.option(
+    "--headers",
+    "has_headers",
+    is_flag=True,
+    help="Each line begins with name:value,name:value and a tab.",
+)
+@click.option(
+    "--null-value", metavar="TEXT", help="A key or value that is this is null (a tombstone)."
+)
+@click.option(
+    "--partition",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Of records that name none; else the key decides.",
+)
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Who must have a record.")
+@click.option(
+    "--compression",
+    type=click.Choice(SETTINGS["compression.type"].choices),
+    help="How batches are compressed.",
+)
+@click.option(
+    "--producer-property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of Kafka's producer; repeatable.",
+)
+@asks_brokers_with("Each line is an object of key, value, headers, partition, timestamp.")
+def command(
+    asking: Asking,
+    topic: str,
+    file: Path | None,
+    key_separator: str | None,
+    has_headers: bool,
+    null_value: str | None,
+    partition: int | None,
+    acks: str | None,
+    compression: str | None,
+    properties: Sequence[str],
+) -> None:
+    """See _HELP."""
+    if asking.as_json and (has_headers or (key_separator, null_value) != (None, None)):
+        raise click.UsageError("--json says all of a record: expected no other form of lines")
+    if key_separator == "":
+        raise click.UsageError("--key-separator is empty; expected a text between key and value")
+    form = LineFormat(
+        asking.as_json,
+        has_headers,
+        None if key_separator is None else separator_bytes(key_separator),
+        None if null_value is None else null_value.encode(),
+    )
+    asking = asking.with_properties(
+        properties, _own_settings(asking, acks=acks, compression_type=compression)
+    )
+    with ExitStack() as stack:
+        source: BinaryIO = sys.stdin.buffer
+        advance: Advance = _nobody
+        if file is not None:
+            try:
+                source = stack.enter_context(file.open("rb"))
+                size = file.stat().st_size
+            except OSError as error:
+                exit_unreadable(error)
+            advance = stack.enter_context(progress_bar(f"bytes to {topic}", size))
+        client = stack.enter_context(asking.client())
+        writer = RecordWriter(client, topic, partition)
+        longest = _WRAPPING * client.settings.number("max.request.size")
+        written = _write(writer, read_lines(source, longest, has_more), form, advance)
+    if sys.stderr.isatty():
+        click.echo(f"klog: {counted(written)} written to {topic}", err=True)
+
+
+def _own_settings(asking: Asking, **given: str | None) -> dict[str, Value]:
+    """What this command's options say, and a wait for topics that is no longer than others."""
+    wait_ms = asking.settings["default.api.timeout.ms"]
+    own: dict[str, Value] = {"max.block.ms": asking.settings.get("max.block.ms", wait_ms)}
+    return own | {
+        name.replace("_", "."): value for name, value in given.items() if value is not None
+    }
+
+
+def _write(
+    writer: RecordWriter, chunks: Iterable[Lines], form: LineFormat, advance: Advance
+) -> int:
+    """Write all lines and wait until they are acknowledged; returns their number.
+
+    :raises KlogError: also telling how many records were acknowledged
+    """
+    producer = writer.producer
+    try:
+        for lines in chunks:
+            writer.write(form.rows(lines))
+            if lines.pauses:
+                # Whoever writes line by line wants each to be there before the next one.
+                producer.flush()
+            advance(lines.read_bytes)
+        producer.flush()
+    except SettingError:
+        raise
+    except BadLine as error:
+        raise KlogError(f"{error}\n{_ended(producer)}: those of the lines before it") from None
+    except KeyboardInterrupt:
+        raise KlogError(f"interrupted: {_ended(producer)}") from None
+    except KlogError as error:
+        raise KlogError(f"{error}\n{counted(producer.written_records)} acknowledged") from error
+    return producer.written_records
+
+
+def _ended(producer: Producer) -> str:
+    """Wait for what was given to the producer, and tell how many records that were."""
+    try:
+        producer.flush()
+    except KlogError as error:
+        return f"{error}; {counted(producer.written_records)} acknowledged"
+    return f"{counted(producer.written_records)} written"
+
+
+def counted(records: int) -> str:
+    """So many records, and the verb."""
+    return "1 record is" if records == 1 else f"{records} records are"
+
+
+def _nobody(count: int) -> None:
+    """Where no progress is shown."""

@@ -1,0 +1,1 @@
+"""The commands for topics, settings, quotas and log directories."""

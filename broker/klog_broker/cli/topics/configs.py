@@ -1,0 +1,203 @@
+"""`klog configs`: settings and quotas, shown and changed, on any broker that speaks Kafka's."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers, print_json, say
+from klog_broker.cli.common.tables import Row, print_table
+from klog_broker.cli.topics.config_targets import read_targets, takes_targets
+from pyspark_klog.client.admin.configs import (
+    ConfigChange,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigSource,
+    Resource,
+    alter_configs,
+    describe_configs,
+    is_own,
+    list_config_resources,
+)
+from pyspark_klog.client.admin.quotas import Quotas, alter_quotas, describe_quotas
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.errors import BrokerError, KlogError
+
+_SECRET = "(secret)"
+_SOURCES = {each.value: each.name.lower().replace("_", " ") for each in ConfigSource}
+
+
+@click.group("configs", context_settings=HELP)
+def command() -> None:
+    """Show and change settings of topics, brokers, groups, client metrics, and quotas."""
+
+
+@command.command("list")
+@asks_brokers
+def list_all(asking: Asking) -> None:
+    """List what has settings, or could have some; Kafka 4.1 or newer (3.7: client metrics)."""
+    with asking.client() as client:
+        found = list_config_resources(client)
+    if asking.as_json:
+        print_json([_named(resource) for resource in found])
+        return
+    print_table(("type", "name"), [(_type_of(each), each.name) for each in found])
+
+
+@command.command("describe")
+@takes_targets
+@click.option("--quotas", is_flag=True, help="All quotas of everybody.")
+@click.option("--all", "show_all", is_flag=True, help="Also defaults, and what they come from.")
+@asks_brokers
+def describe(asking: Asking, quotas: bool, show_all: bool, **given: Any) -> None:
+    """Show what was set for topics, brokers and others, with --all every setting."""
+    resources, entity = read_targets(given)
+    if quotas == bool(resources or entity):
+        raise click.UsageError("expected --topic, --broker, --user or the like, or --quotas")
+    with asking.client() as client:
+        if not resources:
+            _print_quotas(asking, describe_quotas(client, entity))
+            return
+        found = [(each, _entries(client, each, show_all)) for each in resources]
+    if asking.as_json:
+        print_json([{**_named(each), "configs": _told(entries)} for each, entries in found])
+        return
+    for number, (resource, entries) in enumerate(found):
+        if number:
+            click.echo()
+        click.echo(str(resource))
+        columns = ("name", "value", "source", *(("synonyms",) if show_all else ()))
+        print_table(columns, [_row(entry, show_all) for entry in entries])
+
+
+@command.command("alter")
+@takes_targets
+@click.option("--set", "to_set", multiple=True, metavar="NAME=VALUE", help="Set; repeatable.")
+@click.option("--delete", multiple=True, metavar="NAME", help="Let the default hold again.")
+@click.option("--append", multiple=True, metavar="NAME=VALUE", help="Add to a list.")
+@click.option("--subtract", multiple=True, metavar="NAME=VALUE", help="Take out of a list.")
+@click.option("--validate-only", is_flag=True, help="Only say whether it could be done.")
+@asks_brokers
+def alter(
+    asking: Asking,
+    to_set: Sequence[str],
+    delete: Sequence[str],
+    append: Sequence[str],
+    subtract: Sequence[str],
+    validate_only: bool,
+    **given: Any,
+) -> None:
+    """Change settings; those that are not named stay as they are."""
+    resources, entity = read_targets(given)
+    if not resources and not entity:
+        raise click.UsageError("expected --topic, --broker, --user or the like")
+    changes = _changes("--set", ConfigOperation.SET, to_set)
+    changes += [ConfigChange(name, ConfigOperation.DELETE) for name in delete]
+    changes += _changes("--append", ConfigOperation.APPEND, append)
+    changes += _changes("--subtract", ConfigOperation.SUBTRACT, subtract)
+    if not changes:
+        raise click.UsageError("expected --set, --delete, --append or --subtract")
+    quotas = _quota_changes(changes) if entity else {}
+    done, refused = [], []
+    with asking.client() as client:
+        if entity:
+            alter_quotas(client, entity, quotas, validate_only=validate_only)
+            done.append(_entity_text(entity))
+        for resource in resources:
+            try:
+                alter_configs(client, resource, changes, validate_only=validate_only)
+                done.append(str(resource))
+            except BrokerError as error:
+                refused.append(str(error))
+    say(asking.as_json, "can be altered" if validate_only else "altered", done)
+    if refused:
+        raise KlogError("\n".join(refused))
+
+
+def _changes(option: str, operation: ConfigOperation, texts: Sequence[str]) -> list[ConfigChange]:
+    changes = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{option} {text}: expected NAME=VALUE, as retention.ms=60000")
+        changes.append(ConfigChange(name, operation, value))
+    return changes
+
+
+def _quota_changes(changes: Sequence[ConfigChange]) -> dict[str, float | None]:
+    """:raises UsageError: for lists, which quotas are not, and for values that are no numbers"""
+    wanted: dict[str, float | None] = {}
+    for name, operation, value in changes:
+        if operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
+            raise click.UsageError("quotas are numbers: expected --set or --delete")
+        try:
+            wanted[name] = None if value is None else float(value)
+        except ValueError:
+            raise click.UsageError(f"--set {name}={value}: expected a number") from None
+    return wanted
+
+
+def _entries(client: BlockingClient, resource: Resource, show_all: bool) -> list[ConfigEntry]:
+    found = describe_configs(client, resource, synonyms=show_all)
+    return [entry for _, entry in sorted(found.items()) if show_all or is_own(resource, entry)]
+
+
+def _row(entry: ConfigEntry, show_all: bool) -> Row:
+    shown = (entry.name, _value(entry), _source(entry.source))
+    if not show_all:
+        return shown
+    synonyms = (f"{each.name}={each.value} ({_source(each.source)})" for each in entry.synonyms)
+    return (*shown, ", ".join(synonyms))
+
+
+def _value(entry: ConfigEntry) -> str | None:
+    return _SECRET if entry.is_sensitive else entry.value
+
+
+def _source(number: int) -> str:
+    return _SOURCES.get(number, str(number))
+
+
+def _named(resource: Resource) -> dict[str, object]:
+    return {"type": _type_of(resource), "name": resource.name}
+
+
+def _type_of(resource: Resource) -> str:
+    return resource.type.name.lower().replace("_", "-")
+
+
+def _told(entries: Sequence[ConfigEntry]) -> list[dict[str, object]]:
+    return [
+        {
+            "name": each.name,
+            "value": each.value,
+            "source": _source(each.source),
+            "read_only": each.is_read_only,
+            "sensitive": each.is_sensitive,
+            "synonyms": [
+                {"name": other.name, "value": other.value, "source": _source(other.source)}
+                for other in each.synonyms
+            ],
+        }
+        for each in entries
+    ]
+
+
+def _print_quotas(asking: Asking, found: Sequence[Quotas]) -> None:
+    if asking.as_json:
+        print_json([{"entity": each.entity, "quotas": each.values} for each in found])
+        return
+    rows: list[Row] = [
+        (_entity_text(entity), name, _number(value))
+        for entity, values in found
+        for name, value in sorted(values.items())
+    ]
+    print_table(("of", "quota", "value"), rows)
+
+
+def _entity_text(entity: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{kind} {'(default)' if n is None else n}" for kind, n in entity.items())
+
+
+def _number(value: float) -> int | str:
+    return int(value) if value.is_integer() else str(value)

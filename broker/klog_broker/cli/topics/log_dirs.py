@@ -1,0 +1,113 @@
+"""`klog log-dirs`: how large topics are on the disks of brokers, by Kafka's protocol."""
+
+from collections.abc import Collection, Sequence
+
+import click
+
+from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers, print_json
+from klog_broker.cli.common.tables import Row, print_table
+from pyspark_klog.client.admin.log_dirs import LogDir, describe_log_dirs
+from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
+
+_HELP = """Show how large replicas are in the data directories of brokers.
+
+The lag is how many offsets a replica is behind the high watermark; of one that is being moved to
+the directory (`moving`), behind the one that serves.
+"""
+
+
+@click.command("log-dirs", help=_HELP, context_settings=HELP)
+@click.option(
+    "--broker",
+    "brokers",
+    multiple=True,
+    type=click.IntRange(min=0),
+    metavar="ID",
+    help="Only this broker; repeatable.",
+)
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; repeatable."
+)
+@click.option("--by-topic", is_flag=True, help="A line a topic and directory, not a partition.")
+@asks_brokers
+def command(asking: Asking, brokers: Sequence[int], topics: Sequence[str], by_topic: bool) -> None:
+    """See _HELP."""
+    with asking.client() as client:
+        found = describe_log_dirs(client, brokers or None)
+    if asking.as_json:
+        print_json([_told(each, topics) for each in found])
+    else:
+        rows = [row for each in found for row in _rows(each, topics)]
+        if by_topic:
+            columns = ("broker", "directory", "topic", "partitions", "bytes")
+            print_table(columns, _summed(rows))
+        else:
+            names = ("broker", "directory", "topic", "partition", "bytes", "lag", "state")
+            print_table(names, rows)
+        click.echo()
+        totals = ("broker", "directory", "replicas", "bytes", "disk bytes", "free bytes", "state")
+        print_table(totals, [_total(each, topics) for each in found])
+    offline = [each for each in found if each.error is not ErrorCode.NONE]
+    if offline:
+        texts = (BrokerError(e.error, f"{e.path} of broker {e.broker_id}") for e in offline)
+        raise KlogError("\n".join(map(str, texts)))
+
+
+def _rows(found: LogDir, topics: Collection[str]) -> list[Row]:
+    return [
+        (
+            *(found.broker_id, found.path, *partition),
+            *(size.size_bytes, size.offset_lag, "moving" if size.is_future else ""),
+        )
+        for partition, size in sorted(found.replicas.items())
+        if not topics or partition.topic in topics
+    ]
+
+
+def _summed(rows: Sequence[Row]) -> list[Row]:
+    sums: dict[Row, list[int]] = {}
+    for broker_id, path, topic, _, size, _, _ in rows:
+        at = sums.setdefault((broker_id, path, topic), [0, 0])
+        at[0] += 1
+        assert isinstance(size, int)
+        at[1] += size
+    return [(*key, *counted) for key, counted in sums.items()]
+
+
+def _total(found: LogDir, topics: Collection[str]) -> Row:
+    sizes = [
+        size.size_bytes
+        for partition, size in found.replicas.items()
+        if not topics or partition.topic in topics
+    ]
+    return (
+        *(found.broker_id, found.path, len(sizes), sum(sizes)),
+        *(_known(found.total_bytes), _known(found.usable_bytes)),
+        "" if found.error is ErrorCode.NONE else found.error.name,
+    )
+
+
+def _known(count: int) -> int | None:
+    return None if count < 0 else count
+
+
+def _told(found: LogDir, topics: Collection[str]) -> dict[str, object]:
+    return {
+        "broker": found.broker_id,
+        "directory": found.path,
+        "error": None if found.error is ErrorCode.NONE else found.error.name,
+        "disk_bytes": _known(found.total_bytes),
+        "free_bytes": _known(found.usable_bytes),
+        "bytes": _total(found, topics)[3],
+        "replicas": [
+            {
+                "topic": topic,
+                "partition": number,
+                "bytes": size.size_bytes,
+                "lag": size.offset_lag,
+                "moving": size.is_future,
+            }
+            for (topic, number), size in sorted(found.replicas.items())
+            if not topics or topic in topics
+        ],
+    }

@@ -1,0 +1,223 @@
+"""`klog topics`: list, create, describe, alter, delete, on brokers that speak Kafka's protocol."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import click
+
+from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers, print_json, say
+from klog_broker.cli.common.tables import Row, print_table
+from pyspark_klog.client.admin.configs import Resource, ResourceType, is_own
+from pyspark_klog.client.admin.topics import NewTopic
+from pyspark_klog.client.cluster.metadata import TopicInfo
+from pyspark_klog.storage.text_files import encode_topic_id
+
+
+@click.group("topics", context_settings=HELP)
+def command() -> None:
+    """List, create, describe, alter and delete topics."""
+
+
+@command.command("list")
+@click.option("--internal", is_flag=True, help="Also list topics that hold the brokers' own state.")
+@asks_brokers
+def list_topics(asking: Asking, internal: bool) -> None:
+    """List the topics with their partitions and replicas."""
+    with asking.admin() as admin:
+        infos = [
+            info for info in admin.describe_topics().values() if internal or not info.is_internal
+        ]
+    if asking.as_json:
+        print_json([_summary(info) for info in infos])
+        return
+    rows = [(i.name, len(i.partitions), _replication_factor(i)) for i in infos]
+    print_table(("topic", "partitions", "replicas"), rows)
+
+
+@command.command("create")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("--partitions", type=click.IntRange(min=1), help="[default: the broker's]")
+@click.option("--replication-factor", type=click.IntRange(min=1), help="[default: the broker's]")
+@click.option(
+    "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A topic setting; repeatable."
+)
+@click.option("--validate-only", is_flag=True, help="Only say whether the topics could be created.")
+@click.option("--if-not-exists", is_flag=True, help="Leave topics that are there as they are.")
+@asks_brokers
+def create(
+    asking: Asking,
+    names: Sequence[str],
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: Sequence[str],
+    validate_only: bool,
+    if_not_exists: bool,
+) -> None:
+    """Create topics."""
+    settings: dict[str, str | None] = dict(_split(config) for config in configs)
+    wanted = [
+        NewTopic(
+            name,
+            -1 if partitions is None else partitions,
+            -1 if replication_factor is None else replication_factor,
+            settings,
+        )
+        for name in names
+    ]
+    with asking.admin() as admin:
+        if if_not_exists:
+            there = set(admin.describe_topics())
+            wanted = [topic for topic in wanted if topic.name not in there]
+        if wanted:
+            admin.create_topics(wanted, validate_only=validate_only)
+        made = [topic.name for topic in wanted]
+        if validate_only:
+            say(asking.as_json, "can be created", made)
+            return
+        infos = list(admin.describe_topics(made).values())
+    if asking.as_json:
+        print_json([_summary(info) for info in infos])
+        return
+    for info in infos:
+        click.echo(f"created {info.name}: {len(info.partitions)} partitions")
+
+
+@command.command("describe")
+@click.argument("names", nargs=-1, metavar="[TOPIC...]")
+@click.option("--unavailable-partitions", "unavailable", is_flag=True, help="Only without leader.")
+@click.option(
+    "--under-replicated-partitions",
+    "under_replicated",
+    is_flag=True,
+    help="Only with replicas that are not in sync.",
+)
+@asks_brokers
+def describe(
+    asking: Asking, names: Sequence[str], unavailable: bool, under_replicated: bool
+) -> None:
+    """Show partitions, leaders and changed settings of topics (default: of all topics)."""
+    with asking.admin() as admin:
+        infos = list(admin.describe_topics(names or None).values())
+        if unavailable or under_replicated:
+            infos = _in_trouble(infos, unavailable, under_replicated)
+        settings = {
+            info.name: {
+                name: entry.value
+                for name, entry in sorted(admin.describe_configs(info.name).items())
+                if is_own(Resource(ResourceType.TOPIC, info.name), entry)
+            }
+            for info in infos
+        }
+    if asking.as_json:
+        print_json([_details(info, settings[info.name]) for info in infos])
+        return
+    for number, info in enumerate(infos):
+        if number:
+            click.echo()
+        click.echo(f"topic {info.name}  id {encode_topic_id(info.topic_id)}")
+        for name, value in settings[info.name].items():
+            click.echo(f"  {name}={value}")
+        print_table(("partition", "leader", "epoch", "replicas", "in sync"), _partition_rows(info))
+
+
+@command.command("alter")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    required=True,
+    metavar="N",
+    help="As many in all, more than there are now.",
+)
+@asks_brokers
+def alter(asking: Asking, names: Sequence[str], partitions: int) -> None:
+    """Let topics have more partitions. Records of a key may go to others from then on."""
+    with asking.admin() as admin:
+        for name in names:
+            admin.create_partitions(name, partitions)
+        infos = list(admin.describe_topics(names).values())
+    if asking.as_json:
+        print_json([_summary(info) for info in infos])
+        return
+    for info in infos:
+        click.echo(f"altered {info.name}: {len(info.partitions)} partitions")
+
+
+@command.command("delete")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("--if-exists", is_flag=True, help="Say nothing of topics that are not there.")
+@asks_brokers
+def delete(asking: Asking, names: Sequence[str], if_exists: bool) -> None:
+    """Delete topics and all their records, at once and for good."""
+    with asking.admin() as admin:
+        if if_exists:
+            there = set(admin.describe_topics())
+            names = [name for name in names if name in there]
+        if names:
+            admin.delete_topics(names)
+    say(asking.as_json, "deleted", names)
+
+
+def _in_trouble(
+    infos: Sequence[TopicInfo], unavailable: bool, under_replicated: bool
+) -> list[TopicInfo]:
+    """The topics that have such partitions, with these alone."""
+    found = []
+    for info in infos:
+        partitions = {
+            number: partition
+            for number, partition in info.partitions.items()
+            if (unavailable and partition.leader < 0)
+            or (under_replicated and len(partition.in_sync) < len(partition.replicas))
+        }
+        if partitions:
+            found.append(replace(info, partitions=partitions))
+    return found
+
+
+def _split(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.UsageError(f"--config {text}: expected NAME=VALUE, as retention.ms=60000")
+    return name, value
+
+
+def _replication_factor(info: TopicInfo) -> int:
+    return max((len(partition.replicas) for partition in info.partitions.values()), default=0)
+
+
+def _summary(info: TopicInfo) -> dict[str, object]:
+    return {
+        "name": info.name,
+        "topic_id": encode_topic_id(info.topic_id),
+        "partitions": len(info.partitions),
+        "replication_factor": _replication_factor(info),
+        "internal": info.is_internal,
+    }
+
+
+def _details(info: TopicInfo, configs: Mapping[str, str | None]) -> dict[str, object]:
+    partitions = [
+        {
+            "partition": number,
+            "leader": partition.leader,
+            "leader_epoch": partition.leader_epoch,
+            "replicas": list(partition.replicas),
+            "in_sync": list(partition.in_sync),
+        }
+        for number, partition in sorted(info.partitions.items())
+    ]
+    return {**_summary(info), "partitions": partitions, "configs": dict(configs)}
+
+
+def _partition_rows(info: TopicInfo) -> list[Row]:
+    return [
+        (
+            number,
+            "none" if partition.leader < 0 else partition.leader,
+            partition.leader_epoch,
+            ",".join(map(str, partition.replicas)),
+            ",".join(map(str, partition.in_sync)),
+        )
+        for number, partition in sorted(info.partitions.items())
+    ]

@@ -1,0 +1,170 @@
+"""`klog transactions find-hanging` and `abort`: what readers wait for in vain, and its end."""
+
+from collections.abc import Sequence
+
+import click
+
+from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers, print_json, say
+from klog_broker.cli.common.partitions import named_partitions
+from klog_broker.cli.common.progress import progress_bar
+from klog_broker.cli.common.tables import Row, print_table
+from klog_broker.cli.groups.sink_rows import shown_time
+from pyspark_klog.client.admin.hanging_transactions import (
+    ActiveProducer,
+    OpenTransaction,
+    abort_in_partition,
+    active_producers,
+    hanging,
+    open_before,
+)
+from pyspark_klog.client.admin.transaction_descriptions import describe
+from pyspark_klog.client.admin.transaction_listing import fence
+from pyspark_klog.client.clock import epoch_ms
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import TopicPartition
+
+_AT_ONCE = 1_000
+"""Partitions that are asked for at once, between two steps of the bar."""
+
+
+@click.command("find-hanging", context_settings=HELP)
+@click.argument("topics", nargs=-1, metavar="[TOPIC[:0,1]...]")
+@click.option(
+    "--broker", "broker_id", type=click.IntRange(min=0), metavar="ID", help="Only what it leads."
+)
+@click.option(
+    "--max-transaction-timeout",
+    type=click.IntRange(min=0),
+    default=15,
+    show_default=True,
+    metavar="MINUTES",
+    help="Younger ones are not looked at: transaction.max.timeout.ms of the brokers.",
+)
+@asks_brokers
+def find_hanging(
+    asking: Asking, topics: Sequence[str], broker_id: int | None, max_transaction_timeout: int
+) -> None:
+    """Find transactions that are open in a partition, but no coordinator knows of (default: in
+    all partitions). Readers of committed records wait for their ends; `abort` ends them.
+    """
+    before_ms = epoch_ms() - max_transaction_timeout * 60_000
+    suspects: list[OpenTransaction] = []
+    refused: list[str] = []
+    with asking.client() as client:
+        partitions = _partitions(client, topics, broker_id)
+        with progress_bar("looking at partitions", len(partitions)) as advance:
+            for at in range(0, len(partitions), _AT_ONCE):
+                some = partitions[at : at + _AT_ONCE]
+                found, errors = active_producers(client, some)
+                refused += map(str, errors.values())
+                for partition, producers in sorted(found.items()):
+                    suspects += open_before(producers, partition, before_ms)
+                advance(len(some))
+        hang = hanging(client, suspects)
+    if asking.as_json:
+        print_json([{**each.partition._asdict(), **each.producer._asdict()} for each in hang])
+    else:
+        print_table(
+            *(("topic", "partition", "start offset", "producer", "epoch", "written"),),
+            [_row(each) for each in hang],
+        )
+    if refused:
+        raise KlogError("\n".join(refused))
+
+
+@click.command("abort", context_settings=HELP)
+@click.argument("transactional_id", required=False, metavar="[TRANSACTIONAL_ID]")
+@click.option("--topic", metavar="TOPIC", help="Where it hangs, with --partition.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Its number.")
+@click.option("--start-offset", type=click.IntRange(min=0), metavar="N", help="Where it begins.")
+@click.option("--producer-id", type=click.IntRange(min=0), metavar="N", help="Whose it is.")
+@click.option(
+    "--producer-epoch", type=click.IntRange(0, 2**15 - 1), metavar="N", help="The producer's."
+)
+@click.option(
+    "--coordinator-epoch",
+    type=click.IntRange(0, 2**31 - 1),
+    metavar="N",
+    help="Of the last marker there, or newer.",
+)
+@asks_brokers
+def abort(
+    asking: Asking,
+    transactional_id: str | None,
+    topic: str | None,
+    partition: int | None,
+    start_offset: int | None,
+    producer_id: int | None,
+    producer_epoch: int | None,
+    coordinator_epoch: int | None,
+) -> None:
+    """Abort a transaction.
+
+    By TRANSACTIONAL_ID the one that its coordinator knows: its producer can write no more. One
+    that hangs by --topic, --partition and --start-offset; on brokers older than Kafka 3.0 by
+    --producer-id, --producer-epoch and --coordinator-epoch instead of the offset. Only a
+    transaction that hangs may be aborted so: see find-hanging.
+    """
+    by_producer = (producer_id, producer_epoch, coordinator_epoch)
+    at = (topic, partition)
+    if transactional_id is not None:
+        if any(each is not None for each in (*at, start_offset, *by_producer)):
+            raise click.UsageError("TRANSACTIONAL_ID: expected no --topic and the like beside it")
+        with asking.client() as client:
+            state = describe(client, transactional_id)
+            fence(client, transactional_id, transaction_timeout_ms=max(state.timeout_ms, 1))
+        say(asking.as_json, "aborted", [transactional_id])
+        return
+    has_all = None not in by_producer and start_offset is None
+    has_offset = start_offset is not None and all(each is None for each in by_producer)
+    if topic is None or partition is None or not (has_all or has_offset):
+        raise click.UsageError(
+            "expected TRANSACTIONAL_ID, or --topic and --partition with --start-offset, or with "
+            "--producer-id, --producer-epoch and --coordinator-epoch"
+        )
+    where = TopicPartition(topic, partition)
+    with asking.client() as client:
+        if start_offset is not None:
+            found = _begun_at(client, where, start_offset)
+            by_producer = (found.producer_id, found.producer_epoch, found.coordinator_epoch)
+        abort_in_partition(client, where, *(each or 0 for each in by_producer))
+    say(asking.as_json, "aborted", [f"{where} of producer {by_producer[0]}"])
+
+
+def _begun_at(client: BlockingClient, where: TopicPartition, offset: int) -> ActiveProducer:
+    """:raises KlogError: if no transaction that is open begins there"""
+    found, refused = active_producers(client, [where])
+    for error in refused.values():
+        raise error
+    open_at = {each.start_offset: each for each in found[where] if each.start_offset >= 0}
+    if offset not in open_at:
+        there = ", ".join(map(str, sorted(open_at))) or "none"
+        raise KlogError(f"no open transaction of {where} begins at {offset}; there are: {there}")
+    return open_at[offset]
+
+
+def _partitions(
+    client: BlockingClient, topics: Sequence[str], broker_id: int | None
+) -> list[TopicPartition]:
+    if topics:
+        wanted = named_partitions(client, topics)
+    else:
+        view = client.refresh(None)
+        wanted = [
+            TopicPartition(n, i) for n, topic in view.topics.items() for i in topic.partitions
+        ]
+    leads = {each: client.view.leader(each) for each in sorted(wanted)}
+    return [
+        each
+        for each, info in leads.items()
+        if broker_id is None or (info is not None and info.leader == broker_id)
+    ]
+
+
+def _row(each: OpenTransaction) -> Row:
+    producer = each.producer
+    return (
+        *(*each.partition, producer.start_offset),
+        *(producer.producer_id, producer.producer_epoch, shown_time(producer.last_timestamp_ms)),
+    )

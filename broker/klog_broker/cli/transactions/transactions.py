@@ -1,0 +1,124 @@
+"""`klog transactions`: list, describe, abort, on any broker that speaks Kafka's protocol."""
+
+from collections.abc import Sequence
+
+import click
+
+from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers, print_json
+from klog_broker.cli.common.partitions import named_partitions
+from klog_broker.cli.common.tables import NOTHING, Row, print_table
+from klog_broker.cli.groups.sink_rows import shown_time
+from klog_broker.cli.transactions.hanging_transactions import abort, find_hanging
+from pyspark_klog.client.admin.hanging_transactions import active_producers
+from pyspark_klog.client.admin.transaction_descriptions import Described
+from pyspark_klog.client.admin.transaction_descriptions import describe as describe_id
+from pyspark_klog.client.admin.transaction_listing import TransactionFilter, list_transactions
+from pyspark_klog.client.clock import epoch_ms
+from pyspark_klog.errors import KlogError
+
+
+@click.group("transactions", context_settings=HELP)
+def command() -> None:
+    """List, describe and abort transactions (Kafka 3.0 or newer)."""
+
+
+command.add_command(abort)
+command.add_command(find_hanging)
+
+
+@command.command("list")
+@click.option("--state", "states", multiple=True, metavar="STATE", help="As Ongoing; repeatable.")
+@click.option(
+    "--producer-id", "producer_ids", multiple=True, type=int, metavar="N", help="Repeatable."
+)
+@click.option("--longer-than", type=int, metavar="MS", help="Open for so long (Kafka 3.8).")
+@click.option("--pattern", metavar="REGEX", help="Ids that match a regular expression (Kafka 4.1).")
+@asks_brokers
+def list_all(
+    asking: Asking,
+    states: Sequence[str],
+    producer_ids: Sequence[int],
+    longer_than: int | None,
+    pattern: str | None,
+) -> None:
+    """List the transactional ids with their states."""
+    only = TransactionFilter(states, producer_ids, longer_than, pattern)
+    with asking.client() as client:
+        found = list_transactions(client, None, only)
+    if asking.as_json:
+        print_json([each._asdict() for each in found])
+        return
+    rows = [(e.transactional_id, e.coordinator_id, e.producer_id, e.state) for e in found]
+    print_table(("transactional id", "coordinator", "producer", "state"), rows)
+
+
+@command.command("describe")
+@click.argument("transactional_ids", nargs=-1, required=True, metavar="TRANSACTIONAL_ID...")
+@asks_brokers
+def describe(asking: Asking, transactional_ids: Sequence[str]) -> None:
+    """Show the states of transactional ids, and the partitions of their transactions."""
+    with asking.client() as client:
+        found = {each: describe_id(client, each) for each in transactional_ids}
+    now_ms = epoch_ms()
+    if asking.as_json:
+        print_json([_told(each, state) for each, state in found.items()])
+        return
+    columns = ("transactional id", "coordinator", "producer", "epoch", "state", "timeout ms")
+    rows: list[Row] = [
+        (
+            *(each, state.coordinator_id, state.producer_id, state.producer_epoch, state.state),
+            *(state.timeout_ms, *_since(state.start_ms, now_ms)),
+            " ".join(map(str, sorted(state.partitions))) or NOTHING,
+        )
+        for each, state in found.items()
+    ]
+    print_table((*columns, "began", "duration ms", "partitions"), rows)
+
+
+@command.command("describe-producers")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:0,1]...")
+@asks_brokers
+def describe_producers(asking: Asking, topics: Sequence[str]) -> None:
+    """Show who has written to partitions with a producer id, and where transactions are open."""
+    with asking.client() as client:
+        found, refused = active_producers(client, named_partitions(client, topics))
+    if asking.as_json:
+        print_json(
+            [
+                {"topic": topic, "partition": number, **each._asdict()}
+                for (topic, number), producers in sorted(found.items())
+                for each in producers
+            ]
+        )
+    else:
+        columns = ("topic", "partition", "producer", "epoch", "coordinator epoch", "sequence")
+        rows: list[Row] = [
+            (
+                *(*partition, each.producer_id, each.producer_epoch),
+                *(_known(each.coordinator_epoch), _known(each.last_sequence)),
+                *(shown_time(each.last_timestamp_ms), _known(each.start_offset)),
+            )
+            for partition, producers in sorted(found.items())
+            for each in producers
+        ]
+        print_table((*columns, "written", "open since offset"), rows)
+    if refused:
+        raise KlogError("\n".join(str(error) for _, error in sorted(refused.items())))
+
+
+def _told(transactional_id: str, state: Described) -> dict[str, object]:
+    partitions = [{"topic": t, "partition": number} for t, number in sorted(state.partitions)]
+    return {
+        "transactional_id": transactional_id,
+        **state._asdict(),
+        "start_ms": _known(state.start_ms),
+        "partitions": partitions,
+    }
+
+
+def _since(start_ms: int, now_ms: int) -> Row:
+    return (None, None) if start_ms < 0 else (shown_time(start_ms), max(now_ms - start_ms, 0))
+
+
+def _known(number: int) -> int | None:
+    return None if number < 0 else number

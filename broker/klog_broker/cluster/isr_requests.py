@@ -1,0 +1,239 @@
+"""Asks the controller for other in-sync sets, for all partitions that this broker leads.
+
+What is asked for, and what follows from an answer, each leadership decides (leader_replicas.py).
+Here it is sent: the changes of many partitions together, one request at a time, again after a pause
+if nobody knows what became of them. What the controller refused because it knows another state is
+asked for again as often as followers are looked after. A request is sent only once the answer to
+the last one has come or cannot come any more.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from klog_broker.cluster.controller_channel import ToController
+from klog_broker.config import BrokerConfig
+from klog_broker.dispatch.request_runtime import RequestRuntime
+from klog_broker.metadata.interface import MetadataStore
+from klog_broker.metrics.in_sync import InSyncCounts
+from klog_broker.replication.isr_changes import Afterwards, CommittedIsr, IsrAnswer, IsrChange
+from klog_broker.replication.leader import Leader
+from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.purgatory import Purgatory
+from klog_broker.runtime.event_loop.slices import Steps
+from pyspark_klog.client.errors import error_code
+from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId
+from pyspark_klog.protocol.apis.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    PartitionData,
+    PartitionResult,
+    TopicData,
+)
+
+PARTITIONS_AT_ONCE = 1000
+"""So many partitions' changes go in one request."""
+
+_TIMEOUT_MS = 30_000
+_BACKOFF_MS = 50
+_LOOKED_AT_ONCE = 50
+
+_Asked = dict[tuple[TopicId, int], tuple[Leader, IsrChange]]
+
+
+class InSyncServices(Protocol):
+    """The services of ISR requests to the controller."""
+
+    @property
+    def broker_epoch(self) -> Callable[[], int]: ...
+
+    @property
+    def broker_id(self) -> BrokerId: ...
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def in_sync_counts(self) -> InSyncCounts: ...
+
+    @property
+    def loop(self) -> Loop: ...
+
+    @property
+    def metadata(self) -> MetadataStore: ...
+
+    @property
+    def on_image(self) -> list[Callable[[], None]]: ...
+
+    @property
+    def purgatory(self) -> Purgatory: ...
+
+    @property
+    def replicas(self) -> ReplicaManager: ...
+
+    @property
+    def requests(self) -> RequestRuntime: ...
+
+
+class InSyncChanges:
+    """One for a broker in a cluster. Loop thread only."""
+
+    def __init__(self, services: InSyncServices, controller: ToController) -> None:
+        self._services = services
+        self._controller = controller
+        self._wanted: dict[Leader, None] = {}
+        self._is_busy = False
+        """A request is on its way, is about to be sent, or waits out a pause."""
+        self._live: frozenset[BrokerId] = frozenset()
+
+    def begin(self) -> None:
+        """From now on changes are sent, and followers looked after."""
+        self._services.replicas.on_in_sync_changed.append(self._changed)
+        for leader in self._services.replicas.led.values():
+            self._changed(leader)
+        self._live = frozenset(self._services.metadata.image.brokers)
+        self._services.on_image.append(self._image_changed)
+        self._look_later()
+
+    # --- who falls behind ------------------------------------------------------------------------
+    def _look_later(self) -> None:
+        pause_ms = max(self._services.config["replica.lag.time.max.ms"] // 2, 1)
+        self._services.loop.call_later(
+            pause_ms, lambda: self._services.requests.slices.run(self._look_again(), lambda: True)
+        )
+
+    def _look_again(self) -> Steps:
+        yield from self._look()
+        self._look_later()
+
+    def _image_changed(self) -> None:
+        """A broker that is gone is waited for no longer, whether it was in sync or about to be."""
+        live, before = frozenset(self._services.metadata.image.brokers), self._live
+        self._live = live
+        if before - live:
+            self._services.requests.slices.run(self._look(), lambda: True)
+
+    def _look(self) -> Steps:
+        purgatory = self._services.purgatory
+        leaders = list(self._services.replicas.led.values())
+        for start in range(0, len(leaders), _LOOKED_AT_ONCE):
+            yield _LOOKED_AT_ONCE
+            for leader in leaders[start : start + _LOOKED_AT_ONCE]:
+                if leader.ended is None and not leader.is_alone:
+                    if leader.replicas.awaits_order:
+                        self._reread(leader)
+                    leader.look_after_followers()
+                    if purgatory.watched_under(leader.topic_partition):
+                        # A broker may be gone that DeleteRecords waits for.
+                        purgatory.check(leader.topic_partition)
+
+    def _reread(self, leader: Leader) -> None:
+        """No order came since the controller has refused what is asked for."""
+        topic = self._services.metadata.image.topic_by_id(leader.log.topic_id)
+        number = leader.topic_partition.partition
+        if topic is not None and number < len(topic.partitions):
+            leader.told(topic.partitions[number])
+        self._changed(leader)
+
+    # --- asking ----------------------------------------------------------------------------------
+    def _changed(self, leader: Leader) -> None:
+        if leader.replicas.asked is not None:
+            self._wanted[leader] = None
+            self._send_soon()
+
+    def _send_soon(self) -> None:
+        if not self._is_busy:
+            self._is_busy = True
+            self._services.loop.call_soon(self._send)
+
+    def _send(self) -> None:
+        asked = self._next()
+        if not asked:
+            self._is_busy = False
+            return
+        epoch = self._services.broker_epoch()
+
+        def answered(response: AlterPartitionResponse | None) -> None:
+            self._answered(asked, response)
+
+        self._controller.send(
+            AlterPartitionResponse,
+            lambda _: _request(self._services.broker_id, epoch, asked),
+            answered,
+            _TIMEOUT_MS,
+        )
+
+    def _next(self) -> _Asked:
+        """What is sent now: from those that were asked for, the ones that waited longest."""
+        asked: _Asked = {}
+        for leader in list(self._wanted):
+            if len(asked) == PARTITIONS_AT_ONCE:
+                break
+            del self._wanted[leader]
+            change = leader.replicas.asked
+            if leader.ended is None and change is not None:
+                asked[leader.log.topic_id, leader.topic_partition.partition] = leader, change
+        return asked
+
+    def _answered(self, asked: _Asked, response: AlterPartitionResponse | None) -> None:
+        answers: dict[tuple[TopicId, int], IsrAnswer] = {}
+        if response is not None and not response.error_code:
+            for topic in response.topics:
+                for result in topic.partitions:
+                    answers[TopicId(topic.topic_id), result.partition_index] = _answer(result)
+        is_again = False
+        for key, (leader, change) in asked.items():
+            if leader.ended is not None:
+                continue
+            after = Afterwards.AGAIN
+            if response is None:
+                leader.replicas.unanswered(change)
+            if key in answers:
+                after = self._taken(leader, change, answers[key])
+            if after is Afterwards.AGAIN:
+                is_again = True
+                self._wanted[leader] = None
+        if is_again:
+            self._services.loop.call_later(_BACKOFF_MS, self._send)
+        else:
+            self._send()
+
+    def _taken(self, leader: Leader, change: IsrChange, answer: IsrAnswer) -> Afterwards:
+        counts, before = self._services.in_sync_counts, len(leader.replicas.in_sync.members)
+        after = leader.in_sync_answered(change, answer)
+        if after is Afterwards.COMMITTED:
+            counts.committed(before, len(leader.replicas.in_sync.members))
+        elif after is not Afterwards.TOO_LATE:
+            counts.refused += 1
+        return after
+
+
+def _request(broker_id: BrokerId, broker_epoch: int, asked: _Asked) -> AlterPartitionRequest:
+    topics: dict[TopicId, TopicData] = {}
+    for (topic_id, number), (_, change) in asked.items():
+        topic = topics.setdefault(topic_id, TopicData(topic_id=topic_id))
+        topic.partitions.append(
+            PartitionData(
+                partition_index=number,
+                leader_epoch=change.leader_epoch,
+                new_isr_with_epochs=[
+                    BrokerState(broker_id=each.broker_id, broker_epoch=each.broker_epoch)
+                    for each in change.members
+                ],
+                partition_epoch=change.partition_epoch,
+            )
+        )
+    return AlterPartitionRequest(
+        broker_id=broker_id, broker_epoch=broker_epoch, topics=list(topics.values())
+    )
+
+
+def _answer(result: PartitionResult) -> IsrAnswer:
+    if result.error_code:
+        return error_code(result.error_code)
+    return CommittedIsr(
+        LeaderEpoch(result.leader_epoch),
+        result.partition_epoch,
+        tuple(BrokerId(each) for each in result.isr),
+    )

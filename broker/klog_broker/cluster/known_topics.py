@@ -1,0 +1,137 @@
+"""Which topics this broker knows of. In a cluster the controller sends them, soon after the broker
+has registered; until then a topic that the image does not show may exist all the same."""
+
+from collections.abc import Callable, Mapping, Set
+from typing import Protocol
+
+from klog_broker.cluster.role_change_queue import OrderQueue
+from klog_broker.dispatch.request_context import AnswerSteps, ErrorResponse, RequestContext
+from klog_broker.runtime.event_loop.loop import Loop
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import TopicId
+from pyspark_klog.protocol.message import Request
+
+PATIENCE_MS = 2_000
+"""How long a request waits for the controller; then it is answered by what is known."""
+
+
+class KnownTopics(Protocol):
+    """The broker's knowledge of topics that its image does not show."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether a partition that the image does not show is deleted. If not, the controller may
+        not have sent the partition yet."""
+
+    @property
+    def has_been_complete(self) -> bool:
+        """Whether the image shows all topics that there were at some time since the broker
+        started, and what the controllers have sent since then."""
+
+    def may_exist(self, topic: str) -> bool:
+        """Whether a topic that the image does not show may exist: the controller has not sent all
+        topics yet, or cannot read this one."""
+
+    def when_complete(self, then: Callable[[], None], patience_ms: int = PATIENCE_MS) -> None:
+        """Call back once: as soon as all topics are known, or when the time is over."""
+
+
+class AllTopicsKnown:
+    """The KnownTopics of a standalone broker, which reads its topics before it serves."""
+
+    is_complete = True
+    has_been_complete = True
+
+    def may_exist(self, _topic: str) -> bool:
+        return False
+
+    def when_complete(self, then: Callable[[], None], _patience_ms: int = PATIENCE_MS) -> None:
+        then()
+
+
+class TopicsFromController:
+    """The KnownTopics of a broker in a cluster."""
+
+    def __init__(self, orders: OrderQueue, unreadable: Callable[[], Set[str]], loop: Loop) -> None:
+        """``unreadable`` gives the topics that exist and that the controller cannot read."""
+        self._orders = orders
+        self._unreadable = unreadable
+        self._loop = loop
+
+    @property
+    def is_complete(self) -> bool:
+        return self._orders.knows_all
+
+    @property
+    def has_been_complete(self) -> bool:
+        return self._orders.was_told_all
+
+    def may_exist(self, topic: str) -> bool:
+        return not self._orders.knows_all or topic in self._unreadable()
+
+    def when_complete(self, then: Callable[[], None], patience_ms: int = PATIENCE_MS) -> None:
+        """Never calls back at once."""
+        orders = self._orders
+
+        def over() -> None:
+            orders.on_told_all.remove(complete)
+            then()
+
+        def complete() -> None:
+            timer.cancel()
+            then()
+
+        timer = self._loop.call_later(patience_ms, over)
+        orders.on_told_all.append(complete)
+
+
+class NewTopicSettings(Protocol):
+    """Implemented by the metadata store of a cluster (metadata/zookeeper/store.py)."""
+
+    def is_reading_settings_of(self, topic_id: TopicId) -> bool:
+        """Whether the image shows a topic without its settings, because they are still being
+        read."""
+
+    def learn_topics(self, topics: Mapping[str, TopicId], done: Callable[[], None]) -> None:
+        """Call ``done`` once the settings of these topics are known."""
+
+
+class AllSettingsRead:
+    """The NewTopicSettings of a standalone broker, whose image has topics with their settings."""
+
+    def is_reading_settings_of(self, _topic_id: TopicId) -> bool:
+        return False
+
+    def learn_topics(self, _topics: Mapping[str, TopicId], done: Callable[[], None]) -> None:
+        done()
+
+
+def unknown_topic(known_topics: KnownTopics) -> ErrorCode:
+    """The error for a topic that the image does not show. If the topic may exist, clients ask
+    again."""
+    if known_topics.is_complete:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def once_complete(
+    known_topics: KnownTopics,
+    answer: Callable[[], AnswerSteps],
+    request: Request,
+    context: RequestContext,
+    error_response: ErrorResponse,
+) -> AnswerSteps | None:
+    """Return from a handler whose `answer` needs all topics: the answer, or None if the answer is
+    sent once the topics are known. A BrokerError of a late answer goes through
+    `error_response`."""
+    if known_topics.is_complete:
+        return answer()
+
+    def steps() -> AnswerSteps:
+        try:
+            return (yield from answer())
+        except BrokerError as error:
+            return error_response(request, error.code)
+
+    known_topics.when_complete(lambda: context.reply.send_in_slices(steps()))
+    return None

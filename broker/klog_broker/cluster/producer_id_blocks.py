@@ -1,0 +1,60 @@
+"""Blocks of producer ids, which a broker of a cluster gets from the controller."""
+
+import logging
+from collections.abc import Callable
+
+from klog_broker.cluster.controller_channel import ToController
+from klog_broker.metadata.errors import NoAnswer
+from klog_broker.metadata.interface import Done, ProducerIdBlock
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId, ProducerId
+from pyspark_klog.protocol.apis.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+_log = logging.getLogger("klog.cluster")
+
+TIMEOUT_MS = 5_000
+_MAX_ID = (1 << 63) - 1
+
+
+class ProducerIdBlocks:
+    """Asks once for each call: who needs ids asks again."""
+
+    def __init__(
+        self, to_controller: ToController, broker_id: BrokerId, broker_epoch: Callable[[], int]
+    ) -> None:
+        self._to_controller = to_controller
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._is_failing = False
+
+    def allocate(self, done: Done[ProducerIdBlock]) -> None:
+        """A block that nobody else gets, or NoAnswer."""
+
+        def build(_version: int) -> AllocateProducerIdsRequest:
+            return AllocateProducerIdsRequest(
+                broker_id=self._broker_id, broker_epoch=self._broker_epoch()
+            )
+
+        def answered(reply: AllocateProducerIdsResponse | None) -> None:
+            block = None if reply is None else _block(reply)
+            if block is not None:
+                self._is_failing = False
+                done(block)
+                return
+            why = "no answer" if reply is None else f"error {reply.error_code}"
+            if not self._is_failing:
+                self._is_failing = True
+                _log.warning("the controller gives no producer ids: %s; asked again", why)
+            done(NoAnswer(f"the controller gave no producer ids: {why}"))
+
+        self._to_controller.send(AllocateProducerIdsResponse, build, answered, TIMEOUT_MS)
+
+
+def _block(reply: AllocateProducerIdsResponse) -> ProducerIdBlock | None:
+    first, count = reply.producer_id_start, reply.producer_id_len
+    if reply.error_code != ErrorCode.NONE or not 0 <= first <= first + count - 1 <= _MAX_ID:
+        return None
+    return ProducerIdBlock(ProducerId(first), ProducerId(first + count))

@@ -1,0 +1,357 @@
+"""What the controller knows of its cluster: brokers, topics, replicas, leaders, states. Pure.
+
+Everything is indexed by broker, so that a broker's death costs what its own partitions cost. What
+is listed comes in the order in which it was put in, and is the caller's: it does not change while
+the caller changes the context.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from klog_broker.controller.decisions.leader_election import LeaderAndIsr
+from klog_broker.controller.decisions.partition_states import PartitionState
+from klog_broker.controller.decisions.partition_states import check_step as check_partition_step
+from klog_broker.controller.decisions.replica_states import ReplicaState
+from klog_broker.controller.decisions.replica_states import check_step as check_replica_step
+from klog_broker.metadata.image import NO_BROKER, BrokerRegistration
+from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
+
+_NONE: frozenset[BrokerId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredBroker:
+    """A broker that is alive, or shutting down. Its epoch is the czxid of its registration."""
+
+    registration: BrokerRegistration
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """A partition's leader and in-sync set as they were last written: the `state` znode.
+
+    The partition epoch is the znode's version. Who wrote it knew the brokers' registrations up to
+    the transaction `as_of_zxid`: the znode's mzxid if it was read, `newest_registration` if this
+    controller wrote it. (Its mzxid may be above that of a registration that was not known yet.)
+    """
+
+    state: LeaderAndIsr
+    controller_epoch: int
+    partition_epoch: int
+    as_of_zxid: int
+
+
+@dataclass(slots=True)
+class _Topic:
+    topic_id: TopicId
+    assignments: dict[int, tuple[BrokerId, ...]] = field(default_factory=dict)
+    replicas: int = 0
+    deleted: int = 0
+    """How many of the replicas are deleted (DELETION_SUCCESSFUL)."""
+
+
+class ControllerContext:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._brokers: dict[BrokerId, RegisteredBroker] = {}
+        self._shutting_down: dict[BrokerId, None] = {}
+        self._online: frozenset[BrokerId] = frozenset()
+        self._newest_registration = -1
+        self._failed: dict[TopicPartition, frozenset[BrokerId]] = {}
+        self._topics: dict[str, _Topic] = {}
+        self._names: dict[TopicId, str] = {}
+        self._to_be_deleted: dict[str, None] = {}
+        self._leaderships: dict[TopicPartition, Leadership] = {}
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self._in_state: dict[PartitionState, dict[TopicPartition, None]] = {
+            state: {} for state in PartitionState
+        }
+        self._replica_states: dict[tuple[TopicPartition, BrokerId], ReplicaState] = {}
+        self._partitions_on: dict[BrokerId, dict[TopicPartition, None]] = {}
+        self._led_by: dict[BrokerId, dict[TopicPartition, None]] = {}
+
+    # --- brokers -------------------------------------------------------------------------------
+
+    @property
+    def brokers(self) -> Mapping[BrokerId, RegisteredBroker]:
+        """The registered brokers, also those that are shutting down."""
+        return MappingProxyType(self._brokers)
+
+    @property
+    def shutting_down(self) -> tuple[BrokerId, ...]:
+        """The registered brokers that have asked to shut down."""
+        return tuple(self._shutting_down)
+
+    @property
+    def online(self) -> frozenset[BrokerId]:
+        """The brokers whose replicas may lead: registered, and not shutting down."""
+        return self._online
+
+    @property
+    def newest_registration(self) -> int:
+        """The epoch of the broker that registered last, of all that were ever put in; -1: none.
+        All registrations up to it are known, if they are read together."""
+        return self._newest_registration
+
+    def put_broker(self, broker: RegisteredBroker) -> None:
+        """A broker has registered, or changed its registration. In a new epoch it is another life:
+        it is not shutting down."""
+        broker_id = broker.registration.broker_id
+        before = self._brokers.get(broker_id)
+        if before is None or before.epoch != broker.epoch:
+            self._shutting_down.pop(broker_id, None)
+            self._forget_failed(broker_id)
+        self._brokers[broker_id] = broker
+        self._newest_registration = max(self._newest_registration, broker.epoch)
+        self._brokers_changed()
+
+    def remove_broker(self, broker_id: BrokerId) -> None:
+        """A broker's registration is gone."""
+        del self._brokers[broker_id]
+        self._shutting_down.pop(broker_id, None)
+        self._forget_failed(broker_id)
+        self._brokers_changed()
+
+    def begin_shutdown(self, broker_id: BrokerId) -> None:
+        """A registered broker is about to stop."""
+        if broker_id not in self._brokers:
+            raise InvariantViolation(f"broker {broker_id} is to shut down, but is not registered")
+        self._shutting_down[broker_id] = None
+        self._brokers_changed()
+
+    def _brokers_changed(self) -> None:
+        self._online = frozenset(self._brokers.keys() - self._shutting_down.keys())
+
+    # --- replicas that failed ------------------------------------------------------------------
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether any replica has failed."""
+        return bool(self._failed)
+
+    def failed(self, partition: TopicPartition) -> frozenset[BrokerId]:
+        """The brokers that are registered, and cannot use the partition's log in this life."""
+        return self._failed.get(partition, _NONE)
+
+    def all_failed(self) -> dict[TopicPartition, frozenset[BrokerId]]:
+        """The same of all partitions that have any."""
+        return dict(self._failed)
+
+    def online_for(self, partition: TopicPartition) -> frozenset[BrokerId]:
+        """The brokers whose replicas of this partition may lead, or be in sync."""
+        failed = self._failed.get(partition)
+        return self._online if failed is None else self._online - failed
+
+    def replica_fails(self, partition: TopicPartition, broker_id: BrokerId) -> None:
+        """A registered broker cannot use its log of a partition."""
+        self._failed[partition] = self.failed(partition) | {broker_id}
+
+    def replica_works(self, partition: TopicPartition, broker_id: BrokerId) -> None:
+        """A broker has given its replica of a partition a role."""
+        if partition in self._failed:
+            self._put_failed(partition, self._failed[partition] - {broker_id})
+
+    def _forget_failed(self, broker_id: BrokerId) -> None:
+        for partition, brokers in list(self._failed.items()):
+            self._put_failed(partition, brokers - {broker_id})
+
+    def _put_failed(self, partition: TopicPartition, brokers: frozenset[BrokerId]) -> None:
+        if brokers:
+            self._failed[partition] = brokers
+        else:
+            del self._failed[partition]
+
+    # --- topics and assignments ----------------------------------------------------------------
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The names of all topics, also of those that are to be deleted."""
+        return tuple(self._topics)
+
+    def put_topic(self, name: str, topic_id: TopicId) -> None:
+        """A topic, whose partitions follow by `assign`."""
+        if name in self._topics:
+            raise InvariantViolation(f"topic {name} is known already")
+        self._topics[name] = _Topic(topic_id)
+        self._names[topic_id] = name
+
+    def remove_topic(self, name: str) -> None:
+        """Forget a topic with all that is known of its partitions."""
+        for partition in self.partitions_of(name):
+            self.forget(partition)
+        del self._names[self._topics.pop(name).topic_id]
+        self._to_be_deleted.pop(name, None)
+
+    def topic_id(self, name: str) -> TopicId | None:
+        """A topic's id; None if the topic is not known."""
+        topic = self._topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """The name of the topic with an id; None if there is none."""
+        return self._names.get(topic_id)
+
+    def assign(self, partition: TopicPartition, replicas: tuple[BrokerId, ...]) -> None:
+        """The brokers that are to have the replicas of a partition, the preferred leader first."""
+        before, topic = self.assignment(partition), self._topics[partition.topic]
+        for broker_id in before:
+            self._partitions_on[broker_id].pop(partition, None)
+        topic.assignments[partition.partition] = replicas
+        topic.replicas += len(replicas) - len(before)
+        for broker_id in replicas:
+            self._partitions_on.setdefault(broker_id, {})[partition] = None
+
+    def assignment(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
+        """The brokers of a partition's replicas; none if the partition is not known."""
+        topic = self._topics.get(partition.topic)
+        return () if topic is None else topic.assignments.get(partition.partition, ())
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic."""
+        return [TopicPartition(topic, number) for number in self._topics[topic].assignments]
+
+    def partitions_on(self, broker_id: BrokerId) -> tuple[TopicPartition, ...]:
+        """The partitions that a broker is to have a replica of."""
+        return tuple(self._partitions_on.get(broker_id, ()))
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Forget a partition with all that is known of it: its topic is about to be removed."""
+        topic = self._topics[partition.topic]
+        for broker_id in topic.assignments.pop(partition.partition):
+            topic.replicas -= 1
+            del self._partitions_on[broker_id][partition]
+            replica = self._replica_states.pop((partition, broker_id), None)
+            topic.deleted -= replica is ReplicaState.DELETION_SUCCESSFUL
+        self._failed.pop(partition, None)
+        known = self._leaderships.pop(partition, None)
+        if known is not None and known.state.leader != NO_BROKER:
+            del self._led_by[known.state.leader][partition]
+        state = self._states.pop(partition, None)
+        if state is not None:
+            del self._in_state[state][partition]
+
+    # --- topics to be deleted ------------------------------------------------------------------
+
+    @property
+    def to_be_deleted(self) -> tuple[str, ...]:
+        """The topics whose deletion was asked for and is not finished."""
+        return tuple(self._to_be_deleted)
+
+    def is_to_be_deleted(self, topic: str) -> bool:
+        """Whether a topic's deletion was asked for and is not finished."""
+        return topic in self._to_be_deleted
+
+    def is_deleted(self, topic: str) -> bool:
+        """Whether all replicas of a topic to be deleted are deleted."""
+        known = self._topics[topic]
+        return topic in self._to_be_deleted and known.deleted == known.replicas
+
+    def queue_deletion(self, topic: str) -> None:
+        """A topic is to be deleted."""
+        if topic not in self._topics:
+            raise InvariantViolation(f"topic {topic} is to be deleted, but is not known")
+        self._to_be_deleted[topic] = None
+
+    # --- leaders -------------------------------------------------------------------------------
+
+    def leadership(self, partition: TopicPartition) -> Leadership | None:
+        """What was last read or written of a partition's leader; None if it never had one."""
+        return self._leaderships.get(partition)
+
+    def put_leadership(self, partition: TopicPartition, leadership: Leadership) -> None:
+        """What was read or written of a partition's leader."""
+        before = self._leaderships.get(partition)
+        if before is not None and before.state.leader != NO_BROKER:
+            del self._led_by[before.state.leader][partition]
+        self._leaderships[partition] = leadership
+        if leadership.state.leader != NO_BROKER:
+            self._led_by.setdefault(leadership.state.leader, {})[partition] = None
+
+    @property
+    def led(self) -> int:
+        """Of how many partitions a leader was ever read or written."""
+        return len(self._leaderships)
+
+    def led_by(self, broker_id: BrokerId) -> tuple[TopicPartition, ...]:
+        """The partitions whose leader a broker is, or was when it was last seen."""
+        return tuple(self._led_by.get(broker_id, ()))
+
+    def bounced(self, partition: TopicPartition) -> frozenset[BrokerId]:
+        """The in-sync replicas that registered again, and whoever wrote the partition's state did
+        not know it: what they hold may be less than what made them in sync."""
+        known = self._leaderships.get(partition)
+        if known is None:
+            return frozenset()
+        return frozenset(
+            broker_id
+            for broker_id in known.state.in_sync
+            if (broker := self._brokers.get(broker_id)) is not None
+            and broker.epoch > known.as_of_zxid
+        )
+
+    # --- states --------------------------------------------------------------------------------
+
+    def state(self, partition: TopicPartition) -> PartitionState:
+        """A partition's state."""
+        return self._states.get(partition, PartitionState.NON_EXISTENT)
+
+    def found(self, partition: TopicPartition) -> PartitionState:
+        """Give a partition the state that a new controller finds (`partition_states.FOUND`)."""
+        known = self._leaderships.get(partition)
+        if known is None:
+            state = PartitionState.NEW
+        elif known.state.leader in self._online:
+            state = PartitionState.ONLINE
+        else:
+            state = PartitionState.OFFLINE
+        self._put_state(partition, state)
+        return state
+
+    def step(self, partition: TopicPartition, after: PartitionState) -> None:
+        """Change a partition's state, or InvariantViolation."""
+        check_partition_step(partition, self.state(partition), after)
+        self._put_state(partition, after)
+
+    def in_state(self, state: PartitionState) -> tuple[TopicPartition, ...]:
+        """All partitions in a state; not for NON_EXISTENT."""
+        return tuple(self._in_state[state])
+
+    def count(self, state: PartitionState) -> int:
+        """How many partitions are in a state; not for NON_EXISTENT."""
+        return len(self._in_state[state])
+
+    def _put_state(self, partition: TopicPartition, after: PartitionState) -> None:
+        before = self._states.pop(partition, None)
+        if before is not None:
+            del self._in_state[before][partition]
+        if after is not PartitionState.NON_EXISTENT:
+            self._states[partition] = after
+            self._in_state[after][partition] = None
+
+    def replica_state(self, partition: TopicPartition, broker_id: BrokerId) -> ReplicaState:
+        """A replica's state."""
+        return self._replica_states.get((partition, broker_id), ReplicaState.NON_EXISTENT)
+
+    def found_replica(self, partition: TopicPartition, broker_id: BrokerId) -> ReplicaState:
+        """Give a replica the state that a new controller finds (`replica_states.FOUND`)."""
+        is_online = broker_id in self._online
+        state = ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE
+        self._replica_states[partition, broker_id] = state
+        return state
+
+    def step_replica(
+        self, partition: TopicPartition, broker_id: BrokerId, after: ReplicaState
+    ) -> None:
+        """Change a replica's state, or InvariantViolation."""
+        before = self.replica_state(partition, broker_id)
+        check_replica_step(partition, broker_id, before, after)
+        deleted = ReplicaState.DELETION_SUCCESSFUL
+        self._topics[partition.topic].deleted += (after is deleted) - (before is deleted)
+        if after is ReplicaState.NON_EXISTENT:
+            del self._replica_states[partition, broker_id]
+        else:
+            self._replica_states[partition, broker_id] = after

@@ -1,0 +1,71 @@
+"""What becomes of a partition by itself, once brokers came, went or bounced, or their logs failed.
+Pure.
+
+One function for all such events, and for a new controller: it compares what was written last with
+the brokers that are registered, so that whoever is interrupted begins anew and ends alike.
+"""
+
+from dataclasses import replace
+
+from klog_broker.controller.decisions.context import ControllerContext
+from klog_broker.controller.decisions.leader_election import (
+    Assignment,
+    LeaderAndIsr,
+    after_bounce,
+    elect_for_shutdown,
+    elect_leader,
+    first_leader,
+    without_replica,
+)
+from klog_broker.metadata.image import NO_BROKER
+from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicPartition
+
+
+def next_state(
+    context: ControllerContext, partition: TopicPartition, *, unclean: bool
+) -> LeaderAndIsr | None:
+    """What is to be written of a partition; None if all is as it should be, or cannot be better.
+
+    Whoever bounced leaves the in-sync set, then whoever is gone or is about to stop, and then a
+    leader is elected where there is none, or none that stays.
+    """
+    assignment = context.assignment(partition)
+    known = context.leadership(partition)
+    if known is None:
+        return first_leader(assignment, context.online_for(partition))
+    before = known.state
+    # A leader that shuts down leads until somebody else can.
+    alive = context.brokers.keys() - context.failed(partition)
+    online = context.online_for(partition)
+    may_stay = online | ({before.leader} & alive)
+    bounced = context.bounced(partition)
+    state = after_bounce(assignment, before, bounced, may_stay, unclean=unclean) or before
+    state = _without_absent(online, assignment, state)
+    if state.leader in alive and state.leader not in online:
+        state = elect_for_shutdown(assignment, state, alive, context.shutting_down) or state
+    else:
+        state = _led(online, assignment, state, unclean=unclean)
+    if state == before:
+        return None
+    return replace(state, leader_epoch=LeaderEpoch(before.leader_epoch + 1))
+
+
+def _without_absent(
+    online: frozenset[BrokerId], assignment: Assignment, state: LeaderAndIsr
+) -> LeaderAndIsr:
+    """The last one stays; of several that went together the first of the assignment."""
+    in_sync = tuple(each for each in state.in_sync if each in online or each == state.leader)
+    if not in_sync:
+        in_sync = tuple(each for each in assignment if each in state.in_sync)[:1] or state.in_sync
+    return replace(state, in_sync=in_sync)
+
+
+def _led(
+    online: frozenset[BrokerId], assignment: Assignment, state: LeaderAndIsr, *, unclean: bool
+) -> LeaderAndIsr:
+    if state.leader in online:
+        return state
+    elected = elect_leader(assignment, state, online, unclean=unclean)
+    if elected is None and state.leader != NO_BROKER:
+        elected = without_replica(state, state.leader)
+    return elected or state

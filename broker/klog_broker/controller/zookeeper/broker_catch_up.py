@@ -1,0 +1,40 @@
+"""Brokers that were behind with the controller's orders, and answer again (`request_queues.py`).
+
+Such a broker is told everything anew, as after its registration; but nothing has become of its
+replicas, so that the others need not hear of them. What it was to delete is ordered once more:
+whether the dropped order had reached it nobody knows, and nothing to delete is no failure.
+"""
+
+from klog_broker.controller.decisions.replica_states import ReplicaState
+from klog_broker.controller.zookeeper import deletions
+from klog_broker.controller.zookeeper.cluster_state import Picture
+from klog_broker.controller.zookeeper.znode_writer import PARTITIONS_A_TURN, Work
+from klog_broker.metadata.zookeeper.conversation import Steps
+from pyspark_klog.ids import BrokerId, TopicPartition
+
+
+def catch_up(work: Work, broker_id: BrokerId) -> Steps[None]:
+    """Tell a broker everything. Which topics there are comes first: it takes those that it does not
+    know for deleted, and as a coordinator would leave their markers out."""
+    picture, context = work.picture, work.picture.context
+    picture.catch_up(broker_id)
+    if broker_id not in context.brokers:
+        return
+    yield from work.writer.tell_all(picture)
+    for count, partition in enumerate(context.partitions_on(broker_id), 1):
+        _tell(picture, partition, broker_id)
+        if count % PARTITIONS_A_TURN == 0:
+            yield from work.writer.next_turn(picture)
+    yield from deletions.go_on(work)
+
+
+def _tell(picture: Picture, partition: TopicPartition, broker_id: BrokerId) -> None:
+    context = picture.context
+    if context.is_to_be_deleted(partition.topic):
+        state = context.replica_state(partition, broker_id)
+        if state is ReplicaState.DELETION_STARTED:
+            context.step_replica(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
+    elif broker_id in context.failed(partition):
+        picture.batch.stop(partition, (broker_id,), deletes=False)
+    elif context.leadership(partition) is not None:
+        picture.batch.lead_again(partition, broker_id)

@@ -1,0 +1,243 @@
+"""What a controller works on, between two readings of everything: what it knows, what is still to
+be settled, and what brokers are still to be told.
+
+All but the order sender begins anew with each reading. Nothing of it is needed by the next one.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from klog_broker.controller.decisions.context import ControllerContext, Leadership, RegisteredBroker
+from klog_broker.controller.decisions.partition_states import PartitionState
+from klog_broker.controller.decisions.replica_states import ReplicaState
+from klog_broker.controller.zookeeper.request_batch import BrokerOrder, OrderBatch
+from klog_broker.controller.zookeeper.request_sender import OrderSender
+from pyspark_klog.ids import BrokerId, TopicPartition
+from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
+
+WAITING_AT_LEAST = 20_000
+"""So many partitions and brokers, in orders that a broker has not answered, are always kept: some
+20 MB."""
+
+EVERYTHING = 4
+"""And so often all partitions: to be told everything takes LeaderAndIsr, UpdateMetadata and
+StopReplica of each at most, in slices."""
+
+
+class Picture:
+    """See the module."""
+
+    def __init__(
+        self,
+        sender: OrderSender,
+        *,
+        controller_id: BrokerId,
+        controller_epoch: int,
+        listener: str,
+        is_unclean: Callable[[str], bool],
+        deletes_topics: bool,
+    ) -> None:
+        """`listener` is that of the brokers among themselves. `is_unclean` tells by a topic's name
+        whether replicas may lead that are not in sync. `deletes_topics`: whether that is done."""
+        self.context = ControllerContext()
+        self.sender = sender
+        self.controller_epoch = controller_epoch
+        self.is_unclean = is_unclean
+        self.deletes_topics = deletes_topics
+        self.registrations_version = -1
+        """That of /brokers/ids when the registrations were read."""
+        self.unsettled: dict[TopicPartition, dict[BrokerId, None]] = {}
+        """Partitions to be compared with the brokers that there are, and by each the brokers that
+        are to be told of it even if it does not change."""
+        self.untold: dict[BrokerId, None] = {}
+        """Brokers that wait for an UpdateMetadata request with everything (OrderBatch)."""
+        self.unpublished: dict[str, dict[TopicPartition, None]] = {}
+        """New partitions, by topic, that no UpdateMetadata request has named yet. Once all
+        partitions of the topic are settled, one request names these (`take_publishable`)."""
+        self.unusable: set[TopicPartition] = set()
+        """Partitions whose state cannot be read: they are left as they are."""
+        self.unreadable: set[str] = set()
+        """Topics that are there and cannot be read: nothing of them is known."""
+        self._begin_batch: Callable[[], OrderBatch] = lambda: OrderBatch(
+            self.context,
+            controller_id=controller_id,
+            controller_epoch=controller_epoch,
+            listener=listener,
+            unreadable=self.unreadable,
+            unpublished=self.unpublished,
+            untold=self.untold,
+        )
+        self.batch = self._begin_batch()
+        self._stops: dict[BrokerId, dict[int, StopReplicaRequest]] = {}
+        self._unsettled_of: Counter[str] = Counter()
+        self._publishable: dict[str, None] = {}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is to be looked at, and nobody to be told of everything."""
+        return not self.unsettled and not self.untold
+
+    # --- brokers -------------------------------------------------------------------------------
+
+    def take_brokers(self, version: int, read: dict[BrokerId, RegisteredBroker]) -> Iterator[None]:
+        """The registrations as they are now: whatever has changed is to be settled, and told. A
+        step for each partition that is looked at."""
+        context = self.context
+        self.registrations_version = version
+        self.sender.retain(read)
+        before = dict(context.brokers)
+        for broker_id, broker in before.items():
+            if broker_id not in read or read[broker_id].epoch != broker.epoch:
+                yield from self._went(broker_id)
+        for broker_id, broker in read.items():
+            known = before.get(broker_id)
+            context.put_broker(broker)
+            self.sender.begin(broker.registration, broker.epoch)
+            if known is None or known.epoch != broker.epoch:
+                yield from self._came(broker_id)
+        if read != before:
+            self.batch.tell(context.brokers, ())
+        for state in (PartitionState.NEW, PartitionState.OFFLINE):
+            for partition in context.in_state(state):
+                self.unsettle((partition,))
+                yield
+
+    def _went(self, broker_id: BrokerId) -> Iterator[None]:
+        context = self.context
+        for partition in context.led_by(broker_id):
+            yield
+            if context.state(partition) is PartitionState.ONLINE:
+                context.step(partition, PartitionState.OFFLINE)
+        for partition in context.partitions_on(broker_id):
+            yield
+            self.replica_went(partition, broker_id)
+            self.unsettle((partition,))
+        context.remove_broker(broker_id)
+        self._stops.pop(broker_id, None)
+        self.sender.end(broker_id)
+        self.untold.pop(broker_id, None)
+
+    def _came(self, broker_id: BrokerId) -> Iterator[None]:
+        self.untold[broker_id] = None
+        for partition in self.context.partitions_on(broker_id):
+            yield
+            self.replica_came(partition, broker_id)
+            self.unsettle((partition,), tell=(broker_id,))
+
+    # --- partitions ----------------------------------------------------------------------------
+
+    def add_partition(
+        self,
+        partition: TopicPartition,
+        replicas: tuple[BrokerId, ...],
+        leadership: Leadership | None,
+    ) -> None:
+        """A partition that was read. It is settled, and its brokers are told of it."""
+        context = self.context
+        context.assign(partition, replicas)
+        self.unpublished.setdefault(partition.topic, {})[partition] = None
+        if leadership is not None:
+            context.put_leadership(partition, leadership)
+        if partition not in self.unusable:
+            context.found(partition)
+        for broker_id in replicas:
+            if leadership is not None or partition in self.unusable:
+                context.found_replica(partition, broker_id)
+            else:
+                context.step_replica(partition, broker_id, ReplicaState.NEW)
+                if broker_id not in context.online:
+                    context.step_replica(partition, broker_id, ReplicaState.OFFLINE)
+        self.unsettle((partition,), tell=replicas)
+
+    def unsettle(
+        self, partitions: Iterable[TopicPartition], *, tell: Iterable[BrokerId] = ()
+    ) -> None:
+        """Look at these, and tell these brokers of them in any case."""
+        for partition in partitions:
+            topic = partition.topic
+            if partition not in self.unusable and not self.context.is_to_be_deleted(topic):
+                if partition not in self.unsettled:
+                    self.unsettled[partition] = {}
+                    self._unsettled_of[topic] += 1
+                self.unsettled[partition].update(dict.fromkeys(tell))
+
+    def take_unsettled(self, partition: TopicPartition) -> dict[BrokerId, None]:
+        """Remove a partition from `unsettled`. Returns the brokers that get a LeaderAndIsr request
+        even if nothing changes; none if the partition was settled already."""
+        tell = self.unsettled.pop(partition, None)
+        if tell is None:
+            return {}
+        topic = partition.topic
+        self._unsettled_of[topic] -= 1
+        if not self._unsettled_of[topic]:
+            del self._unsettled_of[topic]
+            if topic in self.unpublished:
+                self._publishable[topic] = None
+        return tell
+
+    def take_publishable(self) -> list[TopicPartition]:
+        """Remove from `unpublished` the partitions of all topics that are settled as a whole.
+        Returns these partitions: the next UpdateMetadata request names all of them."""
+        topics = self._publishable if self.unsettled else self.unpublished
+        taken: list[TopicPartition] = []
+        for topic in list(topics):
+            # A topic that is unsettled again is published later; a removed one never is.
+            if topic in self.unpublished and topic not in self._unsettled_of:
+                taken += self.unpublished.pop(topic)
+        self._publishable.clear()
+        return taken
+
+    def registered_replicas(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
+        """The brokers that can be told of a partition."""
+        usable = self.context.brokers.keys() - self.context.failed(partition)
+        return tuple(each for each in self.context.assignment(partition) if each in usable)
+
+    def remove_topic(self, name: str) -> Iterator[None]:
+        """A topic is gone from ZooKeeper. A step for each of its partitions."""
+        for partition in self.context.partitions_of(name):
+            self.take_unsettled(partition)
+            self.unusable.discard(partition)
+            self.context.forget(partition)
+            yield
+        self.unpublished.pop(name, None)
+        self.context.remove_topic(name)
+
+    # --- replicas ------------------------------------------------------------------------------
+
+    def replica_went(self, partition: TopicPartition, broker_id: BrokerId) -> None:
+        """Its broker is gone, or about to stop."""
+        context = self.context
+        state = context.replica_state(partition, broker_id)
+        if state is ReplicaState.DELETION_STARTED:
+            context.step_replica(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
+        elif state is not ReplicaState.DELETION_SUCCESSFUL:
+            context.step_replica(partition, broker_id, ReplicaState.OFFLINE)
+            if context.is_to_be_deleted(partition.topic):
+                context.step_replica(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
+
+    def replica_came(self, partition: TopicPartition, broker_id: BrokerId) -> None:
+        """Its broker has come, or can use it again."""
+        if not self.context.is_to_be_deleted(partition.topic):
+            self.context.step_replica(partition, broker_id, ReplicaState.ONLINE)
+
+    # --- orders --------------------------------------------------------------------------------
+
+    def send(self) -> None:
+        """Send what was collected."""
+        batch, self.batch = self.batch, self._begin_batch()
+        orders = batch.requests()
+        for order in orders:
+            if isinstance(order.request, StopReplicaRequest) and self.sender.takes(order.broker_id):
+                self._stops.setdefault(order.broker_id, {})[id(order.request)] = order.request
+        self.sender.put(orders, WAITING_AT_LEAST + EVERYTHING * self.context.led)
+
+    def catch_up(self, broker_id: BrokerId) -> None:
+        """A broker that is behind is to be told everything: what was dropped is not answered."""
+        self._stops.pop(broker_id, None)
+        self.sender.catch_up(broker_id)
+        self.untold[broker_id] = None
+
+    def take_stop(self, order: BrokerOrder) -> bool:
+        """Whether it is of this picture, and of a broker that has not gone since; it is answered
+        now."""
+        return self._stops.get(order.broker_id, {}).pop(id(order.request), None) is not None

@@ -1,0 +1,431 @@
+"""The controller: one event after the other, as long as this broker is it.
+
+An event is something that ZooKeeper has told (brokers, topics, deletions), an answer of a broker to
+an order, or what a broker asks for. What is written is fenced (`znode_writer.py`), and only then known,
+told and answered. Whatever goes wrong ends in one of three ways:
+
+- The connection breaks: nobody knows what became of the last write, and watches are gone. At the
+  next connection all is read anew, as by a new controller, and requests are carried out again.
+- A broker has registered meanwhile: its registration is read first, then the event begins anew.
+- Another controller was elected: this one ends, its requests are answered NOT_CONTROLLER, and what
+  waits for brokers is dropped.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from klog_broker.controller.decisions import isr_changes as alterations
+from klog_broker.controller.decisions.context import RegisteredBroker
+from klog_broker.controller.decisions.partition_states import PartitionState
+from klog_broker.controller.zookeeper import (
+    controller_requests,
+    deletions,
+    failed_replicas,
+    topic_events,
+)
+from klog_broker.controller.zookeeper.broker_catch_up import catch_up
+from klog_broker.controller.zookeeper.cluster_state import Picture
+from klog_broker.controller.zookeeper.controller_requests import Elected, NewTopic
+from klog_broker.controller.zookeeper.errors import BrokersChanged, ControllerMoved, PictureOutdated
+from klog_broker.controller.zookeeper.event_queue import Event, EventQueue
+from klog_broker.controller.zookeeper.fenced_writes import FencedWrites
+from klog_broker.controller.zookeeper.request_batch import BrokerOrder
+from klog_broker.controller.zookeeper.request_sender import Answer, OrderSender, Send
+from klog_broker.controller.zookeeper.znode_reader import Change, Reader, Subject
+from klog_broker.controller.zookeeper.znode_writer import Work, Writer
+from klog_broker.metadata.zookeeper.conversation import Conversation, Steps
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.wheel import Timer
+from klog_broker.runtime.zookeeper.sessions import Session
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
+from pyspark_klog.protocol.apis.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from pyspark_klog.protocol.apis.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
+from pyspark_klog.protocol.apis.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrResponse
+from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
+
+_log = logging.getLogger("klog.controller")
+
+RETRY_MS = 1_000
+DELETION_RETRY_MS = 10_000
+FAILED_RETRY_MS = 10_000
+
+_BROKERS = Change(Subject.BROKERS)
+
+
+class Controller:
+    """For the loop's thread. It works between `elected` and `resigned`; `connected` is called at
+    each connection, also before and after, and before the `elected` of that connection."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        broker_id: BrokerId,
+        listener: str,
+        *,
+        send: Send,
+        is_unclean: Callable[[str], bool],
+        new_topic_id: Callable[[], TopicId],
+        deletes_topics: bool,
+    ) -> None:
+        """`listener` is that of the brokers among themselves. `is_unclean`: whether replicas of the
+        topic may lead that are not in sync (unclean.leader.election.enable). `deletes_topics`: else
+        nobody's order to delete one counts (delete.topic.enable)."""
+        self._loop = loop
+        self._broker_id = broker_id
+        self._listener = listener
+        self._is_unclean = is_unclean
+        self._new_topic_id = new_topic_id
+        self._deletes_topics = deletes_topics
+        self._sender = OrderSender(loop, send, self._answered)
+        self._session: Session | None = None
+        self._reader: Reader
+        self._writes: FencedWrites | None = None
+        self._work: Work | None = None
+        self._conversation = Conversation()
+        self._changes: dict[Change, None] = {}
+        self._events = EventQueue()
+        self._leaving: Mapping[BrokerId, RegisteredBroker] = {}
+        self._retry: Timer | None = None
+        self._deletion_retry: Timer | None = None
+        self._failed_retry: Timer | None = None
+
+    @property
+    def offline_partitions(self) -> int:
+        """How many partitions have had a leader, and have none now; 0 if this is not the
+        controller."""
+        return 0 if self._work is None else self._work.picture.context.count(PartitionState.OFFLINE)
+
+    # --- sessions and terms --------------------------------------------------------------------
+
+    def connected(self, session: Session) -> None:
+        """See SessionUser."""
+        self._session = session
+        self._reader = Reader(session, self._changed, self._loop.call_soon)
+        self._begin()
+
+    def expired(self) -> None:
+        """See SessionUser. The election resigns by itself."""
+        self._session = None
+
+    def elected(self, writes: FencedWrites) -> None:
+        """This broker is the controller, until `resigned`."""
+        self._writes = writes
+        self._leaving = {}
+        self._begin()
+
+    def resigned(self) -> None:
+        """It is not any more. Whoever asked for something is told so."""
+        self._writes = self._work = None
+        self._conversation.drop()
+        self._sender.clear()
+        self._cancel_timers()
+        self._events.refuse_all(ErrorCode.NOT_CONTROLLER)
+
+    def elect_again(self) -> None:
+        """`is_unclean` may have another answer: partitions that nobody could lead are looked at."""
+
+        def run(work: Work) -> Steps[None]:
+            context = work.picture.context
+            work.picture.unsettle(list(context.in_state(PartitionState.OFFLINE)))
+            yield from work.writer.settle(work.picture)
+
+        if self._writes is not None:
+            self._events.put(Event(run))
+            self._go_on()
+
+    # --- what brokers ask for ------------------------------------------------------------------
+
+    def alter_partition(
+        self, request: AlterPartitionRequest, done: Callable[[AlterPartitionResponse], None]
+    ) -> None:
+        """A leader asks for other in-sync sets."""
+
+        def run(work: Work) -> Steps[None]:
+            context = work.picture.context
+            stale = ErrorCode.STALE_BROKER_EPOCH
+            fault = alterations.broker_fault(
+                context, request.broker_id, request.broker_epoch, stale
+            )
+            if fault is not ErrorCode.NONE:
+                done(AlterPartitionResponse(error_code=fault))
+                return
+            answer = AlterPartitionResponse()
+            for count, part in enumerate(alterations.parts(request)):
+                if count:
+                    yield from work.writer.next_turn(work.picture)
+                decision = alterations.decide(context, part)
+                yield from work.writer.put_states(work.picture, decision.changes, tells=False)
+                alterations.add_answer(answer, alterations.answer(context, part, decision))
+            done(answer)
+
+        self._ask(run, lambda code: done(AlterPartitionResponse(error_code=code)))
+
+    def shut_down(
+        self,
+        request: ControlledShutdownRequest,
+        done: Callable[[ControlledShutdownResponse], None],
+    ) -> None:
+        """A broker is about to stop."""
+        self._carry_out(
+            lambda work: controller_requests.shut_down(work, request),
+            done,
+            lambda code: ControlledShutdownResponse(error_code=code),
+        )
+
+    def allocate_producer_ids(
+        self,
+        request: AllocateProducerIdsRequest,
+        done: Callable[[AllocateProducerIdsResponse], None],
+    ) -> None:
+        """A broker needs producer ids."""
+        self._carry_out(
+            lambda work: controller_requests.allocate_producer_ids(work, request),
+            done,
+            lambda code: AllocateProducerIdsResponse(error_code=code),
+        )
+
+    def elect_leaders(
+        self,
+        partitions: Sequence[TopicPartition] | None,
+        done: Callable[[Elected | ErrorCode], None],
+        *,
+        unclean: bool,
+    ) -> None:
+        """Elect the preferred leaders of these, or of all partitions; or, `unclean`, any leader
+        where there is none."""
+        run = partial(controller_requests.elect_leaders, partitions=partitions, unclean=unclean)
+        self._carry_out(run, done, _as_it_is)
+
+    def create_topic(self, topic: NewTopic, done: Callable[[ErrorCode], None]) -> None:
+        """Make a topic."""
+        run = partial(controller_requests.create_topic, topic=topic)
+        self._carry_out(run, done, _as_it_is)
+
+    def add_partitions(
+        self,
+        name: str,
+        replicas: Mapping[int, tuple[BrokerId, ...]],
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Add partitions to a topic, by number."""
+        run = partial(controller_requests.add_partitions, name=name, replicas=replicas)
+        self._carry_out(run, done, _as_it_is)
+
+    def delete_topic(self, name: str, topic_id: TopicId, done: Callable[[ErrorCode], None]) -> None:
+        """Delete the topic of this name and id."""
+        run = partial(controller_requests.delete_topic, name=name, topic_id=topic_id)
+        self._carry_out(run, done, _as_it_is)
+
+    def _carry_out(
+        self,
+        steps: Callable[[Work], Steps[Any]],
+        done: Callable[[Any], None],
+        refusal: Callable[[ErrorCode], Any],
+    ) -> None:
+        def run(work: Work) -> Steps[None]:
+            answer = yield from steps(work)
+            done(answer)
+
+        self._ask(run, lambda code: done(refusal(code)))
+
+    def _ask(self, run: Callable[[Work], Steps[None]], refuse: Callable[[ErrorCode], None]) -> None:
+        if self._writes is None:
+            refuse(ErrorCode.NOT_CONTROLLER)
+            return
+        self._events.put(Event(run, refuse))
+        self._go_on()
+
+    # --- what ZooKeeper and brokers say --------------------------------------------------------
+
+    def _changed(self, change: Change) -> None:
+        self._changes[change] = None
+        self._go_on()
+
+    def _answered(self, order: BrokerOrder, answer: Answer) -> None:
+        work = self._work
+        if work is None:
+            return
+        if isinstance(answer, LeaderAndIsrResponse):
+            if failed_replicas.is_news(work, answer):
+                self._events.put(Event(lambda work: self._take_failed(work, order, answer)))
+                self._go_on()
+        elif isinstance(order.request, StopReplicaRequest) and work.picture.take_stop(order):
+            self._events.put(Event(lambda work: self._stopped(work, order, answer)))
+            self._go_on()
+        if self._sender.behind:
+            self._go_on()
+
+    def _take_failed(
+        self, work: Work, order: BrokerOrder, answer: LeaderAndIsrResponse
+    ) -> Steps[None]:
+        yield from failed_replicas.take(work, order, answer)
+        if work.picture.context.has_failed:
+            self._ask_failed_later()
+
+    def _stopped(self, work: Work, order: BrokerOrder, answer: Answer) -> Steps[None]:
+        if not deletions.take_answer(work, order, answer):
+            self._try_deletions_later()
+        yield from deletions.finish(work, deletions.topics_of(order))
+
+    def _change(self, work: Work, change: Change) -> Steps[None]:
+        match change:
+            case Change(Subject.BROKERS):
+                version, brokers = yield from work.reader.brokers()
+                yield from work.writer.in_turns(work.picture.take_brokers(version, dict(brokers)))
+                yield from deletions.go_on(work)
+            case Change(Subject.TOPICS, ""):
+                yield from topic_events.take_topics(work, self._new_topic_id)
+            case Change(Subject.TOPICS, name):
+                was_known = work.picture.context.topic_id(name) is not None
+                yield from topic_events.take_topic(work, name, self._new_topic_id)
+                if not was_known:
+                    # It could not be read before, and may have been waited for.
+                    yield from deletions.take_deletions(work, self._new_topic_id)
+            case Change(Subject.DELETIONS):
+                yield from deletions.take_deletions(work, self._new_topic_id)
+
+    # --- one event after the other -------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Read everything."""
+        session, writes = self._session, self._writes
+        self._events.put_back()
+        self._conversation.drop()
+        self._cancel_timers()
+        if session is None or writes is None:
+            return
+        if self._work is not None:
+            self._forget(self._work)
+        self._changes = {}
+        picture = Picture(
+            self._sender,
+            controller_id=self._broker_id,
+            controller_epoch=writes.epoch.number,
+            listener=self._listener,
+            is_unclean=self._is_unclean,
+            deletes_topics=self._deletes_topics,
+        )
+        writer = Writer(session, writes, self._loop.call_soon, self._reader.name_bad)
+        work = Work(picture, self._reader, writer, session)
+        self._conversation.begin(self._steps(work))
+
+    def _forget(self, work: Work) -> None:
+        """All but who is about to stop, which ZooKeeper does not know."""
+        if self._work is work:
+            context = work.picture.context
+            self._leaving = {each: context.brokers[each] for each in context.shutting_down}
+            self._work = None
+
+    def _go_on(self) -> None:
+        if self._work is not None and not self._conversation.is_under_way:
+            self._conversation.begin(self._steps(self._work))
+
+    def _steps(self, work: Work) -> Steps[None]:
+        try:
+            if self._work is not work:
+                yield from self._read_all(work)
+            while True:
+                try:
+                    yield from self._next(work)
+                except BrokersChanged:
+                    self._events.put_back()
+                    self._changes[_BROKERS] = None
+                    work.picture.send()
+                    continue
+                work.picture.send()
+                is_wanted = self._changes or self._events or self._sender.behind
+                if work.picture.is_settled and not is_wanted:
+                    return
+        except GeneratorExit:
+            # Until all is read anew nothing goes on from here.
+            self._forget(work)
+            raise
+        except ControllerMoved:
+            return  # `resigned` follows
+        except PictureOutdated as error:
+            self._events.fail(error)
+            self._events.put_back()
+            self._forget(work)
+            _log.error("all is read anew in %d ms: %s", RETRY_MS, error)
+            self._retry = self._loop.call_later(RETRY_MS, self._begin)
+
+    def _next(self, work: Work) -> Steps[None]:
+        """Brokers come first, then what is not settled, a change, a request; and who is behind once
+        all that was answered is taken."""
+        if _BROKERS in self._changes:
+            del self._changes[_BROKERS]
+            yield from self._change(work, _BROKERS)
+        yield from work.writer.settle(work.picture)
+        if self._changes:
+            change = next(iter(self._changes))
+            del self._changes[change]
+            yield from self._change(work, change)
+        elif self._events:
+            yield from self._events.carry_out_next(work)
+        elif self._sender.behind:
+            yield from catch_up(work, self._sender.behind[0])
+
+    def _read_all(self, work: Work) -> Steps[None]:
+        picture = work.picture
+        version, brokers = yield from work.reader.brokers()
+        yield from work.writer.in_turns(picture.take_brokers(version, dict(brokers)))
+        for broker_id, broker in self._leaving.items():
+            known = picture.context.brokers.get(broker_id)
+            if known is not None and known.epoch == broker.epoch:
+                picture.context.begin_shutdown(broker_id)
+        yield from topic_events.take_topics(work, self._new_topic_id)
+        # What is to be deleted needs no leader.
+        yield from deletions.take_deletions(work, self._new_topic_id)
+        self._events.keep_requests()
+        self._work = work
+        _log.info(
+            "broker_id=%d has read %d brokers and %d topics controller_epoch=%d",
+            self._broker_id,
+            len(picture.context.brokers),
+            len(picture.context.topics),
+            picture.controller_epoch,
+        )
+
+    # --- timers --------------------------------------------------------------------------------
+
+    def _try_deletions_later(self) -> None:
+        if self._deletion_retry is None:
+
+            def again() -> None:
+                self._deletion_retry = None
+                self._changed(Change(Subject.DELETIONS))
+
+            self._deletion_retry = self._loop.call_later(DELETION_RETRY_MS, again)
+
+    def _ask_failed_later(self) -> None:
+        if self._failed_retry is None:
+
+            def again() -> None:
+                self._failed_retry = None
+                self._events.put(Event(failed_replicas.ask_again))
+                self._go_on()
+
+            self._failed_retry = self._loop.call_later(FAILED_RETRY_MS, again)
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._retry, self._deletion_retry, self._failed_retry):
+            if timer is not None:
+                timer.cancel()
+        self._retry = self._deletion_retry = self._failed_retry = None
+
+
+def _as_it_is(code: ErrorCode) -> ErrorCode:
+    return code

@@ -1,0 +1,205 @@
+"""Topics that are to be deleted: /admin/delete_topics/T, until no broker has a replica any more.
+
+A deletion is over when every broker that was to have a replica has said that it is deleted. So it
+waits for brokers that are away. Then the topic's znodes go, the order to delete it last: whoever is
+the controller next finds either the whole order or nothing of the topic.
+"""
+
+import logging
+from collections.abc import Iterable
+from functools import partial
+from itertools import count
+
+from klog_broker.controller.decisions.partition_states import PartitionState
+from klog_broker.controller.decisions.replica_states import ReplicaState
+from klog_broker.controller.zookeeper.cluster_state import Picture
+from klog_broker.controller.zookeeper.errors import PictureOutdated, WriteDenied
+from klog_broker.controller.zookeeper.request_batch import BrokerOrder
+from klog_broker.controller.zookeeper.request_sender import Answer
+from klog_broker.controller.zookeeper.topic_events import NewId, take_topics
+from klog_broker.controller.zookeeper.znode_writer import PARTITIONS_A_TURN, Work
+from klog_broker.metadata.zookeeper.conversation import Steps, exists, together
+from klog_broker.runtime.zookeeper.sessions import Children, Delete, NoAuth, NoNode
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId, TopicPartition
+from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
+from pyspark_klog.znodes.configs import TOPICS, config_path, entity
+from pyspark_klog.znodes.paths import delete_topic_path, topic_path
+
+_log = logging.getLogger("klog.controller")
+
+_AT_ONCE = 200
+"""Znodes in one multi, or asked for their children together."""
+
+
+def take_deletions(work: Work, new_id: NewId) -> Steps[None]:
+    """Learn which topics are to be deleted, and begin; those that could not be are tried again."""
+    context = work.picture.context
+    names = yield from work.reader.deletions()
+    if not work.picture.deletes_topics:
+        for name in names:
+            _log.warning("topic=%s is not deleted: delete.topic.enable=false", name)
+            yield from _delete(work, [delete_topic_path(name)])
+        return
+    if any(context.topic_id(name) is None for name in names):
+        # It was made before, and that is not known yet.
+        yield from take_topics(work, new_id)
+    collected = 0
+    for name in names:
+        if context.topic_id(name) is None:
+            yield from _forget_order(work, name)
+        elif not context.is_to_be_deleted(name):
+            collected += yield from _queue(work, name)
+            if collected >= PARTITIONS_A_TURN:
+                collected = 0
+                yield from work.writer.next_turn(work.picture)
+    yield from go_on(work)
+    yield from finish(work, context.to_be_deleted)
+
+
+def go_on(work: Work) -> Steps[None]:
+    """Tell whoever is there to delete what it has."""
+    picture, context = work.picture, work.picture.context
+    numbers = count(1)
+    for topic in context.to_be_deleted:
+        for partition in context.partitions_of(topic):
+            for broker_id in context.assignment(partition):
+                if broker_id in context.brokers:
+                    _order_deletion(picture, partition, broker_id)
+            if next(numbers) % PARTITIONS_A_TURN == 0:
+                yield from work.writer.next_turn(picture)
+
+
+def _order_deletion(picture: Picture, partition: TopicPartition, broker_id: BrokerId) -> None:
+    context = picture.context
+    state = context.replica_state(partition, broker_id)
+    if state is ReplicaState.DELETION_INELIGIBLE:
+        context.step_replica(partition, broker_id, ReplicaState.OFFLINE)
+    elif state is not ReplicaState.OFFLINE:
+        return
+    context.step_replica(partition, broker_id, ReplicaState.DELETION_STARTED)
+    picture.batch.stop(partition, (broker_id,), deletes=True)
+
+
+def take_answer(work: Work, order: BrokerOrder, answer: Answer) -> bool:
+    """A broker has answered an order to delete replicas. Whether it has deleted all of them."""
+    request, context = order.request, work.picture.context
+    assert isinstance(request, StopReplicaRequest) and isinstance(answer, StopReplicaResponse)
+    failed = {
+        TopicPartition(each.topic_name, each.partition_index)
+        for each in answer.partition_errors
+        if each.error_code != ErrorCode.NONE
+    }
+    is_done = True
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            partition = TopicPartition(topic.topic_name, state.partition_index)
+            known = context.replica_state(partition, order.broker_id)
+            if not state.delete_partition or known is not ReplicaState.DELETION_STARTED:
+                continue
+            if answer.error_code == ErrorCode.NONE and partition not in failed:
+                after = ReplicaState.DELETION_SUCCESSFUL
+            else:
+                after, is_done = ReplicaState.DELETION_INELIGIBLE, False
+                _log.warning("broker_id=%d could not delete %s", order.broker_id, partition)
+            context.step_replica(partition, order.broker_id, after)
+    return is_done
+
+
+def topics_of(order: BrokerOrder) -> list[str]:
+    """The topics that an order to stop replicas is about."""
+    assert isinstance(order.request, StopReplicaRequest)
+    return [each.topic_name for each in order.request.topic_states]
+
+
+def finish(work: Work, topics: Iterable[str]) -> Steps[None]:
+    """Erase those of the topics to be deleted of which no broker has a replica any more."""
+    context = work.picture.context
+    for topic in topics:
+        if context.is_to_be_deleted(topic) and context.is_deleted(topic):
+            if not (yield from _erase(work, topic)):
+                continue  # It is tried again with the next deletion.
+            yield from work.writer.in_turns(work.picture.remove_topic(topic))
+            _log.info("topic=%s is deleted", topic)
+
+
+def _queue(work: Work, topic: str) -> Steps[int]:
+    """Begin the deletion of a topic. The batch's UpdateMetadata request names all its partitions,
+    so that no broker shows clients the rest of them. Returns how many they are."""
+    picture, context = work.picture, work.picture.context
+    context.queue_deletion(topic)
+    picture.unpublished.pop(topic, None)
+    partitions = context.partitions_of(topic)
+    for number, partition in enumerate(partitions, 1):
+        picture.take_unsettled(partition)
+        state = context.state(partition)
+        if state in (PartitionState.ONLINE, PartitionState.NEW):
+            context.step(partition, PartitionState.OFFLINE)
+        if state is not PartitionState.NON_EXISTENT:
+            context.step(partition, PartitionState.NON_EXISTENT)
+        for broker_id in context.assignment(partition):
+            if context.replica_state(partition, broker_id) is not ReplicaState.DELETION_INELIGIBLE:
+                context.step_replica(partition, broker_id, ReplicaState.OFFLINE)
+                if broker_id not in context.brokers:
+                    context.step_replica(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
+        if number % PARTITIONS_A_TURN == 0:
+            yield from work.writer.pause()
+    yield from work.writer.in_turns(picture.batch.collect(partitions))
+    return len(partitions)
+
+
+def _forget_order(work: Work, topic: str) -> Steps[None]:
+    """An order for a topic that is not there. (One that is there but cannot be read waits.)"""
+    stat = yield from exists(work.session, topic_path(topic))
+    if stat is None:
+        yield from _delete(work, [delete_topic_path(topic)])
+
+
+def _erase(work: Work, topic: str) -> Steps[bool]:
+    last = [topic_path(topic), delete_topic_path(topic)]
+    settings = config_path(entity(TOPICS, topic))
+    stat = yield from exists(work.session, settings)
+    if stat is not None:
+        last.append(settings)
+    return (yield from _delete(work, last))
+
+
+def _delete(work: Work, paths: list[str]) -> Steps[bool]:
+    """Delete these together, after whatever is below them, also what nobody knows. False: an access
+    list keeps some of it, which is named."""
+    try:
+        yield from _delete_all(work, paths)
+    except WriteDenied:
+        return False
+    return True
+
+
+def _delete_all(work: Work, paths: list[str]) -> Steps[None]:
+    below: list[str] = []
+    parents = paths
+    while parents:
+        found = []
+        for first in range(0, len(parents), _AT_ONCE):
+            found += yield from _children(work, parents[first : first + _AT_ONCE])
+        below += found
+        parents = found
+    below.reverse()
+    for first in range(0, len(below), _AT_ONCE):
+        some = below[first : first + _AT_ONCE]
+        yield from work.writer.write([Delete(each) for each in some])
+    yield from work.writer.write([Delete(each) for each in paths])
+
+
+def _children(work: Work, parents: list[str]) -> Steps[list[str]]:
+    """The paths of those that these have; of a node that is not there, none."""
+    answers = yield from together([partial(work.session.children, each) for each in parents])
+    found: list[str] = []
+    for parent, answer in zip(parents, answers, strict=True):
+        if isinstance(answer, Children):
+            found += [f"{parent}/{name}" for name in answer.names]
+        elif isinstance(answer, NoAuth):
+            work.reader.name_bad(parent, b"", str(answer))
+            raise WriteDenied(f"the children of {parent} may not be read")
+        elif not isinstance(answer, NoNode):
+            raise PictureOutdated(f"the children of {parent} cannot be read: {answer}")
+    return found

@@ -1,0 +1,99 @@
+"""Replicas that a broker which is alive cannot use: its answer to LeaderAndIsr says so.
+
+Such a replica is offline, as in Kafka (replicasOnOfflineDirs): it leads nothing, leaves the in-sync
+set, and is told of as offline. In Kafka that is for the rest of the broker's life. Here a disk that
+was full when a log was to be made may have room again: the broker is asked again now and then.
+"""
+
+import logging
+
+from klog_broker.controller.decisions.partition_states import PartitionState
+from klog_broker.controller.zookeeper.cluster_state import Picture
+from klog_broker.controller.zookeeper.request_batch import BrokerOrder
+from klog_broker.controller.zookeeper.znode_writer import Work
+from klog_broker.metadata.zookeeper.conversation import Steps
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
+from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrResponse
+
+_log = logging.getLogger("klog.controller")
+
+_HAS_ITS_ROLE = (
+    ErrorCode.NONE,
+    # Carried out before: the answer to that was lost, and the order sent again.
+    ErrorCode.STALE_CONTROLLER_EPOCH,
+)
+
+
+def is_news(work: Work, answer: LeaderAndIsrResponse) -> bool:
+    """Whether an answer says that a replica failed, or may say that one works again."""
+    return answer.error_code == ErrorCode.NONE and (
+        work.picture.context.has_failed
+        or any(
+            each.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            for topic in answer.topics
+            for each in topic.partition_errors
+        )
+    )
+
+
+def take(work: Work, order: BrokerOrder, answer: LeaderAndIsrResponse) -> Steps[None]:
+    """A broker has answered which replicas have their roles."""
+    context, broker_id = work.picture.context, order.broker_id
+    broker = context.brokers.get(broker_id)
+    if broker is None or broker.epoch != order.broker_epoch:
+        return
+    for topic in answer.topics:
+        name = context.topic_name(TopicId(topic.topic_id))
+        for each in topic.partition_errors:
+            partition = TopicPartition(name or "", each.partition_index)
+            if broker_id not in context.assignment(partition):
+                continue
+            if each.error_code in _HAS_ITS_ROLE:
+                _works(work.picture, partition, broker_id)
+            elif each.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                _failed(work.picture, partition, broker_id)
+    yield from work.writer.settle(work.picture)
+
+
+def ask_again(work: Work) -> Steps[None]:
+    """Give brokers their roles again that could not take them."""
+    picture = work.picture
+    for partition, brokers in picture.context.all_failed().items():
+        picture.unsettle((partition,), tell=brokers)
+    yield from work.writer.settle(picture)
+
+
+def _works(picture: Picture, partition: TopicPartition, broker_id: BrokerId) -> None:
+    context = picture.context
+    if broker_id not in context.failed(partition):
+        return
+    context.replica_works(partition, broker_id)
+    if context.is_to_be_deleted(partition.topic):
+        return
+    _log.info("broker_id=%d can use its log of %s again", broker_id, partition)
+    picture.replica_came(partition, broker_id)
+    picture.batch.tell(context.brokers, (partition,))
+    # Its answer may be to an order of an older epoch, or one to stop may have come behind that.
+    picture.unsettle((partition,), tell=(broker_id,))
+
+
+def _failed(picture: Picture, partition: TopicPartition, broker_id: BrokerId) -> None:
+    context = picture.context
+    if broker_id in context.failed(partition):
+        return
+    context.replica_fails(partition, broker_id)
+    if context.is_to_be_deleted(partition.topic):
+        return  # The answer to the order to delete it says what becomes of it.
+    _log.warning("broker_id=%d cannot use its log of %s: offline", broker_id, partition)
+    known = context.leadership(partition)
+    if (
+        known is not None
+        and known.state.leader == broker_id
+        and context.state(partition) is PartitionState.ONLINE
+    ):
+        context.step(partition, PartitionState.OFFLINE)
+    picture.replica_went(partition, broker_id)
+    picture.batch.stop(partition, (broker_id,), deletes=False)
+    picture.batch.tell(context.brokers, (partition,))
+    picture.unsettle((partition,))

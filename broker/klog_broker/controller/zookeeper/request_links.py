@@ -1,0 +1,119 @@
+"""The connections by which a controller's orders reach brokers: one for each life of a broker."""
+
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from klog_broker.controller.zookeeper.request_batch import Order
+from klog_broker.controller.zookeeper.request_sender import Answer
+from klog_broker.metadata.image import BrokerRegistration
+from klog_broker.runtime.system.rate_limit import RateLimit
+from pyspark_klog.client.transport.evented_connection import EventedConnection
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import BrokerId
+from pyspark_klog.protocol import registry
+
+_log = logging.getLogger("klog.controller")
+
+_PATIENCE_MS = 2_000
+
+
+class Connect(Protocol):
+    """Makes a connection that connects when a request needs it (`Peers.connect`)."""
+
+    def __call__(self, host: str, port: int, /, *, max_in_flight: int) -> EventedConnection: ...
+
+
+class OrderLinks:
+    """For the loop's thread. `send` is an order sender's Send."""
+
+    def __init__(
+        self,
+        listener: str,
+        connect: Connect,
+        call_soon: Callable[[Callable[[], None]], None],
+        timeout_ms: int,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`listener` is that of the brokers among themselves. Whoever does not answer in
+        `timeout_ms` is asked again, by another connection."""
+        self._listener = listener
+        self._connect = connect
+        self._call_soon = call_soon
+        self._timeout_ms = timeout_ms
+        self._links: dict[BrokerId, _Link] = {}
+        self._unreached = _Unreached(now_ms)
+
+    def send(
+        self, registration: BrokerRegistration, order: Order, done: Callable[[Answer | None], None]
+    ) -> None:
+        """See Send. What failed has ended its connection, unless it never left."""
+        link = self._link(registration, order.broker_epoch)
+        if link is None:
+            self._unreached.failed(registration.broker_id, f"has no listener {self._listener}")
+            self._call_soon(lambda: done(None))
+            return
+
+        def answered(reply: Any, error: KlogError | None) -> None:
+            if error is None:
+                self._unreached.answered(registration.broker_id)
+            elif not link.connection.is_closed:
+                text = f"does not take {type(order).__name__}: {error}"
+                self._unreached.failed(registration.broker_id, text)
+            done(reply)
+
+        reply_class = registry.response_class(order.api_key)
+        link.connection.send(reply_class, lambda _: order, answered, self._timeout_ms)
+
+    def close(self) -> None:
+        """End all connections: this broker gives no orders any more."""
+        links, self._links = self._links, {}
+        for link in links.values():
+            link.connection.close("this broker is the controller no more")
+
+    def _link(self, registration: BrokerRegistration, broker_epoch: int) -> "_Link | None":
+        """A life of its own for each: what was sent to the last one must not be waited for."""
+        broker_id = registration.broker_id
+        endpoint = registration.endpoint(self._listener)
+        key = None if endpoint is None else (endpoint.host, endpoint.port, broker_epoch)
+        link = self._links.get(broker_id)
+        if link is not None and link.key != key:
+            del self._links[broker_id]
+            link.connection.close("the broker has registered anew")
+            link = None
+        if link is None and endpoint is not None and key is not None:
+            connection = self._connect(endpoint.host, endpoint.port, max_in_flight=1)
+            link = self._links[broker_id] = _Link(key, connection)
+        return link
+
+
+class _Link(NamedTuple):
+    key: tuple[str, int, int]
+    connection: EventedConnection
+
+
+class _Unreached:
+    """Names brokers that have taken no order for a while: one that has just come, or has just gone,
+    does not know yet that it is one, or nobody knows yet that it is none."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._since_ms: dict[BrokerId, int] = {}
+        self._limit = RateLimit()
+
+    def answered(self, broker_id: BrokerId) -> None:
+        if self._since_ms:
+            self._since_ms.pop(broker_id, None)
+
+    def failed(self, broker_id: BrokerId, how: str) -> None:
+        now_ms = self._now_ms()
+        lasts_ms = now_ms - self._since_ms.setdefault(broker_id, now_ms)
+        if lasts_ms >= _PATIENCE_MS and self._limit.allows(now_ms):
+            note = self._limit.take_note()
+            _log.warning(
+                "broker_id=%d gets no orders of the controller since %d ms: it %s%s",
+                broker_id,
+                lasts_ms,
+                how,
+                note,
+            )

@@ -1,0 +1,92 @@
+"""Topics that appear in ZooKeeper, grow, or are gone from there: /brokers/topics."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from klog_broker.controller.zookeeper.errors import WriteDenied
+from klog_broker.controller.zookeeper.znode_reader import ReadTopic
+from klog_broker.controller.zookeeper.znode_writer import LOOKED_AT_A_TURN, PARTITIONS_A_TURN, Work
+from klog_broker.metadata.zookeeper.conversation import Steps
+from klog_broker.runtime.zookeeper.sessions import Set, Stat
+from pyspark_klog.ids import TopicId, TopicPartition
+from pyspark_klog.znodes.paths import topic_path
+from pyspark_klog.znodes.topics import encode_topic
+
+_log = logging.getLogger("klog.controller")
+
+NewId = Callable[[], TopicId]
+"""Ids for topics of Kafka before 2.8, which have none."""
+
+
+def take_topics(work: Work, new_id: NewId) -> Steps[None]:
+    """Learn which topics there are now."""
+    context = work.picture.context
+    names = yield from work.reader.topic_names()
+    there = set(names)
+    for name in context.topics:
+        if name not in there:
+            yield from _remove(work, name)
+    unknown = [name for name in names if context.topic_id(name) is None]
+    read = yield from work.reader.topics(unknown)
+    yield from _take(work, read.found, new_id)
+    work.picture.unreadable.clear()
+    work.picture.unreadable.update(read.unreadable)
+
+
+def take_topic(work: Work, name: str, new_id: NewId) -> Steps[None]:
+    """Learn which partitions a topic has now."""
+    read = yield from work.reader.topics([name])
+    if read.gone and work.picture.context.topic_id(name) is not None:
+        # Another one of that name may be there when all are listed: it would be taken for this one.
+        yield from _remove(work, name)
+    yield from _take(work, read.found, new_id)
+    if name not in read.unreadable:
+        work.picture.unreadable.discard(name)
+
+
+def _remove(work: Work, name: str) -> Steps[None]:
+    _log.warning("topic=%s is gone from ZooKeeper, and not by its deletion", name)
+    yield from work.writer.in_turns(work.picture.remove_topic(name))
+
+
+def _take(work: Work, read: Mapping[str, ReadTopic], new_id: NewId) -> Steps[None]:
+    picture, context = work.picture, work.picture.context
+    assigned = {}
+    for name, topic in read.items():
+        topic_id = topic.assignment.topic_id
+        if topic_id is None:
+            try:
+                topic_id = yield from _give_id(work, name, topic, new_id())
+            except WriteDenied:
+                continue
+        other = context.topic_name(topic_id)
+        if other not in (None, name):
+            why = f"its id is that of topic {other}: a topic is told by its id"
+            work.reader.name_bad(topic_path(name), topic_id.bytes, why)
+            continue
+        if context.topic_id(name) not in (None, topic_id):
+            yield from work.writer.in_turns(picture.remove_topic(name))
+        if context.topic_id(name) is None:
+            context.put_topic(name, topic_id)
+        elif context.is_to_be_deleted(name):
+            continue
+        for number, assignment in sorted(topic.assignment.partitions.items()):
+            partition = TopicPartition(name, number)
+            if not context.assignment(partition):
+                assigned[partition] = assignment.replicas
+                if len(assigned) % LOOKED_AT_A_TURN == 0:
+                    yield from work.writer.pause()
+    states = yield from work.reader.states(assigned)
+    picture.unusable |= states.unusable
+    for count, (partition, replicas) in enumerate(assigned.items(), 1):
+        if count % PARTITIONS_A_TURN == 0:
+            yield from work.writer.pause()
+        picture.add_partition(partition, replicas, states.leaderships.get(partition))
+
+
+def _give_id(work: Work, name: str, topic: ReadTopic, topic_id: TopicId) -> Steps[TopicId]:
+    data = encode_topic(replace(topic.assignment, topic_id=topic_id))
+    (stat,) = yield from work.writer.write([Set(topic_path(name), data, topic.version)])
+    assert isinstance(stat, Stat)
+    return topic_id

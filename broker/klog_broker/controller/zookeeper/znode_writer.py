@@ -1,0 +1,294 @@
+"""How a controller writes: fenced by its epoch, and partition states by the registrations, too.
+
+Every broker of klog that registers raises the version of /brokers/ids in the same multi. Each write
+of a partition's state checks that version. So a state that names a broker as in sync is never
+written after that broker has registered anew and before the controller has seen it, and a broker
+that registered after the state was written (czxid above its mzxid) has bounced, for every
+controller to come. docs/decisions/0041 says more.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+from klog_broker.controller.decisions.context import ControllerContext, Leadership
+from klog_broker.controller.decisions.leader_election import LeaderAndIsr
+from klog_broker.controller.decisions.next_state import next_state
+from klog_broker.controller.decisions.partition_states import PartitionState
+from klog_broker.controller.decisions.replica_states import ReplicaState
+from klog_broker.controller.zookeeper.cluster_state import Picture
+from klog_broker.controller.zookeeper.errors import (
+    BrokersChanged,
+    ControllerMoved,
+    PictureOutdated,
+    WriteDenied,
+    WriteRefused,
+)
+from klog_broker.controller.zookeeper.fenced_writes import FencedWrites
+from klog_broker.controller.zookeeper.request_batch import Everything
+from klog_broker.controller.zookeeper.znode_reader import Reader
+from klog_broker.metadata.image import NO_BROKER
+from klog_broker.metadata.zookeeper.conversation import Ask, Steps, together
+from klog_broker.runtime.zookeeper.sessions import (
+    BadVersion,
+    Check,
+    Create,
+    MultiFailed,
+    NoAuth,
+    Operation,
+    RequestRefused,
+    Result,
+    Session,
+    Set,
+    Stat,
+    ZooKeeperError,
+)
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.znodes.paths import (
+    BROKER_IDS,
+    partition_path,
+    partition_state_path,
+    partitions_path,
+)
+from pyspark_klog.znodes.topics import (
+    LeaderRecoveryState,
+    encode_partition_state,
+)
+from pyspark_klog.znodes.topics import (
+    PartitionState as StateZnode,
+)
+
+_STATES_AT_ONCE = 50
+"""Partition states in one multi."""
+
+PARTITIONS_A_TURN = 100
+"""So many are settled, and told, in one turn of the loop."""
+
+LOOKED_AT_A_TURN = 1_000
+"""So many are no more than looked at in one turn."""
+
+Changes = Mapping[TopicPartition, LeaderAndIsr]
+Action = Callable[[], None]
+
+
+class Work(NamedTuple):
+    """What every event of a controller works with."""
+
+    picture: Picture
+    reader: Reader
+    writer: "Writer"
+    session: Session
+
+
+class Writer:
+    """Writes of one controller in one session. What is wrong is raised: BrokersChanged,
+    ControllerMoved, PictureOutdated. `name_bad` names a znode that may not be written, and why."""
+
+    def __init__(
+        self,
+        session: Session,
+        writes: FencedWrites,
+        call_soon: Callable[[Action], None],
+        name_bad: Callable[[str, bytes, str], None],
+    ) -> None:
+        self._session = session
+        self._writes = writes
+        self._call_soon = call_soon
+        self._name_bad = name_bad
+
+    def pause(self) -> Steps[None]:
+        """Go on in another turn of the loop."""
+        yield lambda done: self._call_soon(lambda: done(None))
+
+    def in_turns(self, steps: Iterable[object]) -> Steps[None]:
+        """Take these steps, of which each looks at a partition."""
+        for count, _ in enumerate(steps, 1):
+            if count % LOOKED_AT_A_TURN == 0:
+                yield from self.pause()
+
+    def next_turn(self, picture: Picture) -> Steps[None]:
+        """Send what was collected, and go on in another turn of the loop."""
+        picture.send()
+        yield from self.pause()
+
+    def try_write(self, operations: list[Operation]) -> Steps[tuple[Result, ...] | MultiFailed]:
+        """All of these or none."""
+        answer: tuple[Result, ...] | ZooKeeperError | ControllerMoved
+        answer = yield lambda done: self._writes.write(operations, done)
+        if isinstance(answer, tuple | MultiFailed):
+            return answer
+        if isinstance(answer, ControllerMoved):
+            raise answer
+        if isinstance(answer, RequestRefused):
+            raise WriteRefused(str(answer))
+        raise PictureOutdated(f"a write was not done: {answer}")
+
+    def write(self, operations: list[Operation]) -> Steps[tuple[Result, ...]]:
+        """All of these, which nobody else changes; WriteDenied if one of them is not allowed."""
+        answer = yield from self.try_write(operations)
+        self.check_allowed(operations, answer)
+        if isinstance(answer, MultiFailed):
+            raise PictureOutdated(f"a write was refused: {answer}")
+        return answer
+
+    def check_allowed(self, operations: list[Operation], answer: object) -> None:
+        """WriteDenied if `try_write` gave this answer since one of them is not allowed."""
+        if (path := self._denied(operations, answer)) is not None:
+            raise WriteDenied(f"{path} may not be written")
+
+    def settle(self, picture: Picture) -> Steps[None]:
+        """Look at all that is to be settled, and write what follows; then nobody is left whom
+        everything is to be told."""
+        context = picture.context
+        settled = 0
+        while picture.unsettled:
+            some = list(islice(picture.unsettled, _STATES_AT_ONCE))
+            changes = {}
+            for partition in some:
+                unclean = picture.is_unclean(partition.topic)
+                state = next_state(context, partition, unclean=unclean)
+                if state is not None:
+                    changes[partition] = state
+            yield from self.put_states(picture, changes)
+            for partition in some:
+                tell = picture.take_unsettled(partition)
+                is_written = partition in changes and has_state(
+                    context, partition, changes[partition]
+                )
+                if not is_written and context.leadership(partition) is not None:
+                    registered = [each for each in tell if each in context.brokers]
+                    picture.batch.lead(partition, registered)
+            settled += len(some)
+            if settled >= PARTITIONS_A_TURN:
+                settled = 0
+                yield from self._publish(picture)
+                yield from self.next_turn(picture)
+        yield from self._publish(picture)
+        yield from self.tell_all(picture)
+
+    def _publish(self, picture: Picture) -> Steps[None]:
+        """Send the new partitions of all topics that are settled as a whole. One UpdateMetadata
+        request names all of them, so that no broker shows clients a part of a topic."""
+        partitions = picture.take_publishable()
+        if partitions:
+            yield from self.in_turns(picture.batch.collect(partitions))
+            yield from self.next_turn(picture)
+
+    def tell_all(self, picture: Picture) -> Steps[None]:
+        """Tell everything to those who are to be told."""
+        if picture.untold:
+            # In batches of their own: all that a batch tells of goes to everybody whom it tells.
+            yield from self.next_turn(picture)
+            everything = Everything()
+            yield from self.in_turns(picture.batch.collect_all(everything))
+            for broker_id in list(picture.untold):
+                del picture.untold[broker_id]
+                picture.batch.tell_all(broker_id, everything)
+                yield from self.next_turn(picture)
+
+    def put_states(self, picture: Picture, changes: Changes, *, tells: bool = True) -> Steps[None]:
+        """Write these, a batch after the other. Their replicas are told if it `tells`, and all
+        brokers in any case. What may not be written is named, and stays as it was (`has_state`)."""
+        partitions = list(changes)
+        for first in range(0, len(partitions), _STATES_AT_ONCE):
+            if first and first % PARTITIONS_A_TURN == 0:
+                yield from self.next_turn(picture)
+            some = {each: changes[each] for each in partitions[first : first + _STATES_AT_ONCE]}
+            while some:
+                denied = yield from self._put_some(picture, some, tells=tells)
+                if denied is None:
+                    break
+                some = {each: some[each] for each in some if not _is_at(denied, each)}
+
+    def _put_some(self, picture: Picture, changes: Changes, *, tells: bool) -> Steps[str | None]:
+        """The path that may not be written, for which nothing was; None if all was written."""
+        operations: list[Operation] = [Check(BROKER_IDS, picture.registrations_version)]
+        operations += yield from self._parents(picture, changes)
+        places = {}
+        as_of_zxid = picture.context.newest_registration
+        for partition, state in changes.items():
+            places[partition] = len(operations)
+            operations.append(_operation(picture, partition, state))
+        answer = yield from self.try_write(operations)
+        if isinstance(answer, MultiFailed):
+            if answer.index == 0 and isinstance(answer.error, BadVersion):
+                raise BrokersChanged("a broker has registered, and its epoch is to be read first")
+            if answer.index > 0 and (path := self._denied(operations, answer)) is not None:
+                return path
+            raise PictureOutdated(f"partition states were not written: {answer}")
+        for partition, state in changes.items():
+            result = answer[places[partition]]
+            version = result.version if isinstance(result, Stat) else 0
+            written = Leadership(state, picture.controller_epoch, version, as_of_zxid)
+            _written(picture, partition, written, tells=tells)
+        return None
+
+    def _denied(self, operations: list[Operation], answer: object) -> str | None:
+        if not isinstance(answer, MultiFailed) or not isinstance(answer.error, NoAuth):
+            return None
+        path = operations[answer.index].path
+        self._name_bad(path, b"", str(answer.error))
+        return path
+
+    def _parents(self, picture: Picture, changes: Changes) -> Steps[list[Operation]]:
+        """What is missing above the states of new partitions: others make it one by one, and may
+        have been interrupted."""
+        new = [each for each in changes if picture.context.leadership(each) is None]
+        paths = dict.fromkeys(partitions_path(each.topic) for each in new)
+        paths |= dict.fromkeys(partition_path(each) for each in new)
+        stats = yield from together([self._ask_exists(path) for path in paths])
+        operations: list[Operation] = []
+        for path, stat in zip(paths, stats, strict=True):
+            if isinstance(stat, ZooKeeperError):
+                raise PictureOutdated(f"{path} cannot be read: {stat}")
+            if stat is None:
+                operations.append(Create(path, b""))
+        return operations
+
+    def _ask_exists(self, path: str) -> Ask:
+        return lambda done: self._session.exists(path, done)
+
+
+def has_state(context: ControllerContext, partition: TopicPartition, state: LeaderAndIsr) -> bool:
+    """Whether this is what was written last of a partition."""
+    known = context.leadership(partition)
+    return known is not None and known.state == state
+
+
+def _is_at(path: str, partition: TopicPartition) -> bool:
+    """Whether it is the partition's state, or above it."""
+    return f"{partition_state_path(partition)}/".startswith(f"{path}/")
+
+
+def _operation(picture: Picture, partition: TopicPartition, state: LeaderAndIsr) -> Operation:
+    recovery = LeaderRecoveryState.RECOVERING if state.is_recovering else None
+    data = encode_partition_state(
+        StateZnode(
+            state.leader,
+            state.leader_epoch,
+            state.in_sync,
+            picture.controller_epoch,
+            recovery or LeaderRecoveryState.RECOVERED,
+        )
+    )
+    known = picture.context.leadership(partition)
+    path = partition_state_path(partition)
+    return Create(path, data) if known is None else Set(path, data, known.partition_epoch)
+
+
+def _written(
+    picture: Picture, partition: TopicPartition, leadership: Leadership, *, tells: bool
+) -> None:
+    context, batch = picture.context, picture.batch
+    is_new = context.leadership(partition) is None
+    context.put_leadership(partition, leadership)
+    is_led = leadership.state.leader != NO_BROKER
+    context.step(partition, PartitionState.ONLINE if is_led else PartitionState.OFFLINE)
+    if not tells:
+        batch.tell(context.brokers, (partition,))
+        return
+    replicas = picture.registered_replicas(partition)
+    for broker_id in replicas:
+        if context.replica_state(partition, broker_id) is ReplicaState.NEW:
+            context.step_replica(partition, broker_id, ReplicaState.ONLINE)
+    batch.lead(partition, replicas, is_new=is_new)

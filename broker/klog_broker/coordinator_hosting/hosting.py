@@ -1,0 +1,80 @@
+"""What every coordinator is given by its broker: services, and the partitions of its topic."""
+
+from typing import Protocol
+
+from klog_broker.coordinator.loading import KernelWalk
+from klog_broker.coordinator.runtime import RuntimeServices
+from klog_broker.coordinator.state_log import StateLog
+from klog_broker.log.manager.log_manager import LogManager
+from klog_broker.log.validation.kernel_checks import KernelChecks
+from klog_broker.replication.leader import Leader
+from klog_broker.replication.leader_state_log import LeaderStateLog
+from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.purgatory import Purgatory
+from klog_broker.runtime.event_loop.slices import Slices
+from klog_broker.runtime.system.clock import Clock
+from klog_broker.runtime.threads.helpers import Helpers
+from pyspark_klog.ids import TopicPartition
+
+
+class HostingServices(Protocol):
+    """The services that every coordinator of a broker gets."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def helpers(self) -> Helpers: ...
+
+    @property
+    def logs(self) -> LogManager: ...
+
+    @property
+    def loop(self) -> Loop: ...
+
+    @property
+    def purgatory(self) -> Purgatory: ...
+
+    @property
+    def replicas(self) -> ReplicaManager: ...
+
+
+class HostedCoordinator(Protocol):
+    """A coordinator, as far as it is told which partitions of its topic the broker leads."""
+
+    def on_lead(self, log: StateLog, /) -> None: ...
+
+    def on_resign(self, topic_partition: TopicPartition, /) -> None: ...
+
+
+def runtime_services(services: HostingServices) -> RuntimeServices:
+    """What the coordinator's runtime stands on. Each coordinator has slices of its own."""
+    return RuntimeServices(
+        loop=services.loop,
+        purgatory=services.purgatory,
+        clock=services.clock,
+        helpers=services.helpers,
+        slices=Slices(services.loop),
+        new_walk=lambda: KernelWalk() if isinstance(services.logs.checks, KernelChecks) else None,
+    )
+
+
+def follow_leaderships(
+    services: HostingServices, topic: str, coordinator: HostedCoordinator
+) -> None:
+    """Tell the coordinator of the topic's partitions that the broker leads, now and from now on."""
+
+    def lead(leader: Leader) -> None:
+        if leader.topic_partition.topic == topic:
+            coordinator.on_lead(LeaderStateLog(leader, services.clock))
+
+    def resign(topic_partition: TopicPartition) -> None:
+        # A broker that leads on, in a newer epoch, does so by now: its coordinator stays.
+        if topic_partition.topic == topic and topic_partition not in services.replicas.led:
+            coordinator.on_resign(topic_partition)
+
+    for leader in services.replicas.led.values():
+        lead(leader)
+    services.replicas.on_lead.append(lead)
+    services.replicas.on_resign.append(resign)

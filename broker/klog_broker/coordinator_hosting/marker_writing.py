@@ -1,0 +1,174 @@
+"""Markers of transactions into the partitions that this broker leads.
+
+For its own transaction coordinator, and for those of other brokers (WriteTxnMarkers). A partition
+of ``__consumer_offsets`` gets its marker from the group coordinator, which applies it.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Protocol
+
+from klog_broker.coordinator.group.coordinator import GroupCoordinator
+from klog_broker.coordinator.shard import Producer
+from klog_broker.coordinator.transaction.coordinator import APPEND_TIMEOUT_MS
+from klog_broker.coordinator.transaction.markers import MarkerResults, TransactionMarker
+from klog_broker.dispatch.request_runtime import RequestRuntime
+from klog_broker.log.errors import CoordinatorFenced, InvalidProducerEpoch
+from klog_broker.metadata.image import CONSUMER_OFFSETS
+from klog_broker.replication.errors import LeadershipEnded, NotEnoughReplicas, TooLittleRoom
+from klog_broker.replication.leader import Leader
+from klog_broker.resources.led_partitions import PartitionServices, ended_code, led_partition
+from klog_broker.runtime.event_loop.purgatory import DelayedOperation, Purgatory
+from klog_broker.runtime.event_loop.slices import Steps
+from klog_broker.runtime.system.clock import Clock
+from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
+from pyspark_klog.ids import Offset, TopicPartition
+from pyspark_klog.records.control import ControlType, EndTransactionMarker
+
+MARKER_ELEMENTS = 10
+"""What writing one marker takes of a turn's share (runtime/event_loop/slices.py)."""
+
+_CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
+    (InvalidProducerEpoch, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (CoordinatorFenced, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
+    (NotEnoughReplicas, ErrorCode.NOT_ENOUGH_REPLICAS),
+    (TooLittleRoom, ErrorCode.NOT_ENOUGH_REPLICAS),
+    (LeadershipEnded, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+)
+
+
+class MarkerServices(PartitionServices, Protocol):
+    """The services of a MarkerWriter."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def groups(self) -> GroupCoordinator: ...
+
+    @property
+    def purgatory(self) -> Purgatory: ...
+
+    @property
+    def requests(self) -> RequestRuntime: ...
+
+
+class MarkerWriter:
+    """A MarkerSender for the partitions of this broker. Loop thread only."""
+
+    def __init__(self, services: MarkerServices) -> None:
+        self._services = services
+
+    def send(
+        self, markers: Sequence[TransactionMarker], done: Callable[[MarkerResults], None]
+    ) -> None:
+        """``done`` is called once, perhaps at once. More than one marker is written in slices."""
+        if len(markers) == 1 and len(markers[0].partitions) == 1:
+            (marker,) = markers
+            (only,) = marker.partitions
+            self.write(marker, only, lambda code: done({(marker.producer_id, only): code}))
+            return
+        results: dict[tuple[int, TopicPartition], ErrorCode] = {}
+        count = sum(len(each.partitions) for each in markers)
+
+        def told(producer_id: int, partition: TopicPartition, code: ErrorCode) -> None:
+            nonlocal count
+            results[producer_id, partition] = code
+            count -= 1
+            if count == 0:
+                done(results)
+
+        def steps() -> Steps:
+            for marker in markers:
+                for each in marker.partitions:
+                    self.write(marker, each, partial(told, marker.producer_id, each))
+                    yield MARKER_ELEMENTS
+
+        self._services.requests.slices.run(steps(), lambda: True)
+
+    def write(
+        self,
+        marker: TransactionMarker,
+        partition: TopicPartition,
+        told: Callable[[ErrorCode], None],
+    ) -> None:
+        """One partition's marker; ``told`` when readers see it, or why that cannot be.
+
+        UNKNOWN_TOPIC_OR_PARTITION: there is no such partition. All other errors of partitions that
+        cannot be written to now are others.
+        """
+        end = _end(marker.is_commit, marker.coordinator_epoch)
+        try:
+            leader = led_partition(self._services, *partition)
+            if partition.topic == CONSUMER_OFFSETS:
+                self._services.groups.append_marker(
+                    partition.partition,
+                    Producer(marker.producer_id, marker.producer_epoch),
+                    end,
+                    marker.transaction_version,
+                    told,
+                )
+                return
+            end_offset = leader.append_marker(
+                marker.producer_id,
+                marker.producer_epoch,
+                end,
+                transaction_version=marker.transaction_version,
+                now_ms=self._services.clock.now_ms(),
+            )
+        except KlogError as error:
+            told(_code(error))
+            return
+        if leader.ended is None and leader.log.high_watermark >= end_offset:
+            told(ErrorCode.NONE)
+            return
+        waiting = _WaitUntilSeen(self._services, leader, end_offset, told)
+        self._services.purgatory.watch(waiting, [partition], APPEND_TIMEOUT_MS)
+
+
+@lru_cache(maxsize=256)
+def _end(is_commit: bool, coordinator_epoch: int) -> EndTransactionMarker:
+    kind = ControlType.COMMIT if is_commit else ControlType.ABORT
+    return EndTransactionMarker(kind, coordinator_epoch)
+
+
+def _code(error: KlogError) -> ErrorCode:
+    if isinstance(error, BrokerError):
+        # The group coordinator's state cannot be used: its partition has no coordinator then.
+        not_coordinator = error.code is ErrorCode.NOT_COORDINATOR
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if not_coordinator else error.code
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code
+    # The log is offline, or was taken offline by this.
+    return ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class _WaitUntilSeen(DelayedOperation):
+    __slots__ = ("_end_offset", "_leader", "_services", "_told")
+    kind = "WriteTxnMarkers"
+
+    def __init__(
+        self,
+        services: MarkerServices,
+        leader: Leader,
+        end_offset: Offset,
+        told: Callable[[ErrorCode], None],
+    ) -> None:
+        self._services = services
+        self._leader = leader
+        self._end_offset = end_offset
+        self._told = told
+
+    def try_complete(self, _now_ms: int) -> bool:
+        leader = self._leader.present
+        if leader.ended is not None:
+            self._told(ended_code(self._services, leader))
+        elif leader.log.high_watermark >= self._end_offset:
+            self._told(ErrorCode.NONE)
+        else:
+            return False
+        return True
+
+    def on_expire(self, _now_ms: int) -> None:
+        self._told(ErrorCode.REQUEST_TIMED_OUT)

@@ -1,0 +1,141 @@
+"""Who keeps a key's state: FindCoordinator for groups and transactional ids, and their topics."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+from klog_broker.cluster.controller_only import Refused, TopicRequests
+from klog_broker.cluster.known_topics import KnownTopics
+from klog_broker.coordinator.hashing import partition_for_key
+from klog_broker.dispatch.request_context import RequestContext
+from klog_broker.metadata.image import NO_BROKER, MetadataImage, Topic
+from klog_broker.metadata.interface import MetadataStore
+from klog_broker.topics.changes import create_topics
+from klog_broker.topics.planning import plan_new_topic
+from klog_broker.topics.services import TopicServices
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import BrokerId
+
+
+class Endpoint(NamedTuple):
+    """The advertised address of a listener."""
+
+    host: str
+    port: int
+
+
+class CoordinatorAnswer(NamedTuple):
+    """The answer to "which broker coordinates this group or transactional id"."""
+
+    error_code: ErrorCode
+    broker_id: BrokerId
+    host: str
+    port: int
+    message: str | None = None
+
+
+class StateTopic:
+    """A topic that a coordinator keeps its state in: the number of its partitions."""
+
+    def __init__(self, metadata: Callable[[], MetadataStore], topic: str) -> None:
+        self._metadata = metadata
+        self._topic = topic
+        self._seen_image: MetadataImage | None = None
+        self._num_partitions: int | None = None
+
+    def num_partitions(self) -> int | None:
+        """The number of partitions; None while the topic does not exist. Asked with every request,
+        and looked up once an image."""
+        image = self._metadata().image
+        if image is not self._seen_image:
+            self._seen_image, topic = image, image.topic(self._topic)
+            self._num_partitions = None if topic is None else len(topic.partitions)
+        return self._num_partitions
+
+
+class FinderServices(TopicServices, Protocol):
+    """The services of a CoordinatorFinder."""
+
+    @property
+    def broker_id(self) -> BrokerId: ...
+
+    @property
+    def known_topics(self) -> KnownTopics: ...
+
+    @property
+    def other_controller(self) -> Callable[[], TopicRequests | None]: ...
+
+    @property
+    def advertised(self) -> Mapping[str, Endpoint]:
+        """The advertised addresses by listener name."""
+
+
+class CoordinatorFinder:
+    """Answers FindCoordinator for one type of keys; the first request creates the topic.
+
+    ``find`` says whether this broker serves a key now. The empty key has a coordinator, as in
+    Kafka.
+    """
+
+    def __init__(
+        self,
+        services: FinderServices,
+        topic: str,
+        find: Callable[[str], ErrorCode],
+    ) -> None:
+        self._services = services
+        self._topic = topic
+        self._find = find
+        self._is_creating = False
+        self.num_partitions = StateTopic(lambda: services.metadata, topic).num_partitions
+
+    def find(self, key: str, context: RequestContext) -> CoordinatorAnswer:
+        """Who leads the key's partition, once the topic exists; until then, and while nobody does,
+        COORDINATOR_NOT_AVAILABLE (retriable).
+
+        While the key's shard loads, its broker is the answer, too: the shard itself answers
+        requests with COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        count = self.num_partitions()
+        if count is None and not self._services.known_topics.is_complete:
+            text = f"this broker was not told yet whether there is {self._topic}"
+            return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+        if count is None:
+            return self._create_topic()
+        image = self._services.metadata.image
+        state = image.partition(self._topic, partition_for_key(key, count))
+        leader = NO_BROKER if state is None else state.leader
+        if leader == self._services.broker_id:
+            if self._find(key) is not ErrorCode.NOT_COORDINATOR:
+                own = self._services.advertised[context.listener]
+                return CoordinatorAnswer(ErrorCode.NONE, leader, own.host, own.port)
+        elif leader in image.brokers:
+            other = image.brokers[leader].endpoint(context.listener)
+            if other is not None:
+                return CoordinatorAnswer(ErrorCode.NONE, leader, other.host, other.port)
+        text = f"the key's {self._topic} partition is offline, damaged or not made yet"
+        return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+
+    def _create_topic(self) -> CoordinatorAnswer:
+        answer = _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic} is being created")
+        if self._is_creating:
+            return answer
+        services = self._services
+        try:
+            planned = plan_new_topic(services, self._topic)
+        except BrokerError as error:
+            return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.text or error.code.message)
+        self._is_creating = True
+        controller = services.other_controller()
+        if controller is None:
+            create_topics(services, [planned], self._created)
+        else:
+            controller.create([self._topic], self._created)
+        return answer
+
+    def _created(self, _: list[Topic | BrokerError] | Refused) -> None:
+        """Created or not: the next request finds the topic, or tries again."""
+        self._is_creating = False
+
+
+def _none(code: ErrorCode, message: str) -> CoordinatorAnswer:
+    return CoordinatorAnswer(code, NO_BROKER, "", -1, message)

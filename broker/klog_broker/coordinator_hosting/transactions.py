@@ -1,0 +1,115 @@
+"""Makes the transaction coordinator of a broker, with the broker's settings."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeVar
+
+from klog_broker.cluster.producer_ids import ProducerIds
+from klog_broker.config import BrokerConfig
+from klog_broker.coordinator.to_brokers import Api, ToBrokers
+from klog_broker.coordinator.transaction.coordinator import (
+    TransactionCoordinator,
+    TransactionSettings,
+)
+from klog_broker.coordinator.transaction.marker_sending import MarkersApi, MarkersToLeaders
+from klog_broker.coordinator.transaction.markers import MarkerSender
+from klog_broker.coordinator.transaction.verifying import VerificationApi, Verifier
+from klog_broker.coordinator_hosting.hosting import HostingServices, runtime_services
+from klog_broker.coordinator_hosting.marker_writing import MarkerServices, MarkerWriter
+from klog_broker.coordinator_hosting.state_topics import StateTopic
+from klog_broker.metadata.image import TRANSACTION_STATE
+from klog_broker.produce.services import VerifyTransactions
+from klog_broker.runtime.peers import Peers
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId
+from pyspark_klog.protocol.message import Response
+
+Q = TypeVar("Q")
+R = TypeVar("R", bound=Response)
+
+
+def transaction_settings(config: BrokerConfig) -> TransactionSettings:
+    """The broker's transaction.* settings."""
+    return TransactionSettings(
+        max_timeout_ms=config["transaction.max.timeout.ms"],
+        id_expiration_ms=config["transactional.id.expiration.ms"],
+        abort_interval_ms=config["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
+        expire_interval_ms=config["transaction.remove.expired.transaction.cleanup.interval.ms"],
+    )
+
+
+class TransactionHosting(MarkerServices, HostingServices, Protocol):
+    """The services that the transaction coordinator is made with."""
+
+    @property
+    def broker_id(self) -> BrokerId: ...
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def producer_ids(self) -> ProducerIds: ...
+
+    @property
+    def on_image(self) -> list[Callable[[], None]]:
+        """Each is called when the metadata have another image."""
+
+    @property
+    def on_close(self) -> list[Callable[[], None]]:
+        """Each is called when the broker ends and takes no more requests."""
+
+
+class TransactionParts(NamedTuple):
+    """The coordinator of a broker, without partitions (``follow_leaderships`` gives it those that
+    this broker leads), and who is asked whether partitions take part in a transaction."""
+
+    coordinator: TransactionCoordinator
+    verify: VerifyTransactions
+    verifies_elsewhere: Callable[[str], bool]
+    """Whether another broker would be asked about a transactional id."""
+
+
+def new_transactions(services: TransactionHosting) -> TransactionParts:
+    """For a standalone broker, which leads all partitions and coordinates all ids."""
+    coordinator = _coordinator(services, MarkerWriter(services))
+    return TransactionParts(coordinator, coordinator.verify, lambda _: False)
+
+
+def new_transactions_in_cluster(services: TransactionHosting, peers: Peers) -> TransactionParts:
+    """For a broker that sends markers to other leaders, and asks other coordinators."""
+    sender = MarkersToLeaders(
+        services.broker_id,
+        lambda: services.metadata.image,
+        services.replicas.led,
+        MarkerWriter(services),
+        _to_brokers(services, peers, MarkersApi()),
+        may_exist=lambda topic: services.known_topics.may_exist(topic),
+    )
+    coordinator = _coordinator(services, sender)
+    others = _to_brokers(services, peers, VerificationApi())
+    verifier = Verifier(services.broker_id, lambda: services.metadata.image, coordinator, others)
+    return TransactionParts(
+        coordinator,
+        verifier.verify,
+        lambda transactional_id: coordinator.find(transactional_id) is not ErrorCode.NONE,
+    )
+
+
+def _coordinator(services: TransactionHosting, sender: MarkerSender) -> TransactionCoordinator:
+    return TransactionCoordinator(
+        transaction_settings(services.config),
+        runtime_services(services),
+        sender,
+        num_partitions=StateTopic(lambda: services.metadata, TRANSACTION_STATE).num_partitions,
+        next_producer_id=services.producer_ids.next_id,
+    )
+
+
+def _to_brokers(services: TransactionHosting, peers: Peers, api: Api[Q, R]) -> ToBrokers[Q, R]:
+    """Send requests to other brokers, over connections that no other sender uses."""
+    listener = services.config.inter_broker_listener
+    to_brokers = ToBrokers(
+        services.loop, lambda: services.metadata.image, listener, peers.connect, api
+    )
+    services.on_image.append(to_brokers.look)
+    services.on_close.append(to_brokers.close)
+    return to_brokers

@@ -1,0 +1,1 @@
+"""The fetch engine: sessions, reads, down-conversion, and responses in parts."""

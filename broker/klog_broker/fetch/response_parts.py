@@ -1,0 +1,221 @@
+"""The answer to a Fetch, packed at once or made for the codec.
+
+What is packed is byte for byte what the codec of FetchResponse would encode. It is what nearly
+every answer is: of version 4 or newer, with records in files, without errors, diverging epochs and
+aborted transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import groupby
+from struct import Struct
+
+from klog_broker.fetch.partition_read import ReadPartition
+from klog_broker.fetch.reader import FIRST_VERSION_WITH_TOPIC_IDS
+from klog_broker.runtime.disk.files import ReadRegion
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.fetch import FetchableTopicResponse, FetchResponse
+from pyspark_klog.protocol.wire import Buffer, uvarint
+
+_FIRST_VERSION = 4
+_FIRST_VERSION_WITH_LOG_START = 5
+_FIRST_VERSION_WITH_SESSIONS = 7
+_FIRST_VERSION_WITH_READ_REPLICAS = 11
+_FIRST_FLEXIBLE_VERSION = 12
+_NO_REPLICA = -1
+
+# Size, correlation id, throttle time; since 7 error code and session id; then how many topics.
+_HEAD_V4 = Struct(">iiii").pack
+_HEAD_V7 = Struct(">iiihii").pack
+_HEAD_V12 = Struct(">iibihi").pack
+_SIZE = Struct(">i")
+_COUNT = Struct(">i").pack
+_LENGTH = Struct(">h").pack
+# Partition, error code, high watermark, last stable offset; since 5 the log's start; how many
+# aborted transactions; since 11 the preferred replica.
+_PARTITION_V4 = Struct(">ihqqii").pack
+_PARTITION_V5 = Struct(">ihqqqii").pack
+_PARTITION_V11 = Struct(">ihqqqiii").pack
+_PARTITION_V12 = Struct(">ihqqqBi").pack
+# From the size to the preferred replica, of one partition: the head of V12, how many topics, the
+# topic's id, how many partitions, and what stands before the records of one.
+_ONE_V13 = Struct(">iibihiB16sBihqqqBi")
+_ONE = 2
+"""A count of one, which flexible versions write one too high."""
+_ONES_END = b"\0\0\0"
+"""No tags: of the partition, the topic and the answer."""
+
+# A consumer's answers are most often as large as it allows.
+_MOST_COPIED_BYTES = 16 * 1024
+"""Of an answer: a call for a region and one for what stands behind it take longer than to copy as
+much."""
+_uvarint_of_size = lru_cache(256)(uvarint)
+
+
+def pack_answer(
+    correlation_id: int,
+    version: int,
+    session_id: int,
+    error_code: ErrorCode,
+    told: Sequence[ReadPartition],
+) -> list[Buffer | ReadRegion] | None:
+    """The whole frame in parts, as ``encode_response_parts`` gives it; None if it cannot."""
+    if version < _FIRST_VERSION or error_code:
+        return None
+    if len(told) == 1 and version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return _pack_one(correlation_id, session_id, error_code, told[0])
+    is_flexible = version >= _FIRST_FLEXIBLE_VERSION
+    if len(told) == 1:
+        topics: list[Sequence[ReadPartition]] = [told]
+    else:
+        topics = [list(each) for _, each in groupby(told, key=_topic_of)]
+    chunk = bytearray(_head(correlation_id, version, session_id, error_code, len(topics)))
+    parts: list[Buffer | ReadRegion] = []
+    sent_bytes = 0
+    may_copy_bytes = _MOST_COPIED_BYTES
+    for partitions in topics:
+        chunk += _topic_head(partitions[0], version)
+        chunk += uvarint(len(partitions) + 1) if is_flexible else _COUNT(len(partitions))
+        for each in partitions:
+            if not _is_plain(each):
+                return None
+            region = each.region
+            chunk += _partition(each, version, 0 if region is None else region.size)
+            copy = b"" if region is None else _copied(region, may_copy_bytes)
+            if copy is not None:
+                chunk += copy
+                may_copy_bytes -= len(copy)
+            elif region is not None:
+                sent_bytes += len(chunk) + region.size
+                parts.append(chunk)
+                parts.append(region)
+                chunk = bytearray()
+            if is_flexible:
+                chunk += b"\0"
+        if is_flexible:
+            chunk += b"\0"
+    if is_flexible:
+        chunk += b"\0"
+    if chunk:
+        parts.append(chunk)
+        sent_bytes += len(chunk)
+    first = parts[0]
+    assert type(first) is bytearray
+    _SIZE.pack_into(first, 0, sent_bytes - _SIZE.size)
+    return parts
+
+
+def _pack_one(
+    correlation_id: int, session_id: int, error_code: ErrorCode, each: ReadPartition
+) -> list[Buffer | ReadRegion] | None:
+    """One partition, since version 13."""
+    if not _is_plain(each):
+        return None
+    region = each.region
+    size_bytes = 0 if region is None else region.size
+    length = _uvarint_of_size(size_bytes + 1)
+    head = _ONE_V13.pack(
+        _ONE_V13.size + len(length) + size_bytes + len(_ONES_END) - _SIZE.size,
+        correlation_id,
+        0,
+        0,
+        error_code,
+        session_id,
+        _ONE,
+        each.topic_id.bytes,
+        _ONE,
+        each.request.partition,
+        each.error_code,
+        each.high_watermark,
+        each.last_stable_offset,
+        each.log_start_offset,
+        0 if each.aborted_transactions is None else 1,
+        _NO_REPLICA,
+    )
+    if region is None:
+        return [head + length + _ONES_END]
+    copy = _copied(region, _MOST_COPIED_BYTES)
+    if copy is not None:
+        return [b"".join((head, length, copy, _ONES_END))]
+    return [head + length, region, _ONES_END]
+
+
+def _copied(region: ReadRegion, most_bytes: int) -> bytes | None:
+    """The records of a small region, which cost less to copy than to send by calls of their own.
+    None for others, and if they cannot be had at once: whoever sends the region finds out why."""
+    if region.size > most_bytes:
+        return None
+    try:
+        records = region.file.pread_now(region.size, region.position)
+    except OSError:
+        return None
+    return records if records is not None and len(records) == region.size else None
+
+
+def _is_plain(each: ReadPartition) -> bool:
+    """Whether the partition is what nearly all are."""
+    return not (
+        each.error_code
+        or each.records
+        or each.diverging_epoch is not None
+        or each.aborted_transactions
+    )
+
+
+def _head(
+    correlation_id: int, version: int, session_id: int, error_code: ErrorCode, topics: int
+) -> bytes:
+    """With room for the size."""
+    if version >= _FIRST_FLEXIBLE_VERSION:
+        return _HEAD_V12(0, correlation_id, 0, 0, error_code, session_id) + uvarint(topics + 1)
+    if version >= _FIRST_VERSION_WITH_SESSIONS:
+        return _HEAD_V7(0, correlation_id, 0, error_code, session_id, topics)
+    return _HEAD_V4(0, correlation_id, 0, topics)
+
+
+def _topic_of(each: ReadPartition) -> tuple[str, int]:
+    return each.topic, each.topic_id.int
+
+
+def _topic_head(each: ReadPartition, version: int) -> bytes:
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return each.topic_id.bytes
+    name = each.topic.encode()
+    if version >= _FIRST_FLEXIBLE_VERSION:
+        return uvarint(len(name) + 1) + name
+    return _LENGTH(len(name)) + name
+
+
+def _partition(each: ReadPartition, version: int, size_bytes: int) -> bytes:
+    """All that stands before the records."""
+    watermark, stable = each.high_watermark, each.last_stable_offset
+    index, code = each.request.partition, each.error_code
+    is_null = each.aborted_transactions is None
+    if version >= _FIRST_FLEXIBLE_VERSION:
+        aborted = 0 if is_null else 1
+        start = each.log_start_offset
+        return _PARTITION_V12(
+            index, code, watermark, stable, start, aborted, _NO_REPLICA
+        ) + uvarint(size_bytes + 1)
+    aborted = -1 if is_null else 0
+    if version < _FIRST_VERSION_WITH_LOG_START:
+        return _PARTITION_V4(index, code, watermark, stable, aborted, size_bytes)
+    start = each.log_start_offset
+    if version < _FIRST_VERSION_WITH_READ_REPLICAS:
+        return _PARTITION_V5(index, code, watermark, stable, start, aborted, size_bytes)
+    return _PARTITION_V11(index, code, watermark, stable, start, aborted, _NO_REPLICA, size_bytes)
+
+
+def make_answer(
+    session_id: int, error_code: ErrorCode, told: Sequence[ReadPartition]
+) -> FetchResponse:
+    """The answer for the codec."""
+    response = FetchResponse(error_code=error_code, session_id=session_id)
+    topics = response.responses
+    for each in told:
+        if not topics or topics[-1].topic != each.topic or topics[-1].topic_id != each.topic_id:
+            topics.append(FetchableTopicResponse(topic=each.topic, topic_id=each.topic_id))
+        topics[-1].partitions.append(each.answer())
+    return response

@@ -1,0 +1,195 @@
+"""Which partitions a fetch reads: those that it names, or those of its session with news."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
+
+from klog_broker.fetch.follower_fetch import replica_of
+from klog_broker.fetch.partition_read import ReadPartition
+from klog_broker.fetch.reader import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    name_of_topic,
+    requested_partitions,
+)
+from klog_broker.fetch.services import FetchServices
+from klog_broker.fetch.sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    FetchSessions,
+    SessionPartition,
+)
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.fetch import FetchRequest
+
+_FIRST_VERSION_WITH_SESSIONS = 7
+_WITHOUT_SESSION = (INITIAL_EPOCH, FINAL_EPOCH)
+
+
+class Answer(NamedTuple):
+    """What the client is told."""
+
+    session_id: int
+    told: Sequence[ReadPartition]
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+class WholeFetch:
+    """A fetch of the partitions that the request names; the client is told of all of them. It may
+    begin a session."""
+
+    __slots__ = (
+        "_begins_session",
+        "_is_of_follower",
+        "_sessions",
+        "_version",
+        "has_ended",
+        "partitions",
+    )
+
+    def __init__(
+        self,
+        partitions: Sequence[ReadPartition],
+        version: int,
+        sessions: FetchSessions,
+        *,
+        begins_session: bool = False,
+        is_of_follower: bool = False,
+    ) -> None:
+        self.partitions = partitions
+        self.has_ended = not partitions
+        self._version = version
+        self._sessions = sessions
+        self._begins_session = begins_session
+        self._is_of_follower = is_of_follower
+
+    def renew(self) -> None:
+        """Before each read: ``partitions`` are those that it has to look at."""
+
+    def has_moved(self) -> bool:
+        """Whether another read can find anything else than the last one did."""
+        return any(each.has_moved for each in self.partitions)
+
+    def stay(self) -> None:
+        """What was read is not enough: the fetch waits for more."""
+
+    def keys(self) -> list[Hashable]:
+        """The purgatory's keys under which the fetch waits."""
+        return [each.leader.topic_partition for each in self.partitions if each.leader]
+
+    def answer(self) -> Answer:
+        """The part of what was read that the client is told now."""
+        session = None
+        if self._begins_session:
+            session = self._sessions.begin(
+                self.partitions,
+                uses_topic_ids=self._version >= FIRST_VERSION_WITH_TOPIC_IDS,
+                is_of_follower=self._is_of_follower,
+            )
+        return Answer(NO_SESSION if session is None else session.session_id, self.partitions)
+
+
+class SessionFetch:
+    """A fetch of the partitions of a session that may have changed."""
+
+    __slots__ = ("_epoch", "_seen_events", "_session", "partitions")
+
+    def __init__(self, session: FetchSession) -> None:
+        self._session = session
+        self._epoch = session.epoch
+        self._seen_events = session.events
+        self.partitions: Sequence[SessionPartition] = ()
+
+    @property
+    def has_ended(self) -> bool:
+        """Also if another request came for the session meanwhile, by another connection."""
+        return self._session.is_over or self._session.epoch != self._epoch
+
+    def renew(self) -> None:
+        self._seen_events = self._session.events
+        self.partitions = self._session.unread()
+
+    def has_moved(self) -> bool:
+        return self._session.events != self._seen_events
+
+    def stay(self) -> None:
+        self._session.listen(self.partitions)
+
+    def keys(self) -> list[Hashable]:
+        return [self._session]
+
+    def answer(self) -> Answer:
+        session = self._session
+        if self.has_ended:
+            return Answer(session.session_id, (), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        return Answer(session.session_id, session.tell(self.partitions))
+
+
+def is_enough(scope: WholeFetch | SessionFetch, min_bytes: int) -> bool:
+    """Whether what was read is answered, however long the client would wait for more."""
+    total_bytes = 0
+    for each in scope.partitions:
+        if each.ends_the_wait:
+            return True
+        total_bytes += each.size_bytes
+    return total_bytes >= min_bytes or scope.has_ended
+
+
+Named = Callable[[FetchRequest, int, FetchServices], Sequence[ReadPartition]]
+"""The partitions that a request of a version names."""
+
+
+def scope_of(
+    request: FetchRequest,
+    version: int,
+    services: FetchServices,
+    named: Named = requested_partitions,
+) -> WholeFetch | SessionFetch:
+    """The scope of a fetch. BrokerError if its session is not as the client thinks."""
+    sessions = services.fetch_sessions
+    if version < _FIRST_VERSION_WITH_SESSIONS:
+        return WholeFetch(named(request, version, services), version, sessions)
+    if request.session_epoch in _WITHOUT_SESSION:
+        if request.session_id != NO_SESSION:
+            sessions.end(request.session_id)
+        begins = request.session_epoch == INITIAL_EPOCH
+        return WholeFetch(
+            named(request, version, services),
+            version,
+            sessions,
+            begins_session=begins,
+            is_of_follower=begins and replica_of(request, version).replica_id >= 0,
+        )
+    session = sessions.find(request.session_id)
+    if session is None:
+        raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    if session.epoch != request.session_epoch:
+        raise BrokerError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
+    if session.uses_topic_ids != uses_topic_ids:
+        raise BrokerError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+    sessions.use(session)
+    _change_session(session, request, services, uses_topic_ids=uses_topic_ids)
+    if not session.partitions:
+        # Nothing is left to be told: as Kafka does, with session id 0.
+        sessions.end(session.session_id)
+        return WholeFetch((), version, sessions)
+    return SessionFetch(session)
+
+
+def _change_session(
+    session: FetchSession, request: FetchRequest, services: FetchServices, *, uses_topic_ids: bool
+) -> None:
+    for topic in request.topics:
+        name = name_of_topic(services, topic.topic_id) if uses_topic_ids else topic.topic
+        for partition in topic.partitions:
+            session.want(topic.topic, topic.topic_id, name, partition)
+    for forgotten in request.forgotten_topics_data:
+        for index in forgotten.partitions:
+            session.forget((forgotten.topic, forgotten.topic_id, index))
+    if not services.fetch_sessions.find_room():
+        # It has grown too much: the client goes on with whole fetches.
+        services.fetch_sessions.end(session.session_id)
+        raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

@@ -1,0 +1,1 @@
+"""Start and end of a broker: opening, refusals, exit codes, workers, shutdown."""

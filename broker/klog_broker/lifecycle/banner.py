@@ -1,0 +1,71 @@
+"""The log lines of a broker's start and end, at INFO: one line an event, with key=value facts."""
+
+import logging
+from collections.abc import Mapping
+
+from klog_broker.config import BrokerConfig
+from klog_broker.metadata.image import MetadataImage
+from klog_broker.runtime.system.clock import Clock
+from klog_broker.runtime.system.identity import process_id
+from pyspark_klog._version import __version__
+
+_log = logging.getLogger("klog.life")
+
+
+class Life:
+    """Writes the lines. Of several reasons to stop the first counts."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since_ms = clock.monotonic_ms()
+        self._reason: str | None = None
+
+    def starting(self, config: BrokerConfig) -> None:
+        """The broker starts; the logs are not loaded yet."""
+        self._since_ms = self._clock.monotonic_ms()
+        _log.info(
+            "starting version=%s broker_id=%s log_dirs=%s pid=%d",
+            __version__,
+            config["broker.id"],
+            ",".join(map(str, config.log_dirs)),
+            process_id(),
+        )
+
+    def serving(
+        self,
+        config: BrokerConfig,
+        image: MetadataImage,
+        ports: Mapping[str, int],
+        advertised: Mapping[str, tuple[str, int]],
+    ) -> None:
+        """The listeners are open. ``advertised`` has the advertised host and port by listener
+        name."""
+        topics = image.topics.values()
+        listeners = [each._replace(port=ports[each.name]) for each in config.listeners]
+        addresses = [f"{name}://{host}:{port}" for name, (host, port) in advertised.items()]
+        _log.info(
+            "serving cluster_id=%s listeners=%s advertised=%s topics=%d partitions=%d took_ms=%d",
+            image.cluster_id,
+            ",".join(map(str, listeners)),
+            ",".join(addresses),
+            len(topics),
+            sum(len(topic.partitions) for topic in topics),
+            self._took_ms(),
+        )
+
+    def will_stop(self, reason: str) -> None:
+        """From any thread or signal handler: nothing is written before :meth:`stopping`."""
+        self._reason = self._reason or reason
+
+    def stopping(self, connections: int, failure: str | None) -> None:
+        """The loop has ended; with ``failure`` because of that."""
+        self._since_ms = self._clock.monotonic_ms()
+        reason = failure or self._reason or "unknown"
+        _log.info("stopping reason=%r connections=%d", reason, connections)
+
+    def stopped(self, exit_code: int) -> None:
+        """Everything is closed, as far as it could be."""
+        _log.info("stopped exit_code=%d took_ms=%d", exit_code, self._took_ms())
+
+    def _took_ms(self) -> int:
+        return self._clock.monotonic_ms() - self._since_ms

@@ -1,0 +1,109 @@
+"""What a broker finds when it starts: its metadata, its settings and its logs."""
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from klog_broker.config import topic_config
+from klog_broker.lifecycle.component_settings import log_settings
+from klog_broker.lifecycle.settings_in_force import SettingsInForce
+from klog_broker.log.directory.found_folders import FoundFolders
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.manager.log_manager import LogManager
+from klog_broker.metadata.local import LocalStore
+from klog_broker.runtime.disk.files import Files
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.system.clock import Clock
+from klog_broker.runtime.threads.helpers import Helpers
+from klog_broker.runtime.threads.parallel_work import SideBySide
+from klog_broker.topics.adoption import AdoptingStore, Adoption
+from klog_broker.topics.missing_data import MissingData
+from pyspark_klog.ids import BrokerId, TopicId
+
+_log = logging.getLogger("klog.topics")
+
+
+def open_local_store(
+    files: Files, directories: Sequence[Path], broker_id: BrokerId, chance: Chance
+) -> LocalStore:
+    """The metadata of a broker that runs alone, in its first data directory."""
+    return LocalStore.open(files, directories[0], broker_id, others=directories[1:], chance=chance)
+
+
+OpenStore = Callable[[Files, Sequence[Path], BrokerId, Chance], AdoptingStore]
+"""Opens the metadata store, given the disk and the data directories. These are not locked yet, so
+that opening must change nothing. Blocks. StoreRefused with a sentence."""
+
+
+def open_logs(
+    open_store: OpenStore,
+    settings: SettingsInForce,
+    broker_id: BrokerId,
+    *,
+    files: Files,
+    clock: Clock,
+    chance: Chance,
+    helpers: Helpers,
+    side_by_side: SideBySide,
+    adopts: bool,
+    accepts_missing: bool,
+    is_standalone: bool,
+    is_wanted: Callable[[], bool],
+    on_directory_offline: Callable[[Path, BaseException], None],
+) -> tuple[AdoptingStore, LogManager]:
+    """The store, and all logs, loaded, recovered and locked. Blocks.
+
+    With ``adopts`` folders of partitions that the metadata does not know are taken in. With
+    ``accepts_missing`` partitions that the metadata knows and whose data is missing begin again,
+    empty. A broker that is not standalone loads every log: the controller says later which of them
+    are its replicas.
+    StoreRefused, LogDirectoryError, OSError; LoadingGivenUp once the broker ``is_wanted`` no
+    longer.
+    """
+    directories = settings.config.log_dirs
+    metadata = open_store(files, directories, broker_id, chance)
+    settings.begin(metadata.image)
+    config = settings.config
+    if not is_standalone and accepts_missing:
+        _log.warning(
+            "--accept-missing has no effect in a cluster: followers copy missing data from leaders"
+        )
+    logs = LogManager(
+        directories,
+        files=files,
+        clock=clock,
+        chance=chance,
+        helpers=helpers,
+        broker_id=broker_id,
+        cluster_id=metadata.image.cluster_id,
+        settings=log_settings(config),
+        default_config=LogConfig.from_topic_config(topic_config(config, {})),
+    )
+    logs.on_directory_offline = on_directory_offline
+
+    def config_of(name: str, _topic_id: TopicId) -> LogConfig:
+        return settings.topic_settings(name, metadata.topic_configs(name)).log
+
+    adoption = Adoption(files, metadata, config, broker_id, chance, is_wanted=adopts)
+    missing = MissingData(files, metadata, is_accepted=accepts_missing, adopts=adopts)
+
+    def admit(found: Sequence[FoundFolders]) -> None:
+        # In a cluster no folder is refused: a directory of another cluster, or of a broker that
+        # runs alone, was refused before, and followers copy what is missing.
+        if is_standalone:
+            adoption.check(found)
+            missing.check(logs.directories, found)
+
+    logs.load(
+        adoption.loading(config_of),
+        admit,
+        side_by_side=side_by_side,
+        is_wanted=is_wanted,
+    )
+    try:
+        missing.finish(logs.directories)
+        adoption.finish(logs, config_of)
+    except BaseException:
+        logs.release_locks()
+        raise
+    return metadata, logs

@@ -1,0 +1,157 @@
+"""A broker's settings while it runs: those of its start, and above them what clients give it later.
+
+When the metadata brings other settings, everybody whom they concern follows at once, and the logs
+of topics in slices. docs/operations.md tells users of it.
+"""
+
+import logging
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+from klog_broker.compaction.cleaner import Cleaner
+from klog_broker.config import (
+    SETTINGS,
+    TOPIC_SETTINGS,
+    BrokerConfig,
+    render,
+    stored_topic_config,
+)
+from klog_broker.config.ignored import reason_without_effect
+from klog_broker.lifecycle.component_settings import cleaner_settings, log_settings, network_limits
+from klog_broker.log.manager.log_manager import LogManager
+from klog_broker.metadata.image import INTERNAL_TOPICS, MetadataImage
+from klog_broker.metadata.interface import MetadataStore
+from klog_broker.network.server import Server
+from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.replication.settings_updates import TopicSettings
+from klog_broker.runtime.event_loop.slices import Slices, Steps
+from klog_broker.topics.broker_settings import given_to
+from pyspark_klog.ids import BrokerId
+
+_log = logging.getLogger("klog.config")
+_quotas_log = logging.getLogger("klog.quota")
+
+# How many parsed topic settings are kept: many topics have the same ones, and parsing takes long.
+_TOPIC_SETTINGS_KEPT = 100
+# What of a topic's settings comes from the broker, if the topic has none of its own.
+_DEFAULTS_OF_TOPICS = {
+    row.broker_name for row in TOPIC_SETTINGS.values() if row.broker_name in SETTINGS
+}
+
+
+class SettingsFollowers(Protocol):
+    """The parts of a broker that follow its settings."""
+
+    config: BrokerConfig
+
+    @property
+    def logs(self) -> LogManager: ...
+
+    @property
+    def metadata(self) -> MetadataStore: ...
+
+    @property
+    def replicas(self) -> ReplicaManager: ...
+
+    @property
+    def slices(self) -> Slices: ...
+
+
+class _Followers(NamedTuple):
+    services: SettingsFollowers
+    server: Server
+    cleaner: Cleaner
+
+
+class SettingsInForce:
+    """For the loop's thread. `begin` is called once the metadata is read, `connect` once the parts
+    of the broker are there, then `image_changed` with each new image."""
+
+    def __init__(self, start: BrokerConfig) -> None:
+        self.config = start
+        self._start = start
+        self._given: Mapping[str, Mapping[str, str]] = {}
+        self._problems: tuple[str, ...] = ()
+        self._followers: _Followers | None = None
+        self._following: object | None = None
+        self._read = lru_cache(_TOPIC_SETTINGS_KEPT)(self._read_topic)
+
+    def number_is(self, broker_id: BrokerId) -> None:
+        """Before all else: the broker's number, if the settings leave it to ZooKeeper."""
+        if self.config["broker.id"] != broker_id:
+            self.config = self._start = self._start.with_generated_id(broker_id)
+
+    def begin(self, image: MetadataImage) -> None:
+        """Take what was given to the broker in its earlier lives. What can no longer be used is
+        reported and does not count; it stays stored until somebody changes it."""
+        self._take(image)
+        if image.client_quotas:
+            _quotas_log.warning(
+                "%d users, clients or addresses have quotas, which do not act yet",
+                len(image.client_quotas),
+            )
+
+    def connect(self, services: SettingsFollowers, server: Server, cleaner: Cleaner) -> None:
+        """From now on these follow the settings."""
+        self._followers = _Followers(services, server, cleaner)
+
+    def topic_settings(self, name: str, configs: Mapping[str, str]) -> TopicSettings:
+        """What a topic's replicas need to know of its settings; the broker's count besides."""
+        return self._read(tuple(configs.items()), name in INTERNAL_TOPICS)
+
+    def _read_topic(
+        self, overrides: tuple[tuple[str, str], ...], holds_state: bool
+    ) -> TopicSettings:
+        config = stored_topic_config(self.config, dict(overrides))
+        return TopicSettings.from_topic_config(config, holds_state=holds_state)
+
+    def image_changed(self, image: MetadataImage) -> None:
+        """Follow the settings of brokers in the image, if they are others."""
+        if image.broker_configs is self._given:
+            return
+        old = self.config
+        self._take(image)
+        new = self.config
+        if self._followers is None:
+            return
+        services, server, cleaner = self._followers
+        services.config = new
+        services.logs.take_settings(log_settings(new))
+        if network_limits(old) != network_limits(new):
+            server.take_limits(network_limits(new))
+        if cleaner_settings(old) != cleaner_settings(new):
+            cleaner.take_settings(cleaner_settings(new))
+        if any(old[name] != new[name] for name in _DEFAULTS_OF_TOPICS):
+            # Whoever follows older settings stops: the topics that are left get these.
+            following = self._following = object()
+            services.slices.run(_follow(services), lambda: self._following is following)
+
+    def _take(self, image: MetadataImage) -> None:
+        old = self.config
+        broker_id = BrokerId(self._start["broker.id"])
+        self._given = image.broker_configs
+        self.config, problems = given_to(self._start, image.broker_configs, broker_id)
+        self._read.cache_clear()
+        for problem in problems:
+            if problem not in self._problems:
+                _log.warning("does not count: %s", problem)
+        self._problems = problems
+        _tell_changes(old, self.config)
+
+
+def _follow(services: SettingsFollowers) -> Steps:
+    """Have the logs take the settings. A topic that is made or altered meanwhile has them."""
+    for topic in services.metadata.image.topics.values():
+        yield 1 + len(topic.partitions)
+        services.replicas.topics_changed((topic.name,))
+
+
+def _tell_changes(old: BrokerConfig, new: BrokerConfig) -> None:
+    for name in SETTINGS:
+        if old[name] != new[name]:
+            _log.info("setting=%s value=%s was=%s", name, render(new[name]), render(old[name]))
+    known = old.without_effect()
+    for name, text in new.without_effect().items():
+        if known.get(name) != text:
+            _log.warning("%s=%s has no effect here. %s", name, text, reason_without_effect(name))

@@ -1,0 +1,1 @@
+"""Appends to a log, as leader, as follower, and of the broker's own batches."""

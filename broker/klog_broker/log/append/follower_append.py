@@ -1,0 +1,268 @@
+"""Appends of a follower: the leader's batches with the same bytes, offsets and epochs.
+
+A follower checks batches as recovery does, and takes the same facts from them. It does not validate
+records: the leader has done that.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from klog_broker.log.append.log_writer import LogWriter
+from klog_broker.log.batch_rows import BatchRow
+from klog_broker.log.errors import OffsetOutOfRange, StaleLeaderEpoch
+from klog_broker.log.producers.producer_state import ProducerMarker, ProducerStates
+from klog_broker.log.producers.producer_steps import ProducerStep
+from klog_broker.log.segment.batch_positions import AppendedBatch
+from klog_broker.log.segment.planned_append import AppendRoom, PlannedAppend
+from klog_broker.log.state.log_state import LogState
+from klog_broker.log.validation.batch_digests import Digest
+from klog_broker.log.validation.record_checks import RecordChecks
+from pyspark_klog.ids import LeaderEpoch, Offset
+from pyspark_klog.records.errors import CorruptRecords
+from pyspark_klog.records.layout import LOG_OVERHEAD_BYTES, MAGIC_V2, Buffer
+from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET
+from pyspark_klog.storage.transaction_index import AbortedEntry
+
+
+class Followed(NamedTuple):
+    """Whole batches that may be appended, and the changes that they make to the active segment."""
+
+    planned: PlannedAppend
+    steps: list[ProducerStep]  # what producers did in the batches
+    epochs: list[tuple[int, int]]  # epochs that begin in the batches, with their start offsets
+    last_offset: int
+
+
+class _FollowerDigest(Digest):
+    """A digest that also tells whether the batches' epochs may follow those of the log."""
+
+    first_row: BatchRow | None = None
+    newest_epoch = -1
+    has_falling_epochs = False
+
+    def add_rows(self, rows: Iterable[BatchRow], shift: int, buffer: Buffer) -> None:
+        """As :meth:`Digest.add_rows`."""
+        for row in rows:
+            self._note(row, row.leader_epoch)
+            if row.magic == MAGIC_V2 and row.leader_epoch < self.latest_epoch:
+                self.has_falling_epochs = True
+            super().add_rows((row,), shift, buffer)
+
+    def add_table(self, table: Any, shift: int, buffer: Buffer) -> None:
+        """As :meth:`Digest.add_table`."""
+        import numpy as np
+
+        if not len(table):
+            return
+        columns = {name: table[:, number] for number, name in enumerate(BatchRow._fields)}
+        epochs = columns["leader_epoch"][columns["magic"] == MAGIC_V2]
+        if len(epochs):
+            before = np.concatenate(([self.latest_epoch], epochs[:-1]))
+            self.has_falling_epochs |= bool((epochs < before).any())
+        self._note(BatchRow(*table[0].tolist()), int(columns["leader_epoch"].max()))
+        super().add_table(table, shift, buffer)
+
+    def _note(self, row: BatchRow, newest_epoch: int) -> None:
+        if self.first_row is None:
+            self.first_row = row
+        self.newest_epoch = max(self.newest_epoch, newest_epoch)
+
+
+def follow(
+    data: memoryview,
+    room: AppendRoom,
+    *,
+    log_end_offset: int,
+    latest_epoch: int,
+    leader_epoch: int,
+    checks: RecordChecks,
+    check_crc: bool = True,
+) -> Followed | None:
+    """The whole batches at the start of ``data``, to be appended where ``room`` begins; None if
+    there are none. A batch that is cut off at the end of ``data`` is left out.
+
+    CorruptRecords if bytes are not a good batch, or if offsets or epochs fall. OffsetOutOfRange if
+    the batches begin before the log's end, or end so far after it that no segment can hold both.
+    StaleLeaderEpoch for a batch newer than ``leader_epoch``: a later leader sent it (KAFKA-18723).
+    """
+    digest = _FollowerDigest(
+        position=room.size_bytes,
+        end_offset=log_end_offset,
+        index_interval_bytes=room.index_interval_bytes,
+        last_indexed_position=room.size_bytes - room.bytes_since_index_entry,
+        max_timestamp_ms=room.max_timestamp_ms,
+        max_timestamp_offset=room.max_timestamp_offset,
+        latest_epoch=latest_epoch,
+        follows_producers=True,
+    )
+    checks.scan_into(digest, data, room.size_bytes, check_crc=check_crc)
+    size_bytes = digest.end_position - room.size_bytes
+    first = digest.first_row
+    if digest.is_cut:
+        _refuse_offsets(first, log_end_offset)
+    if not _is_cut_off(data, size_bytes):
+        raise CorruptRecords(f"at byte {size_bytes} of what the leader sent is no good batch")
+    if first is None:
+        return None
+    if digest.newest_epoch > leader_epoch:
+        raise StaleLeaderEpoch(
+            f"a batch of leader epoch {digest.newest_epoch} was fetched from the leader of epoch "
+            f"{leader_epoch}"
+        )
+    if digest.has_falling_epochs:
+        raise CorruptRecords("the leader epochs of what the leader sent fall")
+    if digest.end_offset - log_end_offset > MAX_RELATIVE_OFFSET:
+        raise OffsetOutOfRange(
+            f"what the leader sent ends at {digest.end_offset}, the log at {log_end_offset}: too "
+            f"far for one segment"
+        )
+    planned = _planned(digest, first, size_bytes)
+    steps = digest.take_producer_steps()
+    return Followed(planned, steps, digest.epochs, digest.end_offset - 1)
+
+
+def _planned(digest: _FollowerDigest, first: BatchRow, size_bytes: int) -> PlannedAppend:
+    return PlannedAppend(
+        first.base_offset,
+        digest.end_offset,
+        size_bytes,
+        first.max_timestamp_ms,
+        digest.end_position - digest.last_indexed_position,
+        digest.max_timestamp_ms,
+        digest.max_timestamp_offset,
+        digest.take_index_rows(),
+        (),
+    )
+
+
+def aborted_in(states: ProducerStates, steps: Iterable[ProducerStep]) -> list[AbortedEntry]:
+    """The rows of the transaction index for what the steps abort. The states do not change."""
+    if not any(isinstance(step, ProducerMarker) and step.is_abort for step in steps):
+        return []
+    open_since = {producer_id: first for first, producer_id in states.transactions}
+    aborted = []
+    for step in steps:
+        if isinstance(step, ProducerMarker):
+            first = open_since.pop(step.producer_id, None)
+            if first is not None and step.is_abort:
+                stable = min(open_since.values(), default=step.offset + 1)
+                aborted.append(AbortedEntry(step.producer_id, first, step.offset, stable))
+        elif step.is_transactional:
+            open_since.setdefault(step.head.producer_id, step.offset)
+    return aborted
+
+
+def fits(followed: Followed, room: AppendRoom) -> bool:
+    """Whether all batches can be appended to the segment without rolling it."""
+    planned = followed.planned
+    timestamp_limit_ms = room.timestamp_limit_ms
+    if not room.size_bytes:
+        first_ms = planned.first_timestamp_ms
+        timestamp_limit_ms = first_ms + room.longest_ms if first_ms >= 0 else room.untimed_limit_ms
+    return (
+        room.size_bytes + planned.size_bytes <= room.segment_bytes
+        and followed.last_offset <= room.last_offset_limit
+        and planned.max_timestamp_ms <= timestamp_limit_ms
+        and len(planned.index_entries) < room.index_rows
+    )
+
+
+def halves(data: memoryview, checks: RecordChecks) -> tuple[memoryview, memoryview] | None:
+    """Good batches in two parts; None if there is only one batch."""
+    rows = checks.scan(data, 0, len(data), check_crc=False).rows
+    if len(rows) < 2:
+        return None
+    middle = rows[len(rows) // 2].position
+    return data[:middle], data[middle:]
+
+
+def _refuse_offsets(first: BatchRow | None, log_end_offset: int) -> None:
+    if first is not None and first.base_offset < log_end_offset:
+        raise OffsetOutOfRange(
+            f"what the leader sent begins at {first.base_offset}, the log ends at {log_end_offset}"
+        )
+    raise CorruptRecords("the offsets of what the leader sent fall")
+
+
+def _is_cut_off(data: memoryview, position: int) -> bool:
+    """Whether the bytes from ``position`` on can be the start of a batch that is cut off."""
+    left = len(data) - position
+    if left < LOG_OVERHEAD_BYTES:
+        return True
+    length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+    return length > left - LOG_OVERHEAD_BYTES
+
+
+class FollowerAppender:
+    """Appends the leader's batches to one log. ``on_appended()`` is called after each append."""
+
+    def __init__(
+        self, state: LogState, writer: LogWriter, *, on_appended: Callable[[], None]
+    ) -> None:
+        self._state = state
+        self._writer = writer
+        self._on_appended = on_appended
+
+    def append_as_follower(
+        self, records: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int
+    ) -> None:
+        self._state.check_online()
+        room = self._writer.room_for_next(now_ms)
+        followed = self._follow(records, room, leader_epoch, check_crc=True)
+        if followed is not None:
+            data = records[: followed.planned.size_bytes]
+            self._append(data, room, leader_epoch, now_ms, followed)
+            self._on_appended()
+
+    def _follow(
+        self, data: memoryview, room: AppendRoom, leader_epoch: LeaderEpoch, *, check_crc: bool
+    ) -> Followed | None:
+        state = self._state
+        return follow(
+            data,
+            room,
+            log_end_offset=state.log_end_offset,
+            latest_epoch=state.epochs.latest,
+            leader_epoch=leader_epoch,
+            checks=state.checks(),
+            check_crc=check_crc,
+        )
+
+    def _append_anew(self, data: memoryview, leader_epoch: LeaderEpoch, now_ms: int) -> None:
+        """Whole, checked batches, to where the log ends by now."""
+        room = self._writer.room_for_next(now_ms)
+        followed = self._follow(data, room, leader_epoch, check_crc=False)
+        assert followed is not None
+        self._append(data, room, leader_epoch, now_ms, followed)
+
+    def _append(
+        self,
+        data: memoryview,
+        room: AppendRoom,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        followed: Followed,
+    ) -> None:
+        """``data``: whole, checked batches; ``followed``: computed from them for ``room``."""
+        state = self._state
+        parts = None if fits(followed, room) else halves(data, state.checks())
+        if parts is not None:
+            # A new segment begins somewhere within the batches, where the leader's does.
+            for part in parts:
+                self._append_anew(part, leader_epoch, now_ms)
+            return
+        if not fits(followed, room) and self._roll_for(data, now_ms):
+            self._append_anew(data, leader_epoch, now_ms)
+            return
+        aborted = aborted_in(state.producers, followed.steps)
+        self._writer.write(data, len(followed.planned.index_entries) or 1, aborted)
+        self._writer.commit(followed.planned, followed.steps, now_ms, followed.epochs)
+
+    def _roll_for(self, data: memoryview, now_ms: int) -> bool:
+        """Begin a new segment if the first batch needs one; returns whether it did."""
+        row = self._state.checks().scan(data, 0, len(data), check_crc=False).rows[0]
+        end_offset = Offset(row.last_offset + 1)
+        first = AppendedBatch(
+            row.size_bytes, Offset(row.base_offset), end_offset, row.max_timestamp_ms
+        )
+        return self._writer.roll_for(first, now_ms)

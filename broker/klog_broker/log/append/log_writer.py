@@ -1,0 +1,165 @@
+"""Appends to a log in two steps: write, then commit.
+
+Written bytes lie after the log's end. They have no effect, and are cut off again if the append
+fails or is dropped. The commit makes the batches part of the log.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from klog_broker.log.producers.producer_state import ProducerMarker
+from klog_broker.log.producers.producer_steps import ProducerStep, take_step
+from klog_broker.log.segment.batch_positions import AppendedBatch
+from klog_broker.log.segment.planned_append import NO_BEGIN, AppendRoom, PlannedAppend
+from klog_broker.log.state.log_state import LogState
+from klog_broker.log.state.rolling import should_roll
+from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.ids import Offset
+from pyspark_klog.storage.transaction_index import AbortedEntry
+
+
+class LogWriter:
+    """Writes and commits the appends of one log. ``roll(now_ms)`` begins a new segment;
+    ``on_appended()`` is called after each append as the leader."""
+
+    def __init__(
+        self,
+        state: LogState,
+        *,
+        roll: Callable[[int], None],
+        on_appended: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._roll = roll
+        self._on_appended = on_appended
+
+    def append_batch(
+        self,
+        data: bytearray | memoryview,
+        batch: AppendedBatch,
+        step: ProducerStep | None,
+        now_ms: int,
+    ) -> None:
+        """Write and commit the leader's next batch, in a new segment if it needs one. ``step`` is
+        the batch's effect on the state of its producer. The log is unchanged after
+        LogStorageError."""
+        self.roll_for(batch, now_ms)
+        steps: tuple[ProducerStep, ...] = ()
+        aborted: tuple[AbortedEntry, ...] = ()
+        if step is not None:
+            steps = (step,)
+            if isinstance(step, ProducerMarker):
+                entry = self._state.producers.aborted_by(step)
+                aborted = () if entry is None else (entry,)
+        self.write(data, 1, aborted)
+        self.commit_as_leader(batch, steps, now_ms)
+
+    # --- space for a batch -----------------------------------------------------------------------
+    def roll_for(self, batch: AppendedBatch, now_ms: int) -> bool:
+        """Begin a new segment if the batch needs one; returns whether it did. LogStorageError."""
+        state = self._state
+        size_bytes, _, end_offset, max_timestamp_ms = batch
+        active = state.active
+        try:
+            if not should_roll(
+                active,
+                state.config,
+                size_bytes=size_bytes,
+                max_timestamp_ms=max_timestamp_ms,
+                last_offset=end_offset - 1,
+                now_ms=now_ms,
+                jitter_ms=state.jitter_ms,
+            ):
+                return False
+            self._roll(now_ms)
+        except OSError as error:
+            raise state.write_failed(error) from error
+        return state.active is not active
+
+    def room_for_next(self, now_ms: int) -> AppendRoom:
+        """Return the room in the active segment; if that must be rolled, in the new segment.
+        LogStorageError."""
+        state = self._state
+        try:
+            room = state.append_room(now_ms)
+            if room is None:
+                self._roll(now_ms)
+                room = state.append_room(now_ms)
+        except OSError as error:
+            raise state.write_failed(error) from error
+        if room is None:
+            raise InvariantViolation(f"{state.topic_partition}: a new segment has no room")
+        return room
+
+    # --- write, then commit ----------------------------------------------------------------------
+    def write(
+        self,
+        data: bytearray | memoryview,
+        index_rows: int = 1,
+        aborted: Sequence[AbortedEntry] = (),
+    ) -> None:
+        """Write whole batches at the log's end, without effect until the commit. ``index_rows`` is
+        the number of index entries that the commit can add; ``aborted`` are the rows of the
+        transaction index. LogStorageError if the write fails; then the log is unchanged."""
+        state = self._state
+        try:
+            state.active.write(data, index_rows, aborted)
+        except OSError as error:
+            raise state.write_failed(error) from error
+
+    def take_back(self) -> None:
+        """Cut off the bytes of :meth:`write`, because the append was dropped."""
+        if not self._state.is_offline:
+            self._state.cut_back()
+
+    def commit_as_leader(
+        self, written: AppendedBatch | PlannedAppend, steps: Iterable[ProducerStep], now_ms: int
+    ) -> None:
+        """Commit, and count the records in the topic's metrics. LogStorageError, and the log goes
+        offline, if the batches do not begin at the log's end."""
+        state = self._state
+        first_offset = written.first_offset
+        if first_offset != state.log_end_offset:
+            error = InvariantViolation(
+                f"written for offset {first_offset}, the log ends at {state.log_end_offset}"
+            )
+            raise state.go_offline(error) from error
+        self.commit(written, steps, now_ms)
+        counts = state.counts
+        counts.messages_in += written.end_offset - first_offset
+        counts.bytes_in += written.size_bytes
+        self._on_appended()
+
+    def commit(
+        self,
+        written: AppendedBatch | PlannedAppend,
+        steps: Iterable[ProducerStep],
+        now_ms: int,
+        epochs: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        """Make what :meth:`write` has written part of the log, with its index entries and producers
+        and with the ``epochs`` that begin in it. LogStorageError, and the log goes offline, if any
+        of that fails."""
+        state = self._state
+        producers = state.producers
+        try:
+            if isinstance(written, AppendedBatch):
+                state.active.commit(written)
+                end_offset = written.end_offset
+            else:
+                end_offset = Offset(written.end_offset)
+                state.active.commit_planned(written)
+                for producer_id, producer_epoch, batches, begins_at in written.producers:
+                    for batch in batches:
+                        producers.apply(producer_id, producer_epoch, batch, now_ms)
+                    if begins_at != NO_BEGIN:
+                        producers.begin_transaction(producer_id, Offset(begins_at))
+            state.log_end_offset = end_offset
+            for step in steps:
+                take_step(producers, step, now_ms)
+            producers.end_offset = end_offset
+            if epochs:
+                for epoch, start_offset in epochs:
+                    state.epochs.note(epoch, start_offset)
+                state.newest_epoch = max(state.newest_epoch, state.epochs.latest)
+        except Exception as error:
+            raise state.go_offline(error) from error

@@ -1,0 +1,1 @@
+"""Data directories: their owner, lock, free disk space, and the partition folders in them."""

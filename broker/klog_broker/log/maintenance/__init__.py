@@ -1,0 +1,1 @@
+"""Retention, truncation, and the replacement of cleaned segments."""

@@ -1,0 +1,75 @@
+"""The segment that the log cleaner writes, as files whose names end with .cleaned.
+
+Nobody knows of it until it is put in place (segment_swap.py), and a start removes what is left of one.
+Everything here blocks: it is for helper threads.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from klog_broker.log.errors import ShortWrite
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.recovery.segment_recovery import index_all
+from klog_broker.log.segment.segment import Segment
+from klog_broker.log.segment.segment_renaming import remove_files
+from klog_broker.log.validation.record_checks import RecordChecks
+from klog_broker.runtime.disk.files import Files
+from pyspark_klog.storage.names import CLEANED_SUFFIX
+from pyspark_klog.storage.transaction_index import AbortedEntry
+
+
+class CleanedSegment:
+    """Begins empty; batches come in their order."""
+
+    def __init__(
+        self, files: Files, directory: Path, base_offset: int, config: LogConfig, now_ms: int
+    ) -> None:
+        self._segment = Segment.create(
+            files,
+            directory,
+            base_offset,
+            replace(config, preallocate=False),
+            now_ms,
+            suffix=CLEANED_SUFFIX,
+        )
+        self._aborted: list[AbortedEntry] = []
+
+    @property
+    def size_bytes(self) -> int:
+        return self._segment.size_bytes
+
+    def write(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Append batches. OSError."""
+        segment = self._segment
+        for data in pieces:
+            written = segment.log_file.pwrite(data, segment.size_bytes)
+            if written != len(data):
+                raise ShortWrite(written, len(data))
+            segment.size_bytes += written
+
+    def add_aborted(self, entries: Sequence[AbortedEntry]) -> None:
+        """Aborted transactions whose markers were written."""
+        self._aborted += entries
+
+    def finish(self, checks: RecordChecks, modified_ms: int) -> Generator[int, None, Segment]:
+        """Make the indexes, check on the way all that was written, and sync; returns the segment.
+        ``modified_ms`` is the time of the last write to what it takes the place of. A step looks
+        through some MB and yields how many bytes. OSError, InvariantViolation."""
+        segment = self._segment
+        if self._aborted:
+            segment.transaction_index.write(self._aborted)
+            segment.transaction_index.commit()
+        yield from index_all(segment, checks)
+        segment.deactivate()
+        segment.log_file.set_modified_ms(modified_ms)
+        for file in segment.sync_files():
+            file.sync()
+            yield 0
+        segment.transaction_index.is_new = False
+        segment.rest()
+        return segment
+
+    def remove(self) -> None:
+        """Nothing comes of it: remove its files. OSError."""
+        remove_files(self._segment)

@@ -1,0 +1,120 @@
+"""Puts a cleaned segment in the place of those that it was made from.
+
+Whatever moment a crash comes at, the next start has the old segments or the new one (leftovers.py):
+the new files are synced and then named .swap; only when these names are durable the old files go,
+and only when they have gone durably the new ones get their final names. The loop renames, helper
+threads sync. Readers keep the segment that they have.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from klog_broker.log.errors import LogStorageError
+from klog_broker.log.segment.segment import Segment
+from klog_broker.log.segment.segment_renaming import mark_deleted, rename_files
+from klog_broker.log.state.log_state import LogState
+from klog_broker.runtime.disk.files import OpenDirectory
+from klog_broker.runtime.threads.helpers import Helpers
+from pyspark_klog.errors import KlogError
+from pyspark_klog.storage.names import SWAP_SUFFIX
+
+Done = Callable[[BaseException | None], None]
+
+
+class SourcesChanged(KlogError):
+    """The log no longer consists of what was cleaned: it was cut, or segments were deleted."""
+
+
+class Swapper:
+    """Changes the segments of one log. ``remove_later(paths, delay_ms)`` removes old files."""
+
+    def __init__(
+        self,
+        state: LogState,
+        helpers: Helpers,
+        remove_later: Callable[[list[Path], int], None],
+    ) -> None:
+        self._state = state
+        self._helpers = helpers
+        self._remove_later = remove_later
+        self._held = ExitStack()
+        """What the swap under way holds."""
+
+    def close(self) -> None:
+        """The log is closed. A swap that is under way stays as it is: the next start ends it."""
+        self._held.close()
+
+    def swap(self, cleaned: Segment, sources: Sequence[tuple[Segment, int]], done: Done) -> None:
+        """Put ``cleaned`` in the place of ``sources``: segments with the sizes that they had when
+        they were read. ``done(error)`` comes in the loop. SourcesChanged or LogStorageError if
+        nothing was changed."""
+        state = self._state
+        state.check_online()
+        segments = state.segments.segments
+        first = next((n for n, each in enumerate(segments) if each is sources[0][0]), len(segments))
+        found = segments[first : first + len(sources)]
+        if [(each, each.size_bytes) for each in found] != list(sources):
+            raise SourcesChanged(f"{state.topic_partition} was changed while it was cleaned")
+        # With these a swap that has begun never wants for a descriptor.
+        held = self._held = ExitStack()
+        try:
+            directory = state.files.open_dir(state.path)
+            held.callback(directory.close)
+            for file in cleaned.opened_files():
+                held.enter_context(file.held())
+            rename_files(cleaned, SWAP_SUFFIX)
+        except OSError as error:
+            held.close()
+            raise state.log_directory.refuse(error, state.topic_partition) from error
+        state.take_segments((*segments[:first], cleaned, *segments[first + len(sources) :]))
+        state.begin_swap()
+        for each in found:
+            held.callback(each.close)
+        steps: list[Callable[[], None]] = [
+            partial(self._delete, found, cleaned.base_offset),
+            partial(rename_files, cleaned, ""),
+        ]
+
+        def ended(error: BaseException | None) -> None:
+            held.close()
+            state.end_swap()
+            done(error)
+
+        self._sync_then(directory, steps, ended)
+
+    def _delete(self, segments: Sequence[Segment], base_offset: int) -> None:
+        renamed: list[Path] = []
+        for each in segments:
+            renamed += mark_deleted(each, keep_snapshot=each.base_offset == base_offset)
+        self._remove_later(renamed, self._state.config.file_delete_delay_ms)
+
+    def _sync_then(
+        self, directory: OpenDirectory, steps: list[Callable[[], None]], done: Done
+    ) -> None:
+        """Sync the directory, take the next step, and so on to a last sync."""
+        state = self._state
+
+        def synced(_: None, error: BaseException | None) -> None:
+            try:
+                if error is not None:
+                    raise error
+                state.check_usable()
+                if steps:
+                    steps.pop(0)()
+                    self._sync_then(directory, steps, done)
+                    return
+            except OSError as failure:
+                error = self._failed(failure)
+            except LogStorageError as failure:
+                error = failure
+            done(error)
+
+        self._helpers.submit(directory.sync, synced)
+
+    def _failed(self, error: OSError) -> LogStorageError:
+        state = self._state
+        if state.is_offline:
+            return LogStorageError(f"{state.topic_partition} is offline")
+        return state.log_directory.go_offline(error)

@@ -1,0 +1,337 @@
+"""Shortens a log: at its start by retention and DeleteRecords, at its end by truncation; or lets it
+begin anew, without any of its records."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from klog_broker.log.errors import LogStorageError, OffsetOutOfRange
+from klog_broker.log.maintenance.retention import (
+    LogFacts,
+    SegmentFacts,
+    deletable_segments,
+    why_deletable,
+)
+from klog_broker.log.recovery.segment_recovery import restart_indexes
+from klog_broker.log.segment.batch_search import find_batch
+from klog_broker.log.segment.segment import Segment
+from klog_broker.log.segment.segment_renaming import mark_deleted
+from klog_broker.log.state.durability import LogFlushing
+from klog_broker.log.state.log_state import LogState
+from klog_broker.runtime.system.descriptors import is_exhausted, why
+from klog_broker.runtime.threads.helpers import Helpers
+from pyspark_klog.ids import Offset
+
+T = TypeVar("T")
+
+_log = logging.getLogger("klog.log")
+
+TRIES_WITHOUT_DESCRIPTORS = 20
+"""How often a cut is tried, one a second, that finds no descriptor. Meanwhile nobody may use the
+log, and the orders of the controller wait."""
+
+
+class Shortener:
+    """Takes records away from one log. ``roll(now_ms)`` begins a new segment;
+    ``remove_later(paths, delay_ms)`` removes files that are renamed for deletion;
+    ``renew_checkpoints(done)`` rewrites the checkpoints by the logs' present state;
+    ``start_grew()`` is called when the log's start has moved."""
+
+    def __init__(
+        self,
+        state: LogState,
+        flushing: LogFlushing,
+        helpers: Helpers,
+        *,
+        roll: Callable[[int], None],
+        remove_later: Callable[[list[Path], int], None],
+        renew_checkpoints: Callable[[Callable[[], None]], None],
+        start_grew: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._flushing = flushing
+        self._helpers = helpers
+        self._roll = roll
+        self._remove_later = remove_later
+        self._renew_checkpoints = renew_checkpoints
+        self._start_grew = start_grew
+        self._again: Callable[[], None] | None = None
+        self._cut_at: int | None = None
+
+    # --- at the start ----------------------------------------------------------------------------
+    def delete_records_before(self, offset: int) -> Offset:
+        """PartitionLog.delete_records_before."""
+        state = self._state
+        state.check_online()
+        target = state.high_watermark if offset == -1 else offset
+        if not 0 <= target <= state.high_watermark:
+            raise OffsetOutOfRange(
+                f"records of {state.topic_partition} before offset {offset} cannot be deleted: "
+                f"expected 0 to the high watermark {state.high_watermark}, or -1 for that"
+            )
+        self._raise_log_start(target)
+        return state.log_start_offset
+
+    def _raise_log_start(self, offset: int) -> None:
+        state = self._state
+        if offset > state.log_start_offset:
+            state.log_start_offset = Offset(offset)
+            # Not written to the file: loading drops entries before the log start again.
+            state.epochs.truncate_from_start(offset)
+            self._start_grew()
+
+    def apply_retention(self, now_ms: int) -> int:
+        """PartitionLog.apply_retention."""
+        state = self._state
+        state.check_online()
+        if state.is_being_cleaned:
+            return 0  # the segments are being read; the next round comes
+        try:
+            facts = self._retention_facts(now_ms)
+            count = deletable_segments(facts)
+            if not count:
+                return 0
+            if count == len(state.segments.segments):
+                self._roll(now_ms)
+        except OSError as error:
+            raise state.log_directory.refuse(error, state.topic_partition) from error
+        try:
+            self._delete_first(count, why_deletable(facts, count))
+        except OSError as error:
+            raise state.log_directory.go_offline(error) from error
+        return count
+
+    def _retention_facts(self, now_ms: int) -> LogFacts:
+        state = self._state
+        segments = [
+            SegmentFacts(
+                segment.base_offset,
+                state.segments.end_of(index, state.log_end_offset),
+                segment.size_bytes,
+                segment.retention_timestamp_ms,
+            )
+            for index, segment in enumerate(state.segments.segments)
+        ]
+        return LogFacts(
+            segments, state.log_start_offset, state.high_watermark, now_ms, state.config
+        )
+
+    def _delete_first(self, count: int, why: str) -> None:
+        state = self._state
+        segments = state.segments.segments
+        gone, kept = segments[:count], segments[count:]
+        # The segments leave the list first, so that no new read begins in them; present readers
+        # hold the open files.
+        state.take_segments(kept)
+        self._raise_log_start(kept[0].base_offset)
+        renamed = [path for segment in gone for path in mark_deleted(segment)]
+        _log.info(
+            "log=%s deleted_segments=%d deleted_bytes=%d by=%s log_start_offset=%d",
+            state.path,
+            count,
+            sum(segment.size_bytes for segment in gone),
+            why,
+            state.log_start_offset,
+        )
+        self._remove_later(renamed, state.config.file_delete_delay_ms)
+
+    # --- at the end ------------------------------------------------------------------------------
+    def truncate_beside(self, offset: int, done: Callable[[BaseException | None], None]) -> None:
+        """PartitionLog.truncate_beside."""
+        state = self._state
+        state.check_online()
+        if offset >= state.log_end_offset:
+            state.epochs.truncate_from_end(state.log_end_offset)
+            done(None)
+            return
+        if offset < state.log_start_offset:
+            raise OffsetOutOfRange(
+                f"{state.topic_partition} cannot end at {offset}, it starts at "
+                f"{state.log_start_offset}"
+            )
+        end_offset = state.log_end_offset = Offset(offset)
+        state.begin_cut()
+        state.high_watermark = min(state.high_watermark, end_offset)
+        if state.cleaned_offset is not None:
+            state.cleaned_offset = min(state.cleaned_offset, end_offset)
+        state.epochs.truncate_from_end(offset)
+        is_synced, epochs = self._flushing.cut(end_offset), state.epochs.unsaved()
+        self._cut_at = None
+
+        def work() -> None:
+            is_synced()
+            self._cut_files(end_offset)
+            epochs.write()
+
+        def cut(_: None, error: BaseException | None) -> None:
+            if error is None:
+                state.epochs.saved(epochs)
+            self._end_cut(error, done)
+
+        # First the recovery point: should the power go meanwhile, the next start must look at what
+        # it finds behind the cut. The file can be as long as before, with zeros from the cut on.
+        self._renew_checkpoints(lambda: state.when_in_place(lambda: self._have_done(work, cut)))
+
+    def _have_done(
+        self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        """Have a helper work on the files. What finds no descriptor has to go through all of it
+        again, later, from whatever it has left."""
+        state = self._state
+        left = TRIES_WITHOUT_DESCRIPTORS
+
+        def begin() -> None:
+            try:
+                state.check_usable()
+            except LogStorageError as error:
+                done(None, error)
+            else:
+                self._helpers.submit(work, tried)
+
+        def tried(result: T | None, error: BaseException | None) -> None:
+            nonlocal left
+            left -= 1
+            if isinstance(error, OSError) and is_exhausted(error) and left:
+                _log.warning("log=%s not_cut=%s tries_left=%d", state.path, why(error), left)
+                self._again = begin
+            else:
+                done(result, error)
+
+        begin()
+
+    @property
+    def awaits_cut(self) -> bool:
+        """PartitionLog.awaits_cut."""
+        return self._again is not None
+
+    def cut_again(self) -> None:
+        """PartitionLog.cut_again."""
+        again, self._again = self._again, None
+        if again is not None:
+            again()
+
+    def _end_cut(
+        self, error: BaseException | None, done: Callable[[BaseException | None], None]
+    ) -> None:
+        """The files are cut, or that failed."""
+        state = self._state
+        if isinstance(error, OSError) and not is_exhausted(error):
+            error = state.log_directory.go_offline(error)
+        elif error is not None:
+            # The cut is half done: the next start recovers the log.
+            error = state.go_offline(error)
+        # First whoever has asked for the cut, then those who waited for its end.
+        state.is_being_cut = False
+        done(error)
+        state.end_cut()
+
+    def _cut_files(self, offset: Offset) -> None:
+        """Cut the files, while nobody else uses the log; again, if there was no descriptor."""
+        state = self._state
+        segments = state.segments.segments
+        index = state.segments.index_for(offset)
+        kept, gone = segments[: index + 1], segments[index + 1 :]
+        # From the end, so that at each moment the rest is a log: a start takes whatever it finds.
+        for segment in reversed(gone):
+            for path in mark_deleted(segment):
+                state.files.remove(path)
+        if gone:
+            # Where logs may have gaps a start cannot tell the hole before one that comes back.
+            state.files.sync_dir(state.path)
+        last = kept[-1]
+        if self._cut_at is None:
+            # Once the file is cut its indexes, which are not yet, can lead past its end.
+            place = find_batch(last, offset)
+            self._cut_at = last.size_bytes if place is None else place.position
+        position = self._cut_at
+        last.activate(state.config)
+        last.log_file.truncate(position)
+        last.size_bytes = position
+        restart_indexes(last, position)
+        state.take_segments(kept)
+        state.snapshots.load(
+            state.producers,
+            kept,
+            state.log_start_offset,
+            offset,
+            state.checks(),
+            high_watermark=state.high_watermark,
+        )
+        with state.log_directory.sync_notes.noted(state.path.name):
+            last.log_file.sync()
+            # Only now: should the markers come back in a power cut, their rows must be there.
+            last.transaction_index.cut_to_offset(offset)
+            for file in last.sync_files():
+                file.sync()
+            state.files.sync_dir(state.path)
+
+    # --- from the beginning ----------------------------------------------------------------------
+    def begin_anew_beside(
+        self, offset: int, now_ms: int, done: Callable[[BaseException | None], None]
+    ) -> None:
+        """Drop all records and epochs. Contract: PartitionLog.begin_anew_beside."""
+        state = self._state
+        state.check_online()
+        start = Offset(offset)
+        is_before = start < state.log_start_offset
+        state.begin_cut()
+        state.log_start_offset = min(state.log_start_offset, start)
+        # Should the old records come back in a crash, no more of them than before may be seen.
+        seen = min(state.high_watermark, start)
+        state.high_watermark = max(state.log_start_offset, seen)
+        state.cleaned_offset = None
+        state.epochs.clear()
+        is_synced, epochs = self._flushing.cut(Offset(0)), state.epochs.unsaved()
+
+        def work() -> Segment:
+            is_synced()
+            self._remove_files()
+            # The new segment must not lie beside an old one: a start could take both for one log.
+            # Nor may an epoch of the old log have begun in it.
+            epochs.write()
+            return self._first_segment(start, now_ms)
+
+        def begun(segment: Segment | None, error: BaseException | None) -> None:
+            if segment is not None:
+                state.epochs.saved(epochs)
+                state.take_segments((segment,))
+                state.producers.clear(start)
+                has_grown = start > state.log_start_offset
+                state.log_start_offset = state.log_end_offset = state.high_watermark = start
+                self._flushing.begun_anew(start)
+                if has_grown:
+                    self._start_grew()
+                # Appended records must not lie before a recovery point of an older checkpoint.
+                self._renew_checkpoints(lambda: self._end_cut(None, done))
+            else:
+                self._end_cut(error, done)
+
+        def begin() -> None:
+            state.when_in_place(lambda: self._have_done(work, begun))
+
+        if is_before:
+            # A start that goes by the old start would leave out what the leader has before that.
+            self._renew_checkpoints(begin)
+        else:
+            begin()
+
+    def _remove_files(self) -> None:
+        """Remove all segments durably, while nobody else uses the log."""
+        state = self._state
+        # They only save reading the log; without it they would be of another log.
+        state.snapshots.remove_all()
+        # From the end, as above.
+        for segment in reversed(state.segments.segments):
+            for path in mark_deleted(segment):
+                state.files.remove(path)
+        state.files.sync_dir(state.path)
+
+    def _first_segment(self, offset: Offset, now_ms: int) -> Segment:
+        state = self._state
+        segment = Segment.create(state.files, state.path, offset, state.config, now_ms)
+        with state.log_directory.sync_notes.noted(state.path.name):
+            for file in segment.sync_files():
+                file.sync()
+            state.files.sync_dir(state.path)
+        return segment

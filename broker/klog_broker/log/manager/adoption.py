@@ -1,0 +1,168 @@
+"""Which folders belong to topics that the metadata knows, and whether the others can be taken in.
+
+Only `sync_folder` touches files: it makes files that somebody copied in durable.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from klog_broker.log.directory.found_folders import FoundPartition
+from klog_broker.log.errors import LogDirectoryError
+from klog_broker.runtime.disk.files import Files
+from pyspark_klog.ids import NO_TOPIC_ID, TopicId, TopicPartition
+from pyspark_klog.storage.text_files import encode_topic_id
+
+# How many names one sentence lists; the others are only counted.
+_LISTED = 20
+
+
+class KnownTopic(NamedTuple):
+    """A topic as the metadata knows it."""
+
+    name: str
+    topic_id: TopicId
+    partition_count: int
+
+
+class AdoptedTopic(NamedTuple):
+    """A topic, or further partitions of a known one, found in folders. With NO_TOPIC_ID the topic
+    gets a new id."""
+
+    name: str
+    topic_id: TopicId
+    first_new: int
+    """How many partitions of the topic the metadata knows already."""
+    partition_count: int
+
+    def new_partitions(self) -> list[TopicPartition]:
+        """The partitions that are to be taken in."""
+        numbers = range(self.first_new, self.partition_count)
+        return [TopicPartition(self.name, number) for number in numbers]
+
+
+class Knowledge:
+    """The topics that the metadata knows, including those whose deletion is not finished."""
+
+    def __init__(self, topics: Iterable[KnownTopic], deleting: Iterable[KnownTopic]) -> None:
+        self._topics = {topic.name: topic for topic in topics}
+        self._deleting = tuple(deleting)
+        self._by_id = {each.topic_id: each for each in (*self._topics.values(), *self._deleting)}
+
+    def unknown(self, partitions: Iterable[FoundPartition]) -> list[FoundPartition]:
+        """The folders that belong to no known topic. A folder without an id belongs to the topic
+        of its name."""
+        return [found for found in partitions if not self._is_known(found)]
+
+    def _is_known(self, found: FoundPartition) -> bool:
+        topic = self._by_id.get(found.topic_id)
+        if found.topic_id == NO_TOPIC_ID:
+            topic = self._topics.get(found.topic_partition.topic)
+        return (
+            topic is not None
+            and topic.name == found.topic_partition.topic
+            and found.topic_partition.partition < topic.partition_count
+        )
+
+    def check_apart(self, unknown: Iterable[FoundPartition]) -> None:
+        """Raise LogDirectoryError if an unknown folder has the name of a known topic and another
+        id, or a known topic's id under another name."""
+        for (name, _), topic_id, path in unknown:
+            known = self._topics.get(name)
+            if known is None:
+                known = next((each for each in self._deleting if each.name == name), None)
+            if known is not None and topic_id not in (NO_TOPIC_ID, known.topic_id):
+                raise LogDirectoryError(
+                    f"{path} is of another topic named {name}: its id is "
+                    f"{encode_topic_id(topic_id)}, that of klog-metadata is "
+                    f"{encode_topic_id(known.topic_id)}; move it out of the data directory"
+                )
+            owner = self._by_id.get(topic_id)
+            if owner is not None and owner.name != name:
+                raise _same_id(name, owner.name, topic_id)
+            if known is not None and known.name not in self._topics:
+                raise LogDirectoryError(
+                    f"{path} is of topic {name}, whose deletion is not finished; move it out of "
+                    f"the data directory"
+                )
+
+    def plan(self, unknown: Iterable[FoundPartition]) -> list[AdoptedTopic]:
+        """The topics to be made from the folders; LogDirectoryError if that is not possible."""
+        by_topic: dict[str, list[FoundPartition]] = defaultdict(list)
+        for found in unknown:
+            by_topic[found.topic_partition.topic].append(found)
+        owners: dict[TopicId, str] = {}
+        plans = []
+        for name, folders in sorted(by_topic.items()):
+            known = self._topics.get(name)
+            first_new = known.partition_count if known is not None else 0
+            topic_id = known.topic_id if known is not None else _id_of_all(name, folders)
+            numbers = {found.topic_partition.partition for found in folders}
+            _check_no_hole(name, first_new, numbers)
+            other = owners.setdefault(topic_id, name)
+            if other != name and topic_id != NO_TOPIC_ID:
+                raise _same_id(name, other, topic_id)
+            plans.append(AdoptedTopic(name, topic_id, first_new, max(numbers) + 1))
+        return plans
+
+
+def _id_of_all(name: str, folders: Iterable[FoundPartition]) -> TopicId:
+    """The one id of a topic's folders; NO_TOPIC_ID if none of them has one."""
+    paths: dict[TopicId, Path] = {}
+    for found in folders:
+        if found.topic_id != NO_TOPIC_ID:
+            paths.setdefault(found.topic_id, found.path)
+    if len(paths) > 1:
+        each = ", ".join(f"{path} has {encode_topic_id(key)}" for key, path in paths.items())
+        raise LogDirectoryError(
+            f"the partitions of {name} are of different topics: {each}; move those of all but one "
+            f"out of the data directory"
+        )
+    return next(iter(paths), NO_TOPIC_ID)
+
+
+def _check_no_hole(name: str, first: int, numbers: set[int]) -> None:
+    count = max(numbers) + 1
+    missing_count = count - first - len(numbers)
+    if missing_count == 0:
+        return
+    missing = (number for number in range(first, count) if number not in numbers)
+    texts = [f"{name}-{number}" for number in islice(missing, _LISTED)]
+    raise LogDirectoryError(
+        f"{name}-{count - 1} is there, but not {_joined(texts, missing_count)}; copy the missing "
+        f"partitions in, or make an empty folder for each that is to begin empty, or move "
+        f"{name}-{count - 1} out of the data directory"
+    )
+
+
+def _same_id(name: str, other: str, topic_id: TopicId) -> LogDirectoryError:
+    return LogDirectoryError(
+        f"the topics {other} and {name} have the same id {encode_topic_id(topic_id)}: one is a "
+        f"copy of the other; move one out of the data directory, or remove the file "
+        f"partition.metadata from the folders of the copy, which then gets an id of its own"
+    )
+
+
+def sync_folder(files: Files, path: Path) -> None:
+    """Make the folder's files durable: they may have been copied in just now. OSError. Blocks."""
+    for name in files.list_dir(path):
+        if not files.is_dir(path / name):
+            file = files.open(path / name, writable=False)
+            try:
+                file.sync()
+            finally:
+                file.close()
+    files.sync_dir(path)
+
+
+def listed(names: Iterable[object]) -> str:
+    """The first of the names, and how many others there are."""
+    texts = [str(name) for name in names]
+    return _joined(texts[:_LISTED], len(texts))
+
+
+def _joined(texts: list[str], count: int) -> str:
+    rest = count - len(texts)
+    return ", ".join(texts) + (f" and {rest} more" if rest else "")

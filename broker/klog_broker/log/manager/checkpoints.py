@@ -1,0 +1,110 @@
+"""Checkpoints: what a start is told of the logs in a data directory, and how the files are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+from klog_broker.log.directory.data_directory import LogDirectory
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.threads.helpers import Helpers
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.storage import names
+
+_OFFSETS: dict[str, Callable[[PartitionLog], int | None]] = {
+    names.RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
+    names.LOG_START_OFFSET_CHECKPOINT: lambda log: log.log_start_offset,
+    names.HIGH_WATERMARK_CHECKPOINT: lambda log: log.high_watermark,
+    names.CLEANER_CHECKPOINT: lambda log: log.cleaned_offset,
+}
+ALL_CHECKPOINTS = tuple(_OFFSETS)
+
+
+class Checkpoint:
+    """The content of one of the files, named ``name``, by the logs' present state."""
+
+    def __init__(self, name: str, logs: Iterable[PartitionLog] = ()) -> None:
+        self.name = name
+        self.offsets: dict[TopicPartition, int] = {}
+        """The rows of the file."""
+        self.bounds: Mapping[TopicPartition, int] = self.offsets
+        """How far each log is. A row of an older file that is not past that may stay: a start that
+        goes by such a row is on the safe side. One of a log that is not here may not."""
+        self._offset_of = _OFFSETS[name]
+        self._starts: dict[TopicPartition, int] | None = None
+        if name == names.LOG_START_OFFSET_CHECKPOINT:
+            self.bounds = self._starts = {}
+        for log in logs:
+            self.note(log)
+
+    def note(self, log: PartitionLog) -> None:
+        """Add a log of the directory."""
+        offset = self._offset_of(log)
+        if offset is None:
+            return
+        if self._starts is not None:
+            self._starts[log.topic_partition] = offset
+            if offset <= log.segments[0].base_offset:
+                return  # the segment's name tells it
+        self.offsets[log.topic_partition] = offset
+
+
+class Checkpoints:
+    """Writes checkpoint files in helper threads, each only if its content has changed."""
+
+    def __init__(self, helpers: Helpers) -> None:
+        self._helpers = helpers
+        self._written: dict[tuple[Path, str], Mapping[TopicPartition, int]] = {}
+        self._writing: set[tuple[Path, str]] = set()
+        # By file: what to do once the write under way is over.
+        self._waiting: dict[tuple[Path, str], list[Callable[[], None]]] = {}
+
+    def write(self, directory: LogDirectory, found: Checkpoint) -> None:
+        """Write the checkpoint if it has changed. Does nothing while the same file is written."""
+        key = (directory.path, found.name)
+        if key in self._writing or self._written.get(key) == found.offsets:
+            return
+        # If the disk is full the old file stays: that only costs time at the next start.
+        work = partial(directory.write_checkpoint, found.name, found.offsets)
+        self._submit(directory, found, work, lambda: None)
+
+    def write_anew(
+        self, directory: LogDirectory, done: Callable[[], None], found: Checkpoint
+    ) -> None:
+        """Write the checkpoint, behind the one that is being written; then ``done`` in the loop."""
+        key = (directory.path, found.name)
+        if key in self._writing:
+            again = partial(self.write_anew, directory, done, found)
+            self._waiting.setdefault(key, []).append(again)
+            return
+        if self._written.get(key) == found.offsets:
+            done()
+            return
+        work = partial(directory.replace_checkpoint, found.name, found.offsets, found.bounds)
+        self._submit(directory, found, work, done)
+
+    def _submit(
+        self,
+        directory: LogDirectory,
+        found: Checkpoint,
+        work: Callable[[], None],
+        done: Callable[[], None],
+    ) -> None:
+        key = (directory.path, found.name)
+        self._writing.add(key)
+
+        def written(_: None, error: BaseException | None) -> None:
+            self._writing.discard(key)
+            if error is None:
+                self._written[key] = found.offsets
+            elif isinstance(error, OSError):
+                self._written.pop(key, None)
+                directory.refuse(error, found.name)
+            else:
+                raise error
+            done()
+            for again in self._waiting.pop(key, []):
+                again()
+
+        self._helpers.submit(work, written)

@@ -1,0 +1,133 @@
+"""Loading the logs of the data directories side by side.
+
+As many of a directory at once as num.recovery.threads.per.data.dir says; the directories do not
+wait for each other.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from klog_broker.log.directory.data_directory import LogDirectory
+from klog_broker.log.directory.found_folders import FoundFolders
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.recovery.loading_progress import LoadingTally
+from klog_broker.log.recovery.log_loading import LoadedLog, load_log
+from klog_broker.log.validation.record_checks import RecordChecks
+from klog_broker.runtime.disk.files import Files
+from klog_broker.runtime.system.descriptors import is_exhausted
+from klog_broker.runtime.threads.parallel_work import SideBySide
+from pyspark_klog.ids import Offset, TopicId, TopicPartition
+from pyspark_klog.storage import names
+
+
+@dataclass
+class LogToLoad:
+    """A partition's folder, how its log is loaded, and what came of that."""
+
+    path: Path
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    config: LogConfig
+    load: Callable[[], LoadedLog]
+    loaded: LoadedLog | None = None
+
+
+@dataclass
+class DirectoryLoading:
+    """A data directory whose logs are being loaded. Once it ``has_failed`` no further log of it is
+    begun."""
+
+    directory: LogDirectory
+    tally: LoadingTally
+    is_clean: bool
+    recovery_points: dict[TopicPartition, Offset]
+    """As the last broker has written them."""
+    checkpointed: frozenset[TopicPartition]
+    """All logs that any of its checkpoints names."""
+    logs: list[LogToLoad] = field(default_factory=list)
+    has_failed: bool = False
+
+    @classmethod
+    def begin(
+        cls,
+        folders: FoundFolders,
+        config_of: Callable[[str, TopicId], LogConfig],
+        *,
+        files: Files,
+        checks: RecordChecks,
+        now_ms: int,
+        tally: LoadingTally,
+    ) -> Self:
+        """Read what the last broker has left behind of its logs. Blocks. OSError."""
+        directory = folders.directory
+        directory.sync_notes.open()
+        is_clean = directory.take_clean_marker()
+        recovery_points = directory.read_checkpoint(names.RECOVERY_POINT_CHECKPOINT)
+        starts = directory.read_checkpoint(names.LOG_START_OFFSET_CHECKPOINT)
+        watermarks = directory.read_checkpoint(names.HIGH_WATERMARK_CHECKPOINT)
+        cleaned = directory.read_checkpoint(names.CLEANER_CHECKPOINT)
+        if not is_clean:
+            # The last broker may have made names here, and been killed before it synced them.
+            files.sync_dir(directory.path)
+        checkpointed = frozenset().union(recovery_points, starts, watermarks, cleaned)
+        loading = cls(directory, tally, is_clean, recovery_points, checkpointed)
+        for topic_partition, topic_id, path in folders.partitions:
+            config = config_of(topic_partition.topic, topic_id)
+            load = partial(
+                load_log,
+                files,
+                path,
+                config=config,
+                checks=checks,
+                is_clean=is_clean,
+                recovery_point=recovery_points.get(topic_partition, 0),
+                log_start_offset=starts.get(topic_partition, 0),
+                high_watermark=watermarks.get(topic_partition, 0),
+                cleaned_offset=cleaned.get(topic_partition),
+                now_ms=now_ms,
+                notes=directory.sync_notes,
+                tally=tally,
+            )
+            loading.logs.append(LogToLoad(path, topic_partition, topic_id, config, load))
+        return loading
+
+    def load(self, log: LogToLoad) -> LoadedLog | OSError | None:
+        """Any thread. Blocks. The error of a disk that failed; None if that was found before."""
+        if self.has_failed:
+            return None
+        self.tally.looked_through(log.path, 0)
+        try:
+            return log.load()
+        except OSError as error:
+            if is_exhausted(error):
+                raise
+            self.has_failed = True
+            return error
+
+    def take(self, number: int, loaded: LoadedLog | OSError | None) -> None:
+        """What :meth:`load` has returned for one of the logs."""
+        if isinstance(loaded, OSError):
+            self.directory.go_offline(loaded)
+        else:
+            self.logs[number].loaded = loaded
+
+    @property
+    def has_outdated_checkpoints(self) -> bool:
+        """Whether any names a log that is gone, or a recovery point lies past its log's end."""
+        ends = {
+            each.topic_partition: each.loaded.recovery_point
+            for each in self.logs
+            if each.loaded is not None
+        }
+        return not self.checkpointed <= ends.keys() or any(
+            ends[each] < point for each, point in self.recovery_points.items()
+        )
+
+
+def load_side_by_side(loadings: Sequence[DirectoryLoading], run: SideBySide, threads: int) -> None:
+    """Load all logs. OSError if no descriptor is left; LoadingGivenUp."""
+    works = [[partial(each.load, log) for log in each.logs] for each in loadings]
+    run(works, threads, lambda group, number, loaded: loadings[group].take(number, loaded))

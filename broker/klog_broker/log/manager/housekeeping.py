@@ -1,0 +1,297 @@
+"""Periodic work on all logs: retention, flushes by time, checkpoints, producer expiry, deletions.
+
+Each round reads the clock anew. Work that blocks is done by helpers, whose results come back to the
+loop.
+"""
+
+import heapq
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from klog_broker.log.directory.data_directory import LogDirectory
+from klog_broker.log.directory.free_space import LOOK_MS, FreeSpaceLooks
+from klog_broker.log.errors import LogStorageError
+from klog_broker.log.log_config import INT64_MAX
+from klog_broker.log.manager.checkpoints import ALL_CHECKPOINTS, Checkpoint, Checkpoints
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.disk.files import Files
+from klog_broker.runtime.system.clock import Clock
+from klog_broker.runtime.threads.helpers import Helpers
+from pyspark_klog.storage import names
+
+_log = logging.getLogger("klog.log")
+# The first round of periodic work comes early, as in Kafka.
+_FIRST_ROUND_MS = 30_000
+# A topic's flush.ms counts even if log.flush.scheduler.interval.ms is at its default, "never".
+_FLUSH_CHECK_MS = 1_000
+# Files that nobody has used for this long give their descriptors and mappings back.
+_UNUSED_FILES_MS = 60_000
+# How many logs are looked at in one turn of the loop: some 0.2 ms.
+LOGS_A_TURN = 100
+
+
+@dataclass(frozen=True)
+class LogManagerSettings:
+    """The broker's settings that concern all logs, with Kafka's names."""
+
+    retention_check_interval_ms: int = 300_000
+    flush_scheduler_interval_ms: int = INT64_MAX
+    flush_offset_checkpoint_interval_ms: int = 60_000
+    flush_start_offset_checkpoint_interval_ms: int = 60_000
+    high_watermark_checkpoint_interval_ms: int = 5_000
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+    recovery_threads_per_data_dir: int = 2
+    min_free_bytes: int = 0
+
+
+class _Periodic:
+    """Periodic work, and when it is due by the monotonic clock."""
+
+    def __init__(self, run: Callable[[], None], interval_ms: int, now_ms: int) -> None:
+        self.run = run
+        self.interval_ms = interval_ms
+        self.due_ms = now_ms + min(interval_ms, _FIRST_ROUND_MS)
+
+
+class Housekeeping:
+    """Does the periodic work; ``logs`` gives the logs that exist."""
+
+    def __init__(
+        self,
+        files: Files,
+        clock: Clock,
+        helpers: Helpers,
+        settings: LogManagerSettings,
+        directories: Sequence[LogDirectory],
+        logs: Callable[[], Iterable[PartitionLog]],
+    ) -> None:
+        self._files = files
+        self._clock = clock
+        self._helpers = helpers
+        self._settings = settings
+        self._directories = directories
+        self._logs = logs
+        self._removals: list[tuple[int, int, Path]] = []
+        self._removal_count = 0
+        self._retention_left: deque[PartitionLog] = deque()
+        # Work over all logs that is not over. The first is finished before the next is begun: what
+        # is written last of a checkpoint was found last.
+        self._walks: deque[Iterator[object]] = deque()
+        self._to_renew: list[Callable[[], None]] = []
+        """Who waits for the next renewal of all checkpoints."""
+        self._is_woken = False
+        self.wake: Callable[[], None] | None = None
+        """Called when :meth:`run_due` should be called soon. Without it the deadline says so."""
+        self._checkpoints = Checkpoints(helpers)
+        self.free_space = FreeSpaceLooks(files, helpers, [(d.path, d.space) for d in directories])
+        now_ms = clock.monotonic_ms()
+        flush_ms = min(settings.flush_scheduler_interval_ms, _FLUSH_CHECK_MS)
+        work = (
+            (self._begin_retention, settings.retention_check_interval_ms),
+            (lambda: self._walk(self._flush_by_time()), flush_ms),
+            (self._checkpoint_recovery_points, settings.flush_offset_checkpoint_interval_ms),
+            (self._checkpoint_starts, settings.flush_start_offset_checkpoint_interval_ms),
+            (self._checkpoint_watermarks, settings.high_watermark_checkpoint_interval_ms),
+            (
+                lambda: self._walk(self._expire_producers()),
+                settings.producer_id_expiration_check_interval_ms,
+            ),
+            (lambda: self._walk(self._rest_unused()), _UNUSED_FILES_MS),
+        )
+        self._periodic = [_Periodic(run, interval_ms, now_ms) for run, interval_ms in work]
+        self._looks = _Periodic(self.look_at_space, LOOK_MS, now_ms)
+        self._periodic.append(self._looks)
+
+    def take_settings(self, settings: LogManagerSettings) -> None:
+        """From now on producers are forgotten, and room on the disks is kept, by these settings.
+        The intervals stay: as in Kafka they are not changed while the broker runs."""
+        self._settings = settings
+        self.look_at_space()
+
+    def next_deadline_ms(self) -> int:
+        """When :meth:`run_due` has something to do, by the monotonic clock."""
+        if self._retention_left or (self._walks and not self._is_woken):
+            return self._clock.monotonic_ms()
+        next_ms = min(periodic.due_ms for periodic in self._periodic)
+        return min(next_ms, self._removals[0][0]) if self._removals else next_ms
+
+    def run_due(self) -> None:
+        """Do the work that is due; of work over all logs a part."""
+        self._is_woken = False
+        if self._walks:
+            self._go_on()
+        now_ms = self._clock.monotonic_ms()
+        for periodic in self._periodic:
+            if periodic.due_ms <= now_ms:
+                periodic.due_ms = now_ms + periodic.interval_ms
+                periodic.run()
+        if self._retention_left:
+            self._apply_retention(self._retention_left.popleft())
+        while self._removals and self._removals[0][0] <= now_ms:
+            self._remove(heapq.heappop(self._removals)[2])
+
+    def remove_later(self, paths: Iterable[Path], delay_ms: int) -> None:
+        """Remove files or directories that are out of use, after the delay."""
+        due_ms = self._clock.monotonic_ms() + delay_ms
+        for path in paths:
+            self._removal_count += 1
+            heapq.heappush(self._removals, (due_ms, self._removal_count, path))
+
+    def _remove(self, path: Path) -> None:
+        def work() -> None:
+            if self._files.is_dir(path):
+                self._files.remove_tree(path)
+            else:
+                self._files.remove(path)
+
+        def done(_: None, error: BaseException | None) -> None:
+            if error is not None:
+                # The next start removes the rest.
+                _log.warning("path=%s not_removed=%s", path, error)
+
+        self._helpers.submit(work, done)
+
+    # --- over all logs ---------------------------------------------------------------------------
+    def _walk(self, steps: Iterator[object]) -> None:
+        """Go through the steps, one a log: some now, if nothing else waits, the others soon."""
+        self._walks.append(steps)
+        if len(self._walks) == 1:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        left = LOGS_A_TURN
+        while self._walks and left > 0:
+            walk = self._walks[0]
+            for _ in walk:
+                left -= 1
+                if left <= 0:
+                    break
+            else:
+                self._walks.popleft()
+        if self._walks and not self._is_woken and self.wake is not None:
+            self._is_woken = True
+            self.wake()
+
+    def _online(self) -> Iterator[PartitionLog]:
+        return (log for log in self._logs() if not log.is_offline)
+
+    def _begin_retention(self) -> None:
+        """One log a turn: renaming a log's old segments takes milliseconds, and logs are many."""
+        self._retention_left = deque(self._logs())
+
+    def _apply_retention(self, log: PartitionLog) -> None:
+        if log.is_offline:
+            return
+        try:
+            log.apply_retention(self._clock.now_ms())
+        except LogStorageError as error:
+            # The directory has logged the failure already.
+            _log.debug("log=%s retention=%s", log.path, error)
+
+    def _flush_by_time(self) -> Iterator[None]:
+        now_ms = self._clock.monotonic_ms()
+        for log in self._logs():
+            yield
+            if log.awaits_cut:
+                log.cut_again()
+            if log.awaits_flush:
+                log.start_flush()
+            if log.config.flush_ms == INT64_MAX or log.is_offline:
+                continue
+            if not log.has_unflushed:
+                log.last_flush_ms = now_ms
+            elif now_ms - log.last_flush_ms >= log.config.flush_ms:
+                log.last_flush_ms = now_ms
+                log.start_flush()
+
+    def _expire_producers(self) -> Iterator[None]:
+        now_ms = self._clock.now_ms()
+        for log in self._online():
+            yield
+            log.expire_producers(now_ms, self._settings.producer_id_expiration_ms)
+
+    def look_at_space(self) -> None:
+        """Ask the disks what they have left: periodic work, and once when a broker starts."""
+        self.free_space.look(self._settings.min_free_bytes)
+        self._looks.interval_ms = self.free_space.pause_ms
+
+    def _rest_unused(self) -> Iterator[None]:
+        self._files.give_back_unused()
+        for log in self._online():
+            yield
+            log.close_unused_indexes()
+
+    # --- checkpoints -----------------------------------------------------------------------------
+    def _checkpoint_recovery_points(self) -> None:
+        self._walk(self._flush_indexes())
+        self._write_checkpoints(names.RECOVERY_POINT_CHECKPOINT)
+
+    def _flush_indexes(self) -> Iterator[None]:
+        for log in self._online():
+            yield
+            if log.flushed_offset > log.recovery_point:
+                # Only the records are flushed; flush their indexes, for the next checkpoint.
+                log.start_flush(with_indexes=True)
+
+    def forget_deleted(self, done: Callable[[], None]) -> None:
+        """Rewrite the checkpoints so that they name only existing logs; then call ``done``, in the
+        loop.
+
+        A deleted log's checkpoints must not count for the next log of its name: a start after a
+        crash would take records for synced that never were. Who asks while others are served waits
+        with all that do: after a leader's end each of many logs may be cut.
+        """
+        self._to_renew.append(done)
+        if len(self._to_renew) == 1:
+            self._walk(self._renew())
+
+    def _renew(self) -> Iterator[None]:
+        served, self._to_renew = self._to_renew, []
+        left = 1
+
+        def one_is_done() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                for done in served:
+                    done()
+
+        for name in ALL_CHECKPOINTS:
+            for directory in self._directories:
+                if not directory.is_offline:
+                    left += 1
+                    write = partial(self._checkpoints.write_anew, directory, one_is_done)
+                    yield from self._find(name, directory, write)
+        one_is_done()
+
+    def _find(
+        self, name: str, directory: LogDirectory, write: Callable[[Checkpoint], None]
+    ) -> Iterator[None]:
+        """Find a checkpoint's content, log by log, then write it."""
+        found = Checkpoint(name)
+        for log in self._logs():
+            yield
+            if log.log_directory is directory:
+                found.note(log)
+        write(found)
+
+    def _checkpoint_starts(self) -> None:
+        self._write_checkpoints(names.LOG_START_OFFSET_CHECKPOINT)
+
+    def _checkpoint_watermarks(self) -> None:
+        self._write_checkpoints(names.HIGH_WATERMARK_CHECKPOINT)
+
+    def checkpoint_cleaned(self) -> None:
+        """Write up to where logs have been cleaned. Should that be lost they are cleaned again."""
+        self._write_checkpoints(names.CLEANER_CHECKPOINT)
+
+    def _write_checkpoints(self, name: str) -> None:
+        for directory in self._directories:
+            if not directory.is_offline:
+                write = partial(self._checkpoints.write, directory)
+                self._walk(self._find(name, directory, write))

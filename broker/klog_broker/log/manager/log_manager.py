@@ -1,0 +1,373 @@
+"""All logs of a broker: data directories, loading, creating, deleting, periodic work."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from klog_broker.log.directory.data_directory import LogDirectory
+from klog_broker.log.directory.directory_owner import check_owners, complete_meta
+from klog_broker.log.directory.found_folders import (
+    FoundFolders,
+    check_once,
+    find_folders,
+    folders_of_topics,
+)
+from klog_broker.log.directory.free_space import FreeSpaceLooks
+from klog_broker.log.errors import LogDirectoryError, LogStorageError, OutOfDescriptors
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.manager.checkpoints import ALL_CHECKPOINTS, Checkpoint
+from klog_broker.log.manager.directory_closing import close_side_by_side
+from klog_broker.log.manager.directory_loading import DirectoryLoading, load_side_by_side
+from klog_broker.log.manager.housekeeping import Housekeeping, LogManagerSettings
+from klog_broker.log.manager.partition_changes import PartitionChanges
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.recovery.loading_progress import LoadingTally, ScanTotal
+from klog_broker.log.recovery.log_loading import LoadedLog
+from klog_broker.log.state.log_listener import LogListener
+from klog_broker.log.validation.kernel_checks import kernel_checks
+from klog_broker.log.validation.plain_checks import PlainChecks
+from klog_broker.log.validation.record_checks import RecordChecks
+from klog_broker.metrics.topics import CountsByTopic
+from klog_broker.runtime.disk.files import Files
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.system.clock import Clock
+from klog_broker.runtime.system.descriptors import is_exhausted, why
+from klog_broker.runtime.threads.helpers import Helpers
+from klog_broker.runtime.threads.parallel_work import SideBySide, one_after_another
+from pyspark_klog.ids import (
+    BrokerId,
+    DirectoryId,
+    TopicId,
+    TopicPartition,
+)
+from pyspark_klog.storage import names
+
+_log = logging.getLogger("klog.log")
+__all__ = ["LogManager", "LogManagerSettings"]
+
+
+class LogManager:
+    """Owns the data directories and their logs. For the loop's thread only; see PartitionLog."""
+
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        *,
+        files: Files,
+        clock: Clock,
+        helpers: Helpers,
+        broker_id: BrokerId,
+        cluster_id: str | None = None,
+        settings: LogManagerSettings | None = None,
+        default_config: LogConfig | None = None,
+        chance: Chance | None = None,
+    ) -> None:
+        # Called when a directory goes offline. If no directory is left the process has to end.
+        self.on_directory_offline: Callable[[Path, BaseException], None] | None = None
+        # The listener of each log that is loaded or made.
+        self.listener: LogListener[PartitionLog] | None = None
+        self.checks: RecordChecks = PlainChecks()
+        self._files = files
+        self._clock = clock
+        self._helpers = helpers
+        self._broker_id = broker_id
+        self._cluster_id = cluster_id
+        self._default_config = default_config or LogConfig()
+        self._chance = chance or Chance()
+        self._directories = [LogDirectory(files, path, clock) for path in directories]
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self.counts = CountsByTopic()
+        self._is_clean = True
+        self._settings = settings or LogManagerSettings()
+        self._housekeeping = Housekeeping(
+            files, clock, helpers, self._settings, self._directories, self.logs
+        )
+        self.changes = PartitionChanges(
+            self._logs,
+            self._directories,
+            files=files,
+            clock=clock,
+            chance=self._chance,
+            helpers=helpers,
+            checks=lambda: self.checks,
+            add=self._add,
+            remove_later=self._housekeeping.remove_later,
+            removed=lambda log: self.counts.leave(log.topic_partition.topic),
+        )
+        for directory in self._directories:
+            directory.on_offline = self._directory_went_offline
+
+    # --- the logs --------------------------------------------------------------------------------
+    @property
+    def cluster_id(self) -> str:
+        """The cluster id in meta.properties: the given one, or a random one of the first start."""
+        if self._cluster_id is None:
+            raise RuntimeError("the cluster id is known after load()")
+        return self._cluster_id
+
+    @property
+    def is_clean_start(self) -> bool:
+        """Whether all directories with logs were closed properly by the last broker."""
+        return self._is_clean
+
+    @property
+    def directories(self) -> Sequence[LogDirectory]:
+        """All of log.dirs, also those without a log, and those that are offline."""
+        return tuple(self._directories)
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        return self._logs.get(topic_partition)
+
+    def directory_of(self, topic_partition: TopicPartition) -> DirectoryId | None:
+        """The id of the data directory that the partition's log is in; None without a log."""
+        log = self._logs.get(topic_partition)
+        return None if log is None else log.log_directory.directory_id
+
+    def logs(self) -> Iterable[PartitionLog]:
+        """All logs, including those that are offline."""
+        return tuple(self._logs.values())
+
+    def use_kernels(self) -> None:
+        """From now on validate in compiled code. Compiles it now if the kernels' cache is cold."""
+        self.checks = kernel_checks()
+
+    # --- loading ---------------------------------------------------------------------------------
+    def load(
+        self,
+        config_of: Callable[[str, TopicId], LogConfig] | None = None,
+        admit: Callable[[Sequence[FoundFolders]], None] | None = None,
+        *,
+        side_by_side: SideBySide = one_after_another,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Lock the directories and load all logs in them; recover those that were not closed.
+
+        Blocks. Raises LogDirectoryError, with one sentence, if a directory is of another version,
+        cluster or broker, or in use; OSError if no descriptor is left; LoadingGivenUp once it
+        ``is_wanted`` no longer. ``admit`` is called with the folders in the directories before
+        anything is opened or changed; its errors come out. Loading raises no leader epoch: the
+        store must do so for logs that ``was_unclean``.
+        """
+        config_of = config_of or (lambda _topic, _topic_id: self._default_config)
+        try:
+            for directory in self._directories:
+                directory.take()
+            self._cluster_id = check_owners(
+                self._directories, self._broker_id, self._cluster_id, self._chance
+            )
+            found = [each for each in map(self._find_folders, self._directories) if each]
+            check_once(partition for folders in found for partition in folders.partitions)
+            if admit is not None:
+                admit(found)
+            total = ScanTotal()
+            loadings = []
+            for folders in found:
+                directory = folders.directory
+                try:
+                    complete_meta(directory, self.cluster_id, self._broker_id, self._chance)
+                    tally = LoadingTally(
+                        directory.path, len(folders.partitions), self._clock, total, is_wanted
+                    )
+                    loadings.append(
+                        DirectoryLoading.begin(
+                            folders,
+                            config_of,
+                            files=self._files,
+                            checks=self.checks,
+                            now_ms=self._clock.now_ms(),
+                            tally=tally,
+                        )
+                    )
+                    self._housekeeping.remove_later(folders.deleted, 0)
+                except OSError as error:
+                    if is_exhausted(error):
+                        raise
+                    directory.go_offline(error)
+            load_side_by_side(loadings, side_by_side, self._settings.recovery_threads_per_data_dir)
+            for loading in loadings:
+                self._take_loaded(loading)
+            self._housekeeping.look_at_space()
+        except BaseException:
+            self.release_locks()
+            raise
+
+    def _find_folders(self, directory: LogDirectory) -> FoundFolders | None:
+        try:
+            return find_folders(self._files, directory)
+        except PermissionError as error:
+            raise LogDirectoryError(directory.why_unusable(error)) from None
+        except OSError as error:
+            if is_exhausted(error):
+                raise
+            directory.go_offline(error)
+            return None
+
+    def _take_loaded(self, loading: DirectoryLoading) -> None:
+        self._is_clean &= loading.is_clean or not loading.logs
+        # In the order of the folders, whichever was loaded first.
+        for log in loading.logs:
+            if log.loaded is not None:
+                self._add(
+                    loading.directory,
+                    log.path,
+                    log.topic_partition,
+                    log.topic_id,
+                    log.loaded,
+                    log.config,
+                )
+        if loading.has_failed:
+            return
+        if loading.has_outdated_checkpoints:
+            self._write_checkpoints_anew(loading.directory)
+        if not loading.directory.is_offline:
+            loading.directory.sync_notes.forget_found()
+            loading.tally.tell()
+
+    def _write_checkpoints_anew(self, directory: LogDirectory) -> None:
+        """The last broker has written them before it cut or deleted a log, and not since. What this
+        one appends must not lie before a recovery point, or a log start, of other records."""
+        for name in ALL_CHECKPOINTS:
+            found = Checkpoint(name, self._logs_in(directory))
+            try:
+                directory.replace_checkpoint(name, found.offsets, found.bounds)
+            except OSError as error:
+                directory.refuse(error, name)
+
+    def _logs_in(self, directory: LogDirectory) -> list[PartitionLog]:
+        return [log for log in self._logs.values() if log.log_directory is directory]
+
+    def _add(
+        self,
+        directory: LogDirectory,
+        path: Path,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        loaded: LoadedLog,
+        config: LogConfig,
+    ) -> PartitionLog:
+        log = self._logs[topic_partition] = PartitionLog(
+            topic_partition,
+            topic_id,
+            path,
+            loaded,
+            log_directory=directory,
+            config=config,
+            helpers=self._helpers,
+            checks=lambda: self.checks,
+            remove_later=self._housekeeping.remove_later,
+            chance=self._chance,
+            renew_checkpoints=self._housekeeping.forget_deleted,
+            counts=self.counts.join(topic_partition.topic),
+        )
+        log.listener = self.listener
+        log.last_flush_ms = self._clock.monotonic_ms()
+        return log
+
+    # --- making and deleting logs ----------------------------------------------------------------
+    def create(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
+    ) -> PartitionLog:
+        """As :meth:`PartitionChanges.create`. Blocks."""
+        return self.changes.create(topic_partition, topic_id, config)
+
+    def check_complete(self) -> None:
+        """Raise LogStorageError if a directory is offline: a log that is missing may lie there, and
+        must not be made anew, empty, elsewhere."""
+        for directory in self._directories:
+            if directory.is_offline:
+                raise directory.storage_error()
+
+    def folders_of(self, topics: Iterable[str]) -> dict[str, list[tuple[int, Path]]]:
+        """By topic: numbers and paths of all folders on the disks with that topic's name, whoever
+        made them. LogStorageError. Blocks; from any thread."""
+        online = [directory for directory in self._directories if not directory.is_offline]
+        try:
+            return folders_of_topics(self._files, online, topics)
+        except OSError as error:
+            if is_exhausted(error):
+                raise OutOfDescriptors(why(error)) from error
+            raise LogStorageError(f"the data directories cannot be read: {error}") from error
+
+    def lies_there(self, path: Path) -> bool:
+        """Whether a folder, of those that ``folders_of`` found, still exists. Blocks; from any
+        thread."""
+        return self._files.exists(path)
+
+    def sync_recovery_points(self) -> None:
+        """Write the checkpoints of all recovery points, durably. OSError. Blocks."""
+        name = names.RECOVERY_POINT_CHECKPOINT
+        for directory in self._directories:
+            if not directory.is_offline:
+                rows = Checkpoint(name, self._logs_in(directory)).offsets
+                directory.write_checkpoint(name, rows)
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """As :meth:`PartitionChanges.delete`. Blocks."""
+        self.changes.delete(topic_partition)
+
+    def forget_deleted(self, done: Callable[[], None]) -> None:
+        """As :meth:`Housekeeping.forget_deleted`; to be called before a deleted log's name is free
+        again."""
+        self._housekeeping.forget_deleted(done)
+
+    def checkpoint_cleaned(self) -> None:
+        """As :meth:`Housekeeping.checkpoint_cleaned`."""
+        self._housekeeping.checkpoint_cleaned()
+
+    def _directory_went_offline(self, directory: LogDirectory) -> None:
+        for log in self._logs.values():
+            if log.log_directory is directory:
+                log.directory_went_offline()
+        if self.on_directory_offline is not None and directory.error is not None:
+            self.on_directory_offline(directory.path, directory.error)
+
+    @property
+    def free_space(self) -> FreeSpaceLooks:
+        """What the disks have left."""
+        return self._housekeeping.free_space
+
+    def take_settings(self, settings: LogManagerSettings) -> None:
+        """As :meth:`Housekeeping.take_settings`."""
+        self._housekeeping.take_settings(settings)
+
+    # --- periodic work ---------------------------------------------------------------------------
+    def next_deadline_ms(self) -> int:
+        """When :meth:`run_due` has something to do next, by the monotonic clock."""
+        return self._housekeeping.next_deadline_ms()
+
+    def when_work_waits(self, wake: Callable[[], None]) -> None:
+        """From now on ``wake`` is called whenever :meth:`run_due` should be called soon."""
+        self._housekeeping.wake = wake
+
+    def run_due(self) -> None:
+        """Do the periodic work that is due: retention, flushes by time, checkpoints, producer
+        expiry, delayed deletions. Work that blocks is given to the helpers."""
+        self._housekeeping.run_due()
+
+    # --- the end ---------------------------------------------------------------------------------
+    def close(self, side_by_side: SideBySide = one_after_another) -> None:
+        """Flush and close everything, write the checkpoints and the clean marker. Blocks.
+
+        A directory that is offline, or goes offline now, gets no marker: its logs are recovered at
+        the next start.
+        """
+        by_directory = [self._logs_in(directory) for directory in self._directories]
+        failed = close_side_by_side(by_directory, side_by_side)
+        for directory, logs in zip(self._directories, by_directory, strict=True):
+            if directory.is_offline and not logs:
+                continue
+            try:
+                error = failed.get(directory)
+                if error is not None:
+                    raise error
+                for name in ALL_CHECKPOINTS:
+                    directory.write_checkpoint(name, Checkpoint(name, logs).offsets)
+                directory.write_clean_marker()
+            except (OSError, LogStorageError) as error:
+                _log.error("log_dir=%s not_closed=%s", directory.path, error)
+        self.release_locks()
+
+    def release_locks(self) -> None:
+        """Give the directories back without closing the logs, as if the process had died."""
+        for directory in self._directories:
+            directory.release()

@@ -1,0 +1,89 @@
+"""Stored batches as their producers' states need them: in the order of the log, one step each."""
+
+from typing import NamedTuple
+
+from klog_broker.log.batch_rows import BatchRow
+from klog_broker.log.producers.producer_state import (
+    MAX_SEQUENCE,
+    ProducerBatch,
+    ProducerHead,
+    ProducerMarker,
+    ProducerStates,
+)
+from pyspark_klog.ids import Offset
+from pyspark_klog.records.control import EndTransactionMarker, end_transaction_at
+from pyspark_klog.records.layout import (
+    CONTROL_BIT,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    Buffer,
+)
+
+
+class ProducerData(NamedTuple):
+    """A producer's batch of records."""
+
+    head: ProducerHead
+    batch: ProducerBatch
+    is_transactional: bool
+
+    @property
+    def offset(self) -> int:
+        """Where it lies: a step's offsets rise."""
+        return self.batch.first_offset
+
+    @property
+    def last_offset(self) -> int:
+        """Of its last record."""
+        return self.batch.last_offset
+
+
+ProducerStep = ProducerData | ProducerMarker
+
+
+def data_step(row: BatchRow) -> ProducerData | None:
+    """A batch of records as a step; None if no producer's state depends on it."""
+    if row.producer_id < 0 or row.base_sequence < 0 or row.attributes & CONTROL_BIT:
+        return None
+    last_sequence = (row.base_sequence + row.last_offset - row.base_offset) & MAX_SEQUENCE
+    head = ProducerHead(row.producer_id, row.producer_epoch, row.base_sequence, last_sequence)
+    append_time_ms = row.max_timestamp_ms if row.attributes & TIMESTAMP_TYPE_BIT else -1
+    batch = ProducerBatch(
+        row.base_sequence,
+        last_sequence,
+        Offset(row.base_offset),
+        Offset(row.last_offset),
+        row.max_timestamp_ms,
+        append_time_ms,
+    )
+    return ProducerData(head, batch, bool(row.attributes & TRANSACTIONAL_BIT))
+
+
+def marker_step(row: BatchRow, marker: EndTransactionMarker) -> ProducerMarker:
+    """A batch that holds this marker as a step."""
+    return ProducerMarker(
+        row.producer_id, row.producer_epoch, row.base_offset, row.max_timestamp_ms, marker
+    )
+
+
+def step_of(row: BatchRow, buffer: Buffer) -> ProducerStep | None:
+    """The batch that lies at ``row.position`` of the buffer as a step; None if it is none."""
+    if row.attributes & CONTROL_BIT and row.producer_id >= 0:
+        marker = end_transaction_at(buffer, row.position, row.size_bytes)
+        return None if marker is None else marker_step(row, marker)
+    return data_step(row)
+
+
+def take_step(states: ProducerStates, step: ProducerStep, now_ms: int) -> None:
+    """The step's batch is in the log."""
+    if isinstance(step, ProducerMarker):
+        states.apply_marker(step, now_ms)
+    else:
+        head, batch, is_transactional = step
+        states.apply(
+            head.producer_id,
+            head.producer_epoch,
+            batch,
+            now_ms,
+            is_transactional=is_transactional,
+        )

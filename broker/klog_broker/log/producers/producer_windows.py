@@ -1,0 +1,66 @@
+"""The windows of producers that came from a snapshot, filled out of older batches of the log."""
+
+from collections.abc import Iterable
+
+from klog_broker.log.producers.producer_state import (
+    MAX_SEQUENCE,
+    WINDOW_BATCHES,
+    ProducerBatch,
+    ProducerEntry,
+    ProducerHead,
+    ProducerStates,
+)
+from pyspark_klog.ids import ProducerId
+
+
+class WindowRefill:
+    """Fills the windows of producers that came from a snapshot, out of older batches of the log.
+
+    Feed it pieces of the log from the newest to the oldest, each one's batches in order, until
+    :attr:`is_complete`.
+    """
+
+    def __init__(self, states: ProducerStates, log_start_offset: int) -> None:
+        self._end_offset = states.end_offset
+        self._wanted = {
+            entry.producer_id: entry
+            for entry in states
+            if entry.batches and entry.batches[-1].last_offset >= log_start_offset
+        }
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every window is full, or holds the first batch of its epoch."""
+        return not self._wanted
+
+    def add_block(self, batches: Iterable[tuple[ProducerHead, ProducerBatch]]) -> None:
+        """The batches of one piece, in order; those from the snapshot's offset on are ignored."""
+        found: dict[int, list[ProducerBatch]] = {}
+        for head, batch in batches:
+            entry = self._wanted.get(ProducerId(head.producer_id))
+            if (
+                entry is not None
+                and head.producer_epoch == entry.producer_epoch
+                and batch.last_offset < self._end_offset
+            ):
+                window = found.setdefault(head.producer_id, [])
+                window.append(batch)
+                del window[:-WINDOW_BATCHES]
+        for producer_id, older in found.items():
+            entry = self._wanted[ProducerId(producer_id)]
+            known = entry.batches
+            if older[-1].last_offset == known[0].last_offset:
+                # The snapshot's own batch, now with what its reply had said.
+                known = known[1:]
+            entry.batches = (older + known)[-WINDOW_BATCHES:]
+        for entry in list(self._wanted.values()):
+            if self._is_complete(entry):
+                del self._wanted[entry.producer_id]
+
+    @staticmethod
+    def _is_complete(entry: ProducerEntry) -> bool:
+        if len(entry.batches) >= WINDOW_BATCHES:
+            return True
+        # Sequence 0 is the first of the epoch, unless 2^31 records may lie before it.
+        first = entry.batches[0]
+        return first.first_sequence == 0 and first.first_offset <= MAX_SEQUENCE

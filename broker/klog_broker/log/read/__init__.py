@@ -1,0 +1,1 @@
+"""Reads from a log by offset and by timestamp."""

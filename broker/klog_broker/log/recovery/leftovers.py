@@ -1,0 +1,116 @@
+"""What a killed process has left in a partition's directory: removed, or brought to its end.
+
+Files that end with .swap are cleaned segments, complete and synced, that were being put in the
+place of old ones (segment_swap.py; Kafka's are the same). Each takes the place of all segments that
+begin within it.
+"""
+
+import logging
+from pathlib import Path
+
+from klog_broker.log.segment.batch_positions import walk
+from klog_broker.runtime.disk.files import Files
+from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.storage.names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    Suffix,
+    parse_segment_file_name,
+    segment_file_name,
+)
+
+_log = logging.getLogger("klog.log")
+_LEFT_OVER = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, SWAP_SUFFIX)
+_OF_A_SEGMENT = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_INDEX, Suffix.LOG)
+
+
+def clear_leftovers(files: Files, directory: Path) -> list[str]:
+    """Remove what is of no use, and put cleaned segments in place, durably; returns the names that
+    there are then. Blocks. OSError."""
+    names = files.list_dir(directory)
+    if not any(name.endswith(_LEFT_OVER) for name in names):
+        return names
+    _clear(files, directory, names)
+    return files.list_dir(directory)
+
+
+def _clear(files: Files, directory: Path, names: list[str]) -> None:
+    unfinished: list[int] = []
+    swaps: list[int] = []
+    for name in names:
+        if name.endswith(CLEANED_SUFFIX):
+            found = parse_segment_file_name(name.removesuffix(CLEANED_SUFFIX))
+            unfinished += [found[0]] if found is not None else []
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+            files.remove(directory / name)
+        elif name.endswith(Suffix.LOG + SWAP_SUFFIX):
+            found = parse_segment_file_name(name.removesuffix(SWAP_SUFFIX))
+            swaps += [found[0]] if found is not None else []
+    # One segment that was too large can become several: Kafka names the last of them first, so
+    # that those before it are still missing if one of them is unfinished.
+    whole = [base for base in swaps if not unfinished or base < min(unfinished)]
+    _remove_other_swaps(files, directory, whole)
+    for base_offset in whole:
+        _put_in_place(files, directory, base_offset)
+
+
+def _remove_other_swaps(files: Files, directory: Path, whole: list[int]) -> None:
+    for name in files.list_dir(directory):
+        if name.endswith(SWAP_SUFFIX):
+            found = parse_segment_file_name(name.removesuffix(SWAP_SUFFIX))
+            if found is None or found[0] not in whole:
+                files.remove(directory / name)
+
+
+def _put_in_place(files: Files, directory: Path, base_offset: int) -> None:
+    end_offset = _end_of(files, directory / _name(base_offset, Suffix.LOG, SWAP_SUFFIX))
+    if end_offset is None and files.exists(directory / _name(base_offset, Suffix.LOG, "")):
+        for kind in _OF_A_SEGMENT:
+            files.remove(directory / _name(base_offset, kind, SWAP_SUFFIX))
+        return
+    replaced = []
+    for name in files.list_dir(directory):
+        found = parse_segment_file_name(name)
+        if found is None or found[1] not in _OF_A_SEGMENT:
+            continue
+        if found[0] == base_offset or base_offset < found[0] < (end_offset or 0):
+            files.remove(directory / name)
+            replaced += [found[0]] if found[1] is Suffix.LOG else []
+    # Their names must be gone before the new one has its own: else they would lie beside it.
+    files.sync_dir(directory)
+    for kind in _OF_A_SEGMENT:
+        swap = directory / _name(base_offset, kind, SWAP_SUFFIX)
+        if files.exists(swap):
+            files.rename(swap, directory / _name(base_offset, kind, ""))
+    files.sync_dir(directory)
+    _log.info(
+        "log=%s cleaned_segment=%d put_in_place_of=%d segments, which a crash had left",
+        directory,
+        base_offset,
+        len(replaced),
+    )
+
+
+def _end_of(files: Files, path: Path) -> int | None:
+    """The offset behind the last batch of a log file, by headers; None if they do not lead to its
+    end, or there is none: such a file must not take the place of anything."""
+    file = files.open(path, writable=False)
+    end_offset: int | None = None
+    size = file.size()
+    try:
+        for place in walk(
+            lambda position, length: file.pread(length, position), 0, size, size, path
+        ):
+            end_offset = place.last_offset + 1
+    except InvariantViolation as error:
+        _log.warning("log=%s damaged=%s", path, error)
+        return None
+    finally:
+        file.close()
+    return end_offset
+
+
+def _name(base_offset: int, kind: Suffix, suffix: str) -> str:
+    return segment_file_name(base_offset, kind) + suffix

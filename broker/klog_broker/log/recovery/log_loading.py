@@ -1,0 +1,383 @@
+"""From the files of a partition's directory to a log that can be used."""
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from klog_broker.log.directory.sync_notes import SyncNotes
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.producers.producer_state import ProducerStates
+from klog_broker.log.recovery.leftovers import clear_leftovers
+from klog_broker.log.recovery.loading_progress import LoadingTally
+from klog_broker.log.recovery.producer_snapshots import ProducerSnapshots
+from klog_broker.log.recovery.segment_recovery import (
+    Recovered,
+    are_indexes_sane,
+    find_end,
+    rebuild_indexes,
+    recover_segment,
+    resume_segment,
+    scan_segment,
+)
+from klog_broker.log.segment.leader_epochs import LeaderEpochs
+from klog_broker.log.segment.segment import Segment
+from klog_broker.log.segment.segment_renaming import mark_deleted
+from klog_broker.log.validation.batch_digests import Digest
+from klog_broker.log.validation.record_checks import RecordChecks
+from klog_broker.runtime.disk.files import Files
+from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.ids import LeaderEpoch, Offset
+from pyspark_klog.records.layout import INT64_MAX
+from pyspark_klog.storage.names import Suffix, parse_segment_file_name
+
+_log = logging.getLogger("klog.log")
+_INDEX_SUFFIXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_INDEX)
+
+
+@dataclass
+class LoadedLog:
+    """What a PartitionLog begins with. All of it is durable, but for the epochs that begin at or
+    after the recovery point."""
+
+    segments: tuple[Segment, ...]
+    log_start_offset: Offset
+    log_end_offset: Offset
+    high_watermark: Offset
+    recovery_point: Offset
+    epochs: LeaderEpochs
+    newest_epoch: LeaderEpoch
+    """The newest that was ever noted, also one that began behind the end; -1 if none."""
+    states: ProducerStates
+    snapshots: ProducerSnapshots
+    was_unclean: bool
+    """Whether it was looked through, because it had not been closed properly: records after the end
+    may have been seen and lost, so that what is appended must get a newer epoch."""
+    cut_bytes: int
+    """What was lost of it then."""
+    cleaned_offset: Offset | None
+
+
+def load_log(
+    files: Files,
+    directory: Path,
+    *,
+    config: LogConfig,
+    checks: RecordChecks,
+    is_clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+    high_watermark: int,
+    cleaned_offset: Offset | None,
+    now_ms: int,
+    notes: SyncNotes,
+    tally: LoadingTally | None = None,
+) -> LoadedLog:
+    """Load the log; unless it was closed properly, check what lies past the recovery point.
+
+    The offsets are those of the checkpoints, 0 (``cleaned_offset``: None) where there is none.
+    Blocks; any thread. OSError if the disk fails; what the ``tally`` raises.
+    """
+    gaps_before = INT64_MAX if config.may_have_gaps else cleaned_offset or 0
+    loader = _Loader(
+        files, directory, config, checks, log_start_offset, gaps_before, now_ms, notes, tally
+    )
+    loaded = loader.load(is_clean, recovery_point, high_watermark)
+    if cleaned_offset is not None:
+        # What lay behind the end is lost; what comes there is not clean.
+        loaded = replace(loaded, cleaned_offset=min(cleaned_offset, loaded.log_end_offset))
+    if tally is not None:
+        tally.loaded(directory, was_unclean=loaded.was_unclean, cut_bytes=loaded.cut_bytes)
+    return loaded
+
+
+class _Loader:
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        config: LogConfig,
+        checks: RecordChecks,
+        log_start_offset: int,
+        gaps_before: int,
+        now_ms: int,
+        notes: SyncNotes,
+        tally: LoadingTally | None,
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.config = config
+        self.checks = checks
+        self.checkpointed_start = log_start_offset
+        self.gaps_before = gaps_before
+        self.now_ms = now_ms
+        self.notes = notes
+        self.tally = tally
+        self.epochs = LeaderEpochs(files, directory)
+        self.segments: list[Segment] = []
+        # What is to be synced before anything is built on it.
+        self.touched: list[Segment] = []
+        self.must_sync = False
+        self.cut_bytes = 0
+        # By base offset: from where on a segment's transaction index lacks rows.
+        self.unindexed: dict[int, int] = {}
+
+    def load(self, is_clean: bool, recovery_point: int, high_watermark: int) -> LoadedLog:
+        self._open_segments()
+        epochs_are_good = self.epochs.load()
+        newest_epoch = self.epochs.latest
+        end_offset = self._end_of_clean_log() if is_clean else None
+        if end_offset is None:
+            is_clean = False
+            end_offset = self._recover(recovery_point)
+        end_offset = self._start_over_if_behind(end_offset)
+        log_start = Offset(max(self.checkpointed_start, self.segments[0].base_offset))
+        if not epochs_are_good:
+            # All of them: recovery has noted those of the part that it looked at.
+            self.epochs.clear()
+            self._epochs_from_log()
+        elif not is_clean:
+            self._find_earlier_epochs(log_start)
+        newest_epoch = max(newest_epoch, self.epochs.latest)
+        self.epochs.truncate_from_start(log_start)
+        self.epochs.truncate_from_end(end_offset + 1)
+        if not epochs_are_good:
+            self.epochs.write()
+        visible = Offset(min(max(high_watermark, log_start), end_offset))
+        states, snapshots = self._load_producers(log_start, end_offset, visible)
+        if self.must_sync:
+            # The directory always: names that were made or removed just before a kill look durable.
+            with self.notes.noted(self.directory.name):
+                for segment in self.touched:
+                    for file in segment.sync_files():
+                        file.sync()
+                self.files.sync_dir(self.directory)
+        for segment in self.segments:
+            segment.rest()
+        return LoadedLog(
+            tuple(self.segments),
+            log_start,
+            end_offset,
+            high_watermark=visible,
+            # The file names an epoch of which nothing is left until a newer one is durable
+            # elsewhere; so it is not written here, and what it lacks is found again.
+            recovery_point=(
+                Offset(min(recovery_point, end_offset)) if self.epochs.is_dirty else end_offset
+            ),
+            epochs=self.epochs,
+            newest_epoch=newest_epoch,
+            states=states,
+            snapshots=snapshots,
+            was_unclean=not is_clean,
+            cut_bytes=self.cut_bytes,
+            cleaned_offset=None,
+        )
+
+    def _open_segments(self) -> None:
+        bases: set[Offset] = set()
+        index_files: list[tuple[Offset, str]] = []
+        names = clear_leftovers(self.files, self.directory)
+        for name in names:
+            parsed = parse_segment_file_name(name)
+            if parsed is not None and parsed[1] is Suffix.LOG:
+                bases.add(parsed[0])
+            elif parsed is not None and parsed[1] in _INDEX_SUFFIXES:
+                index_files.append((parsed[0], name))
+        for base_offset, name in index_files:
+            if base_offset not in bases:
+                _log.warning("index=%s/%s removed=no_log_file", self.directory, name)
+                self.files.remove(self.directory / name)
+        self.segments = [Segment.open(self.files, self.directory, base) for base in sorted(bases)]
+        if not self.segments:
+            self._start_at(self.checkpointed_start)
+
+    def _start_at(self, offset: int) -> None:
+        segment = Segment.create(self.files, self.directory, offset, self.config, self.now_ms)
+        self.segments = [segment]
+        self.touched = [segment]
+        self.must_sync = True
+
+    def _looked_through(self, size_bytes: int) -> None:
+        if self.tally is not None:
+            self.tally.looked_through(self.directory, size_bytes)
+
+    def _rebuild(self, segment: Segment) -> None:
+        _log.warning("log=%s indexes=rebuilt", segment.log_file.path)
+        self._choose_checks(segment.size_bytes)
+        rebuild_indexes(segment, self.config, self.checks, self._looked_through)
+        segment.deactivate()
+        self.touched.append(segment)
+        self.must_sync = True
+
+    def _end_limit(self, number: int) -> int:
+        """What a segment's offsets lie before."""
+        following = number + 1
+        return self.segments[following].base_offset if following < len(self.segments) else INT64_MAX
+
+    def _check_indexes(self, number: int) -> None:
+        """Of a segment that was closed properly: make them anew if they cannot be right."""
+        segment = self.segments[number]
+        if not are_indexes_sane(segment):
+            self._rebuild(segment)
+        if not segment.transaction_index.is_sane(self._end_limit(number)):
+            _log.warning("log=%s transaction_index=rebuilt", segment.log_file.path)
+            self.unindexed[segment.base_offset] = segment.base_offset
+
+    # --- closed properly -------------------------------------------------------------------------
+    def _end_of_clean_log(self) -> Offset | None:
+        """The log's end, if headers and indexes bear out that it was closed properly."""
+        last = self.segments[-1]
+        try:
+            for number, segment in enumerate(self.segments):
+                self._check_indexes(number)
+                if segment is not last:
+                    segment.close_indexes()
+            end_offset = find_end(last)
+        except InvariantViolation as error:
+            _log.warning("log=%s recovering=%s", self.directory, error)
+            return None
+        resume_segment(last, self.config)
+        return end_offset
+
+    # --- not closed properly ---------------------------------------------------------------------
+    def _recover(self, recovery_point: int) -> Offset:
+        self.must_sync = True
+        # What the file says of the part that is looked at may be of records that were cut, or that
+        # others took the place of; the batches say what is so.
+        self.epochs.truncate_from_end(recovery_point)
+        suspects = [s for s in self.segments if s.base_offset >= recovery_point]
+        self._choose_checks(sum(s.size_bytes for s in suspects or self.segments[-1:]))
+        end_offset = self.segments[0].base_offset
+        for number, segment in enumerate(self.segments):
+            is_last = number + 1 == len(self.segments)
+            next_base = self._end_limit(number)
+            # Where both are equal the roll may have come after the last sync.
+            if next_base < recovery_point:
+                self._check_indexes(number)
+                segment.close_indexes()
+                continue
+            segment.activate(self.config)
+
+            def drop_after(
+                end_offset: Offset, number: int = number, next_base: int = next_base
+            ) -> None:
+                # Once it is cut nobody can tell the hole behind it from a cleaner's work: a start
+                # that dies here must find the damage, or nothing behind it.
+                if end_offset < next_base < INT64_MAX:
+                    self._drop_after(number)
+                    self.files.sync_dir(self.directory)
+
+            recovered = recover_segment(
+                segment,
+                recovery_point=recovery_point,
+                end_limit=next_base,
+                checks=self.checks,
+                latest_epoch=self.epochs.latest,
+                is_suspect=self.notes.is_suspect(self.directory.name),
+                before_cut=drop_after,
+                on_chunk=self._looked_through,
+            )
+            end_offset = recovered.end_offset
+            self.cut_bytes += recovered.damaged_bytes
+            self._cut_transaction_index(segment, recovered)
+            for epoch, start_offset in recovered.epochs:
+                self.epochs.note(epoch, start_offset)
+            # What was rolled after the last sync had its indexes finished without one.
+            if not (is_last and recovered.is_as_synced):
+                self.touched.append(segment)
+            if is_last:
+                break
+            # If it reaches the next one, what was cut was preallocated room. If not, records are
+            # missing: where Kafka's cleaner has been they may be (klog's leaves the last batch of a
+            # segment), but then every byte is good.
+            if end_offset < next_base and (recovered.cut_bytes or next_base > self.gaps_before):
+                self._drop_after(number)
+                break
+            segment.deactivate()
+            segment.close_indexes()
+        return end_offset
+
+    def _choose_checks(self, size_bytes: int) -> None:
+        """So much is to be looked through."""
+        if self.tally is not None:
+            self.checks = self.tally.total.checks_for(size_bytes) or self.checks
+
+    def _cut_transaction_index(self, segment: Segment, recovered: Recovered) -> None:
+        """Drop the rows of markers that were looked at anew; they are made again from the log."""
+        index, trusted_offset = segment.transaction_index, recovered.trusted_offset
+        if trusted_offset > segment.base_offset or not recovered.has_markers:
+            index.cut_to_offset(trusted_offset)
+        if recovered.has_markers:
+            self.unindexed[segment.base_offset] = trusted_offset
+
+    def _drop_after(self, number: int) -> None:
+        """From the last one on, so that a start that dies meanwhile leaves no hole."""
+        for segment in reversed(self.segments[number + 1 :]):
+            _log.warning("log=%s removed=after_damage", segment.log_file.path)
+            self.cut_bytes += segment.size_bytes
+            for path in mark_deleted(segment):
+                self.files.remove(path)
+        del self.segments[number + 1 :]
+
+    def _find_earlier_epochs(self, log_start: int) -> None:
+        """DeleteRecords raises the log's start in memory, and the file of epochs may go by that
+        before the checkpoint does: what was deleted is there again, without its epochs."""
+        known = self.epochs.entries
+        if known and known[0].start_offset > log_start:
+            self.epochs.clear()
+            self._epochs_from_log(known[0].start_offset)
+            for epoch, start_offset in known:
+                self.epochs.note(epoch, start_offset)
+
+    def _epochs_from_log(self, end_offset: int = INT64_MAX) -> None:
+        """Those that begin before that offset."""
+        for segment in self.segments:
+            if segment.base_offset >= end_offset:
+                break
+            digest = Digest(
+                position=0, end_offset=segment.base_offset, latest_epoch=self.epochs.latest
+            )
+            for _ in scan_segment(
+                segment, digest, self.checks, check_crc=False, on_chunk=self._looked_through
+            ):
+                pass
+            for epoch, start_offset in digest.epochs:
+                if start_offset < end_offset:
+                    self.epochs.note(epoch, start_offset)
+
+    def _start_over_if_behind(self, end_offset: Offset) -> Offset:
+        """The log start is durable on its own; what should lie after it can have been lost."""
+        if end_offset >= self.checkpointed_start:
+            return end_offset
+        _log.warning(
+            "log=%s end_offset=%d before log_start_offset=%d: starting over",
+            self.directory,
+            end_offset,
+            self.checkpointed_start,
+        )
+        self._drop_after(-1)
+        self._start_at(self.checkpointed_start)
+        return Offset(self.checkpointed_start)
+
+    # --- producers -------------------------------------------------------------------------------
+    def _load_producers(
+        self, log_start: Offset, end_offset: Offset, high_watermark: Offset
+    ) -> tuple[ProducerStates, ProducerSnapshots]:
+        states = ProducerStates()
+        snapshots = ProducerSnapshots(self.files, self.directory)
+        snapshots.remove_strays({segment.base_offset for segment in self.segments})
+        for segment in self.segments:
+            if segment.base_offset in self.unindexed:
+                self.must_sync = True
+                if segment not in self.touched:
+                    self.touched.append(segment)
+        snapshots.load(
+            states,
+            tuple(self.segments),
+            log_start,
+            end_offset,
+            self.checks,
+            high_watermark=high_watermark,
+            unindexed=self.unindexed,
+            on_chunk=self._looked_through,
+        )
+        return states, snapshots

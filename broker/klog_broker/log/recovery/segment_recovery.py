@@ -1,0 +1,466 @@
+"""Finding out what a segment holds: after a crash by checking every byte past the recovery point,
+after a clean stop by its headers alone.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from klog_broker.log.batch_rows import BatchRow, header_row
+from klog_broker.log.errors import DamagedLog, ShortWrite
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.producers.producer_state import ProducerMarker, ProducerStates
+from klog_broker.log.producers.producer_steps import data_step, take_step
+from klog_broker.log.producers.producer_windows import WindowRefill
+from klog_broker.log.segment.batch_search import find_batch
+from klog_broker.log.segment.segment import Segment
+from klog_broker.log.validation.batch_digests import Digest
+from klog_broker.log.validation.record_checks import RecordChecks
+from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.ids import Offset
+from pyspark_klog.records.layout import (
+    BATCH_HEADER_BYTES,
+    INT64_MAX,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_V2,
+    UP_TO_MAGIC_BYTES,
+)
+from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET, OffsetIndexEntry, TimeIndexEntry
+from pyspark_klog.storage.names import Suffix, segment_file_name
+from pyspark_klog.storage.transaction_index import AbortedEntry
+
+_log = logging.getLogger("klog.log")
+_CHUNK_BYTES = 4 << 20
+_REFILL_BLOCK_BYTES = 1 << 20
+_INDEXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
+NOTHING_UNINDEXED: Mapping[int, int] = {}
+
+OnChunk = Callable[[int], object]
+"""Is told how many bytes more were looked through, up to 4 MB or one batch. What it raises ends the
+scan."""
+
+
+class Recovered(NamedTuple):
+    """What is left of a segment."""
+
+    end_offset: Offset  # of the log, if this is its last segment
+    cut_bytes: int  # what was taken away at its end
+    damaged_bytes: int  # the same, but for preallocated room
+    epochs: list[tuple[int, int]]  # leader epochs that begin in it, with their start offsets
+    is_as_synced: bool  # nothing lay past the recovery point, and what lies before it was trusted
+    trusted_offset: int  # from here on all was looked at
+    has_markers: bool  # transactions end behind that offset
+
+
+def nobody(_: int) -> None:
+    """An OnChunk that does nothing."""
+
+
+def scan_segment(
+    segment: Segment,
+    digest: Digest,
+    checks: RecordChecks,
+    *,
+    check_crc: bool,
+    on_chunk: OnChunk = nobody,
+) -> Iterator[None]:
+    """Go through the segment from where the digest is, to the first byte that is no good batch.
+
+    A generator, so that the caller can take what has come up after each chunk.
+    """
+    end = segment.size_bytes
+    want = _CHUNK_BYTES
+    # Fresh memory for each chunk would cost more than to read it.
+    room = bytearray(min(want, end - digest.end_position))
+    while digest.end_position < end and not digest.is_cut:
+        position = digest.end_position
+        if want > len(room):
+            room = bytearray(want)
+        with memoryview(room) as view:
+            filled = segment.log_file.pread_into(view[: min(want, end - position)], position)
+            chunk = view[:filled]
+            checks.scan_into(digest, chunk, position, check_crc=check_crc)
+            size = int.from_bytes(chunk[8:12], "big", signed=True)
+        if digest.end_position > position:
+            want = _CHUNK_BYTES
+            on_chunk(digest.end_position - position)
+            yield
+            continue
+        # Either no batch begins here, or it is larger than the chunk.
+        if filled < LOG_OVERHEAD_BYTES:
+            return
+        size += LOG_OVERHEAD_BYTES
+        if size <= filled or size > end - position:
+            return
+        want = size
+
+
+def header_rows(segment: Segment, position: int, end: int) -> Iterator[BatchRow]:
+    """The v2 batches that start in ``[position, end)``, by their headers alone.
+
+    ``position`` must be a batch's start. Raises InvariantViolation at what is no batch.
+    """
+    for place in segment.places(position, end):
+        header = segment.log_file.pread(BATCH_HEADER_BYTES, place.position)
+        if len(header) > UP_TO_MAGIC_BYTES and header[16] == MAGIC_V2:
+            yield header_row(header, 0)._replace(position=place.position)
+
+
+# --- one segment ---------------------------------------------------------------------------------
+def recover_segment(
+    segment: Segment,
+    *,
+    recovery_point: int,
+    end_limit: int,
+    checks: RecordChecks,
+    latest_epoch: int,
+    is_suspect: bool,
+    before_cut: Callable[[Offset], None],
+    on_chunk: OnChunk = nobody,
+) -> Recovered:
+    """Check all batches from ``recovery_point`` on, cut at the first byte that is no good batch,
+    and make the index entries for them anew. ``before_cut`` is told where the segment's offsets
+    will end: until it returns the damage can be seen. If it ``is_suspect`` that they were read from
+    the cache alone, they are written once more, so that the next sync takes them to the disk.
+
+    The segment must be activated. Its offsets lie before ``end_limit``: where the next one begins.
+    """
+    end_limit = min(end_limit, segment.base_offset + MAX_RELATIVE_OFFSET + 1)
+    start = _trusted_position(segment, recovery_point)
+    try:
+        digest = restart_indexes(segment, start)
+    except DamagedLog as error:
+        _log.warning("log=%s checked=whole_segment %s", segment.log_file.path, error)
+        start = 0
+        digest = restart_indexes(segment, start)
+    is_as_synced = start == segment.size_bytes
+    digest.end_limit = end_limit
+    digest.latest_epoch = latest_epoch
+    for place in segment.places(digest.last_indexed_position, start):
+        digest.end_offset = place.last_offset + 1
+    trusted_offset = digest.end_offset
+    _index_all(segment, digest, checks, check_crc=True, on_chunk=on_chunk)
+    end_offset, end_position = Offset(digest.end_offset), digest.end_position
+    cut_bytes = segment.size_bytes - end_position
+    is_damage = False
+    if cut_bytes:
+        # Zeros are what a preallocated file ends with.
+        is_damage = any(segment.log_file.pread(min(cut_bytes, 4096), end_position))
+        _log.log(
+            logging.WARNING if is_damage else logging.INFO,
+            "log=%s cut_at=%d cut_bytes=%d next_offset=%d",
+            segment.log_file.path,
+            end_position,
+            cut_bytes,
+            end_offset,
+        )
+        before_cut(end_offset)
+        segment.log_file.truncate(end_position)
+        segment.size_bytes = end_position
+    if is_suspect:
+        _write_again(segment, start)
+    damaged_bytes = cut_bytes if is_damage else 0
+    return Recovered(
+        end_offset,
+        cut_bytes,
+        damaged_bytes,
+        digest.epochs,
+        is_as_synced,
+        trusted_offset,
+        digest.has_markers,
+    )
+
+
+def _write_again(segment: Segment, position: int) -> None:
+    """Put the same bytes in the same place. What they replace on the disk is the same or nothing,
+    so that a crash in the middle takes nothing away. OSError."""
+    _log.warning(
+        "log=%s written_again_from=%d bytes=%d after a sync that may have failed",
+        segment.log_file.path,
+        position,
+        segment.size_bytes - position,
+    )
+    while position < segment.size_bytes:
+        chunk = segment.log_file.pread(min(_CHUNK_BYTES, segment.size_bytes - position), position)
+        written = segment.log_file.pwrite(chunk, position)
+        if not chunk or written != len(chunk):
+            raise ShortWrite(written, len(chunk))
+        position += written
+
+
+def index_all(segment: Segment, checks: RecordChecks) -> Iterator[int]:
+    """Make the index entries of a new segment, checking every byte of it; yields after each piece
+    how many bytes that was. The segment must be activated. DamagedLog if there is anything but
+    batches in order."""
+    digest = restart_indexes(segment, 0)
+    yield from _index_steps(segment, digest, checks, check_crc=True, on_chunk=nobody)
+    if digest.end_position != segment.size_bytes:
+        raise DamagedLog(
+            f"{segment.log_file.path}: no good batch at byte {digest.end_position} of "
+            f"{segment.size_bytes}"
+        )
+
+
+def _index_all(
+    segment: Segment, digest: Digest, checks: RecordChecks, *, check_crc: bool, on_chunk: OnChunk
+) -> None:
+    """Scan from where the digest is, making index entries on the way."""
+    for _ in _index_steps(segment, digest, checks, check_crc=check_crc, on_chunk=on_chunk):
+        pass
+
+
+def _index_steps(
+    segment: Segment, digest: Digest, checks: RecordChecks, *, check_crc: bool, on_chunk: OnChunk
+) -> Iterator[int]:
+    position = digest.end_position
+    for _ in scan_segment(segment, digest, checks, check_crc=check_crc, on_chunk=on_chunk):
+        segment.add_index_rows(digest.take_index_rows())
+        yield digest.end_position - position
+        position = digest.end_position
+    segment.restore(
+        bytes_since_index_entry=digest.end_position - digest.last_indexed_position,
+        max_timestamp=TimeIndexEntry(digest.max_timestamp_ms, Offset(digest.max_timestamp_offset)),
+    )
+
+
+def _trusted_position(segment: Segment, recovery_point: int) -> int:
+    """Where the first batch that ends at or after the recovery point starts.
+
+    What lies before it was synced, its index entries too; if they cannot be followed all the same,
+    the segment is checked from its first byte. Behind it there may be anything.
+    """
+    if recovery_point <= segment.base_offset:
+        return 0
+    segment.offset_index.cut_to_position(segment.size_bytes)
+    entry = segment.offset_index.view().lookup(recovery_point)
+    if entry.position and not _fits(segment, entry):
+        return 0
+    position = entry.position
+    end_offset = -1
+    with suppress(InvariantViolation):
+        for place in segment.places(position):
+            if place.last_offset >= recovery_point or place.base_offset < end_offset:
+                break
+            position, end_offset = place.position + place.size_bytes, place.last_offset + 1
+    return position if end_offset == recovery_point or end_offset < 0 else 0
+
+
+def _fits(segment: Segment, entry: OffsetIndexEntry) -> bool:
+    """Whether the batch that starts at the entry's position ends with the entry's offset."""
+    with suppress(InvariantViolation):
+        for place in segment.places(entry.position):
+            return place.last_offset == entry.offset
+    return False
+
+
+def restart_indexes(segment: Segment, position: int) -> Digest:
+    """Keep the index entries of batches before ``position``, a batch's start, and find out again
+    what they were made from: the digest goes on from there."""
+    segment.offset_index.cut_to_position(position)
+    entries = segment.offset_index.view()
+    last_indexed = entries[len(entries) - 1] if len(entries) else None
+    # An entry of the time index was made with one of the offset index; all else is not trusted.
+    time_end = last_indexed.offset + 1 if last_indexed is not None else segment.base_offset
+    segment.time_index.cut_to_offset(time_end if position else 0)
+    if _is_only_room(segment):
+        segment.time_index.cut_to_offset(0)
+    largest = segment.time_index.last
+    from_position = last_indexed.position if last_indexed is not None else 0
+    for place in segment.places(from_position, position):
+        timestamp_ms = segment.max_timestamp_at(place)
+        if timestamp_ms > largest.timestamp_ms:
+            largest = TimeIndexEntry(timestamp_ms, place.last_offset)
+    segment.restore(
+        bytes_since_index_entry=position - from_position,
+        max_timestamp=largest,
+    )
+    return Digest(
+        position=position,
+        end_offset=segment.base_offset,
+        index_interval_bytes=segment.index_interval_bytes,
+        last_indexed_position=from_position,
+        max_timestamp_ms=largest.timestamp_ms,
+        max_timestamp_offset=largest.offset,
+    )
+
+
+def _is_only_room(segment: Segment) -> bool:
+    """Whether the one row of the time index is no row: the room of an active segment's index is
+    zeros, and so is the row of a first record at the time 0."""
+    if segment.time_index.last != (0, segment.base_offset):
+        return False
+    first = next(segment.places(), None)
+    return (
+        first is None
+        or first.last_offset != segment.base_offset
+        or segment.max_timestamp_at(first) != 0
+    )
+
+
+def _last_indexed_position(segment: Segment) -> int:
+    entries = segment.offset_index.view()
+    return entries[len(entries) - 1].position if len(entries) else 0
+
+
+def find_end(segment: Segment) -> Offset:
+    """The offset after the segment's last batch, by headers. InvariantViolation if they do not lead
+    to the file's end exactly."""
+    end_offset = segment.base_offset
+    for place in segment.places(_last_indexed_position(segment)):
+        end_offset = Offset(place.last_offset + 1)
+    return end_offset
+
+
+def resume_segment(segment: Segment, config: LogConfig) -> None:
+    """Go on appending to a segment that was closed properly. Does nothing if it is active."""
+    if segment.is_active:
+        return
+    segment.activate(config)
+    segment.restore(
+        bytes_since_index_entry=segment.size_bytes - _last_indexed_position(segment),
+        max_timestamp=segment.time_index.last,
+    )
+
+
+def are_indexes_sane(segment: Segment) -> bool:
+    """Whether the index files of a segment that was closed can be what was written then.
+
+    The segment knows its largest timestamp afterwards: retention need not ask a cold page for it.
+    """
+    paths = [segment.directory / segment_file_name(segment.base_offset, kind) for kind in _INDEXES]
+    if not all(segment.files.exists(path) for path in paths):
+        return False
+    offset_index, time_index = segment.offset_index, segment.time_index
+    if offset_index.misfit_bytes or time_index.misfit_bytes:
+        return False
+    if offset_index.entries:
+        view = offset_index.view()
+        last = view[len(view) - 1]
+        if last.offset <= segment.base_offset or not 0 < last.position < segment.size_bytes:
+            return False
+    if time_index.entries:
+        first, last_time = time_index.view()[0], time_index.last
+        if last_time.timestamp_ms < first.timestamp_ms or last_time.offset < segment.base_offset:
+            return False
+        if time_index.entries > 1 and last_time.timestamp_ms == first.timestamp_ms:
+            # Zeros alone: room for rows, which a power cut has brought back.
+            return False
+    return segment.max_timestamp.timestamp_ms >= -1
+
+
+def rebuild_indexes(
+    segment: Segment, config: LogConfig, checks: RecordChecks, on_chunk: OnChunk = nobody
+) -> None:
+    """Make both index files anew from the log file, as far as its headers can be followed. The
+    segment is active afterwards."""
+    segment.close_indexes()
+    for kind in _INDEXES:
+        segment.files.remove(segment.directory / segment_file_name(segment.base_offset, kind))
+    segment.activate(config)
+    digest = restart_indexes(segment, 0)
+    # Damage can give a batch any offset, and an index has no room for most of them.
+    digest.end_limit = segment.base_offset + MAX_RELATIVE_OFFSET + 1
+    _index_all(segment, digest, checks, check_crc=False, on_chunk=on_chunk)
+
+
+# --- producers -----------------------------------------------------------------------------------
+def refill_windows(
+    states: ProducerStates, segments: tuple[Segment, ...], log_start_offset: int
+) -> None:
+    """Find the batches before the snapshot that retries may still ask about, newest first.
+
+    A snapshot holds one batch of each producer; without the others a retry of an older one of the
+    five in flight would look like a gap.
+    """
+    refill = WindowRefill(states, log_start_offset)
+    for segment in reversed(segments):
+        if refill.is_complete:
+            return
+        if segment.base_offset >= states.end_offset:
+            continue
+        for start, end in _blocks_from_end(segment):
+            rows = header_rows(segment, start, end)
+            try:
+                steps = (step for row in rows if (step := data_step(row)) is not None)
+                refill.add_block((step.head, step.batch) for step in steps)
+            except InvariantViolation as error:
+                # Readers of that place are told so; the other logs and records can be served.
+                _log.warning("log=%s producers=windows_not_filled %s", segment.directory, error)
+                return
+            if refill.is_complete:
+                return
+
+
+def _blocks_from_end(segment: Segment) -> Iterator[tuple[int, int]]:
+    """The segment in pieces that begin at batches, the last one first."""
+    end = segment.size_bytes
+    view = segment.offset_index.view()
+    for row in range(len(view) - 1, -1, -1):
+        if end - view[row].position >= _REFILL_BLOCK_BYTES:
+            yield view[row].position, end
+            end = view[row].position
+    yield 0, end
+
+
+def _replays_from(segment: Segment, offset: int) -> int | None:
+    """Where the batch of an offset begins, None if all lie before it. A damaged segment is gone
+    through from its start: one damaged file is no reason not to start."""
+    if offset <= segment.base_offset:
+        return 0
+    try:
+        place = find_batch(segment, offset)
+    except DamagedLog as error:
+        _log.warning("log=%s producers=whole_segment %s", segment.path(Suffix.LOG), error)
+        return 0
+    return None if place is None else place.position
+
+
+def replay_producers(
+    states: ProducerStates,
+    segments: tuple[Segment, ...],
+    end_offset: int,
+    checks: RecordChecks,
+    *,
+    high_watermark: int,
+    unindexed: Mapping[int, int],
+    on_chunk: OnChunk = nobody,
+) -> None:
+    """Bring the states from their snapshot's offset to ``end_offset``, as they are for readers who
+    see up to the high watermark.
+
+    On the way the transaction indexes of ``unindexed`` segments (by base offset: the offset from
+    which on they lack rows) get the rows of what is aborted there.
+    """
+    start = states.end_offset
+    for index, segment in enumerate(segments):
+        if index + 1 < len(segments) and segments[index + 1].base_offset <= start:
+            continue
+        position = _replays_from(segment, start)
+        if position is None:
+            continue
+        seen_ms = segment.log_file.modified_ms()
+        unindexed_from = unindexed.get(segment.base_offset, INT64_MAX)
+        aborted: list[AbortedEntry] = []
+        digest = Digest(
+            position=position,
+            end_offset=0,
+            end_limit=end_offset,
+            follows_producers=True,
+            commits_done_before=high_watermark,
+        )
+        for _ in scan_segment(segment, digest, checks, check_crc=False, on_chunk=on_chunk):
+            for step in digest.take_producer_steps():
+                if step.last_offset < start:
+                    continue
+                if isinstance(step, ProducerMarker) and step.offset >= unindexed_from:
+                    entry = states.aborted_by(step)
+                    if entry is not None:
+                        aborted.append(entry)
+                take_step(states, step, seen_ms)
+        if unindexed_from == segment.base_offset:
+            segment.transaction_index.replace(aborted)
+        elif aborted:
+            segment.transaction_index.write(aborted)
+            segment.transaction_index.commit()
+    states.end_offset = Offset(end_offset)

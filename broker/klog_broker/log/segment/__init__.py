@@ -1,0 +1,1 @@
+"""One segment: its batches, its indexes, and searches in them."""

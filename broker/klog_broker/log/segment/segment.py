@@ -1,0 +1,431 @@
+"""One segment: a .log file of batches and its two indexes.
+
+A segment knows bytes and positions. The partition log decides what may be appended, and what
+readers may see.
+"""
+
+import errno
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from klog_broker.log.errors import ColdRead, ShortWrite
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.segment.batch_positions import (
+    AppendedBatch,
+    BatchPlace,
+    max_timestamp_of,
+    walk,
+)
+from klog_broker.log.segment.index_files import OffsetIndexFile, TimeIndexFile
+from klog_broker.log.segment.planned_append import KnownRoom, PlannedAppend
+from klog_broker.log.segment.transaction_index_file import TransactionIndexFile
+from klog_broker.log.validation.batch_digests import IndexRow
+from klog_broker.runtime.disk.files import ClosedFile, File, Files, ProbedRegion, ReadRegion
+from pyspark_klog.ids import Offset
+from pyspark_klog.records.layout import BATCH_HEADER_BYTES
+from pyspark_klog.storage.indexes import TimeIndexEntry
+from pyspark_klog.storage.names import Suffix, segment_file_name
+from pyspark_klog.storage.transaction_index import AbortedEntry
+
+_INDEXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
+# How many positions of the newest batches are remembered: readers at the log's end ask for these.
+_REMEMBERED_POSITIONS = 256
+
+
+class Segment:
+    """Segment ``base_offset`` of the directory. Made by :meth:`create` or :meth:`open`."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        base_offset: int,
+        log_file: File,
+        size_bytes: int,
+        *,
+        suffix: str = "",
+    ) -> None:
+        self.files = files
+        self.suffix = suffix
+        """What follows the names of its files while they are not in place."""
+        self.directory = directory
+        self.base_offset = Offset(base_offset)
+        self.log_file = log_file
+        self.size_bytes = size_bytes
+        self.is_active = False
+        self.created_ms = 0
+        # The first batch's largest timestamp, from which segment.ms is counted. None: not known.
+        self.rolling_timestamp_ms: int | None = None
+        self.index_interval_bytes = 0
+        self.bytes_since_index_entry = 0
+        self.known_room: KnownRoom | None = None
+        """Until the indexes get an entry."""
+        # Whether there is disk space for the next entry of each index.
+        self._is_reserved = False
+        # The largest timestamp, and the last offset of its batch. None: the time index's last row.
+        self._max_timestamp: TimeIndexEntry | None = None
+        # Whether bytes of a failed write are still in the file after the last committed byte.
+        self._is_uncut = False
+        self._positions: dict[int, int] = {}
+        self.near_row = 0
+        """The row of the offset index at which the last search has ended (batch_search.py)."""
+        self._offset_index: OffsetIndexFile | None = None
+        self._time_index: TimeIndexFile | None = None
+        self._is_closed = False
+        self.transaction_index = TransactionIndexFile(
+            files, self.path(Suffix.TRANSACTION_INDEX), base_offset
+        )
+
+    def __repr__(self) -> str:
+        return f"Segment({self.base_offset}, size_bytes={self.size_bytes}, active={self.is_active})"
+
+    # --- coming and going ------------------------------------------------------------------------
+    @classmethod
+    def create(
+        cls,
+        files: Files,
+        directory: Path,
+        base_offset: int,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        suffix: str = "",
+    ) -> "Segment":
+        """A new, empty, active segment. Its files' names are durable once the directory is synced.
+        They end with ``suffix``; a start removes files whose names end with .cleaned."""
+        for kind in (*_INDEXES, Suffix.TRANSACTION_INDEX):
+            files.remove(directory / (segment_file_name(base_offset, kind) + suffix))
+        path = directory / (segment_file_name(base_offset, Suffix.LOG) + suffix)
+        log_file = files.open(path, create=True)
+        log_file.truncate(0)
+        segment = cls(files, directory, base_offset, log_file, 0, suffix=suffix)
+        segment.created_ms = now_ms
+        segment.activate(config)
+        return segment
+
+    @classmethod
+    def open(cls, files: Files, directory: Path, base_offset: int) -> "Segment":
+        """An existing segment, not active; its indexes are opened when they are needed."""
+        log_file = files.open(directory / segment_file_name(base_offset, Suffix.LOG))
+        segment = cls(files, directory, base_offset, log_file, log_file.size())
+        segment.created_ms = log_file.modified_ms()
+        return segment
+
+    @staticmethod
+    def remove_files(files: Files, directory: Path, base_offset: int) -> None:
+        """Remove the files of a :meth:`create` that failed."""
+        for suffix in (Suffix.LOG, Suffix.OFFSET_INDEX, Suffix.TIME_INDEX):
+            files.remove(directory / segment_file_name(base_offset, suffix))
+
+    def activate(self, config: LogConfig) -> None:
+        """Make it the segment that is appended to: preallocate its files."""
+        self.close_indexes()
+        self.index_interval_bytes = config.index_interval_bytes
+        self._offset_index = OffsetIndexFile(
+            self.files,
+            self.path(Suffix.OFFSET_INDEX),
+            self.base_offset,
+            config.segment_index_bytes,
+        )
+        self._time_index = TimeIndexFile(
+            self.files, self.path(Suffix.TIME_INDEX), self.base_offset, config.segment_index_bytes
+        )
+        if config.preallocate:
+            self.log_file.truncate(max(config.segment_bytes, self.size_bytes))
+        self.is_active = True
+
+    def deactivate(self) -> None:
+        """At a roll or close: add the time index's final entry, and cut off preallocated room.
+
+        If no descriptor is left nothing has changed.
+        """
+        if self._is_uncut:
+            self.cut_back()
+        offset_index, time_index = self.offset_index, self.time_index
+        with self.log_file.held(), offset_index.file.held(), time_index.file.held():
+            time_index.maybe_append(*self.max_timestamp)
+            offset_index.trim()
+            time_index.trim()
+            if self.log_file.size() != self.size_bytes:
+                self.log_file.truncate(self.size_bytes)
+        offset_index.file.rest()
+        time_index.file.rest()
+        self._positions.clear()
+        self.is_active = False
+
+    def close(self) -> None:
+        """Close all files, for good: the log is closed or has failed, or no longer has the segment.
+
+        A file that is in use (by a response that is being sent, a read or a sync in a helper
+        thread) closes with the end of that use. Later uses of the segment raise OSError (EBADF).
+        """
+        # First, so that a helper thread that opens an index now closes the index again.
+        self._is_closed = True
+        self.close_indexes()
+        self.log_file = ClosedFile(self.log_file.path)
+        self.transaction_index.close()
+        self._positions.clear()
+
+    def rest(self) -> None:
+        """Nobody uses the segment now: give its descriptors back."""
+        if not self.is_active:
+            self.close_indexes()
+        self.transaction_index.rest()
+        self.log_file.rest()
+
+    def close_indexes(self) -> None:
+        """Close the indexes; they are opened again when they are needed."""
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.close()
+        self._offset_index = self._time_index = None
+        self._forget_room()
+
+    def _forget_room(self) -> None:
+        self.known_room, self._is_reserved = None, False
+
+    def opened_files(self) -> list[File]:
+        indexes = (self._offset_index, self._time_index, self.transaction_index)
+        files = [each.file for each in indexes if each is not None]
+        return [self.log_file, *(file for file in files if file is not None)]
+
+    def path(self, suffix: Suffix) -> Path:
+        return self.directory / (segment_file_name(self.base_offset, suffix) + self.suffix)
+
+    # --- the indexes -----------------------------------------------------------------------------
+    @property
+    def offset_index(self) -> OffsetIndexFile:
+        index = self._offset_index
+        if index is None:
+            self._check_open()
+            path = self.path(Suffix.OFFSET_INDEX)
+            index = self._offset_index = OffsetIndexFile(self.files, path, self.base_offset)
+            self._close_again_if_closed()
+        return index
+
+    @property
+    def time_index(self) -> TimeIndexFile:
+        index = self._time_index
+        if index is None:
+            self._check_open()
+            path = self.path(Suffix.TIME_INDEX)
+            index = self._time_index = TimeIndexFile(self.files, path, self.base_offset)
+            self._close_again_if_closed()
+        return index
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise OSError(errno.EBADF, "the segment was closed", str(self.log_file.path))
+
+    def _close_again_if_closed(self) -> None:
+        """A helper thread has opened an index: close the index if :meth:`close` ran meanwhile."""
+        if self._is_closed:
+            self.close_indexes()
+            self._check_open()
+
+    def open_offset_index(self) -> File:
+        """A File of its own for reading the offset index; any thread may ask for it."""
+        self._check_open()
+        return self.files.open(self.path(Suffix.OFFSET_INDEX), writable=False)
+
+    @property
+    def max_timestamp(self) -> TimeIndexEntry:
+        """The largest timestamp in the segment, and the last offset of the first batch that has it;
+        (-1, base offset) if there is no timestamp."""
+        if self._max_timestamp is None:
+            self._max_timestamp = self.time_index.last
+        return self._max_timestamp
+
+    @property
+    def has_final_entry(self) -> bool:
+        """Whether the time index tells the largest timestamp, as that of a closed segment must."""
+        return self.time_index.last.timestamp_ms >= self.max_timestamp.timestamp_ms
+
+    @property
+    def knows_max_timestamp(self) -> bool:
+        """Whether :attr:`max_timestamp` is in memory."""
+        return self._max_timestamp is not None
+
+    @property
+    def retention_timestamp_ms(self) -> int:
+        """The time that retention.ms is counted from: the largest timestamp, or without timestamps
+        the last write."""
+        largest_ms = self.max_timestamp.timestamp_ms
+        return largest_ms if largest_ms >= 0 else self.log_file.modified_ms()
+
+    def sync_files(self) -> list[File]:
+        """The files to be synced so that log and indexes are durable as they are now."""
+        files = [self.log_file, self.offset_index.file, self.time_index.file]
+        if self.transaction_index.file is not None:
+            files.append(self.transaction_index.file)
+        return files
+
+    # --- appending -------------------------------------------------------------------------------
+    @property
+    def first_timestamp_ms(self) -> int:
+        """The largest timestamp of the first batch, from which segment.ms is counted; -1 if it has
+        none. The segment must not be empty."""
+        if self.rolling_timestamp_ms is None:
+            first = next(self.places(), None)
+            self.rolling_timestamp_ms = -1 if first is None else self.max_timestamp_at(first)
+        return self.rolling_timestamp_ms
+
+    def reserve_index_rows(self, rows: int = 1) -> None:
+        """Allocate disk space for the next index entries: a full disk is an OSError here, and would
+        be a crash later."""
+        self.offset_index.reserve(rows)
+        self.time_index.reserve(rows)
+
+    def write(
+        self,
+        data: bytes | bytearray | memoryview,
+        index_rows: int = 1,
+        aborted: Sequence[AbortedEntry] = (),
+    ) -> None:
+        """Write after the last byte, and rows for the transactions that are aborted in ``data``,
+        without effect until :meth:`commit` or :meth:`commit_planned`.
+
+        OSError if not all bytes could be written; then :meth:`cut_back` must be called.
+        """
+        if self._is_uncut:
+            self.cut_back()
+        if index_rows > 1 or not self._is_reserved:
+            self.reserve_index_rows(index_rows)
+            self._is_reserved = True
+        if aborted:
+            self._is_uncut = True
+            self.transaction_index.write(aborted)
+        written = self.log_file.pwrite(data, self.size_bytes)
+        if written != len(data):
+            raise ShortWrite(written, len(data))
+
+    def cut_back(self) -> None:
+        """Cut off the bytes of a failed :meth:`write` after the last committed byte. If no
+        descriptor is left for that, the next write does it first."""
+        self._is_uncut = True
+        self.log_file.truncate(self.size_bytes)
+        self.transaction_index.cut_back()
+        self._is_uncut = False
+
+    def commit(self, batch: AppendedBatch) -> None:
+        """Make the written batch count: size and index entries, as in Kafka 4.3."""
+        size_bytes, first_offset, end_offset, max_timestamp_ms = batch
+        position, positions = self.size_bytes, self._positions
+        if self._is_uncut:
+            self._commit_aborted()
+        if position == 0:
+            self.rolling_timestamp_ms = max_timestamp_ms
+            self._forget_room()
+        if max_timestamp_ms > self.max_timestamp.timestamp_ms:
+            self._max_timestamp = TimeIndexEntry(max_timestamp_ms, Offset(end_offset - 1))
+        if self.bytes_since_index_entry > self.index_interval_bytes:
+            self._add_index_entries(end_offset - 1, position)
+        positions[first_offset] = position
+        if len(positions) > _REMEMBERED_POSITIONS:
+            del positions[next(iter(positions))]
+        self.bytes_since_index_entry += size_bytes
+        self.size_bytes = position + size_bytes
+
+    def commit_planned(self, planned: PlannedAppend) -> None:
+        """Make written batches count whose index entries the plan has made."""
+        if self._is_uncut:
+            self._commit_aborted()
+        if self.size_bytes == 0:
+            self.rolling_timestamp_ms = planned.first_timestamp_ms
+        if self.size_bytes == 0 or planned.index_entries:
+            self._forget_room()
+        positions = self._positions
+        positions[planned.first_offset] = self.size_bytes
+        while len(positions) > _REMEMBERED_POSITIONS:
+            del positions[next(iter(positions))]
+        entries = planned.index_entries
+        if entries:
+            self.offset_index.append_all([entry[:2] for entry in entries])
+            time_index = self.time_index
+            # The largest timestamp only rises: if the last entry's is not newer than the index's
+            # last row, no entry's is.
+            if entries[-1][2] > time_index.last.timestamp_ms:
+                for _, _, max_timestamp_ms, max_timestamp_offset in entries:
+                    time_index.maybe_append(max_timestamp_ms, max_timestamp_offset)
+        self.bytes_since_index_entry = planned.bytes_since_index_entry
+        self._max_timestamp = TimeIndexEntry(
+            planned.max_timestamp_ms, Offset(planned.max_timestamp_offset)
+        )
+        self.size_bytes += planned.size_bytes
+
+    def _commit_aborted(self) -> None:
+        self.transaction_index.commit()
+        self._is_uncut = False
+
+    def _add_index_entries(self, last_offset: int, position: int) -> None:
+        if not self.offset_index.is_full:
+            self.offset_index.append(last_offset, position)
+        self.time_index.maybe_append(*self.max_timestamp)
+        self.bytes_since_index_entry = 0
+        self._forget_room()
+
+    # --- recovery --------------------------------------------------------------------------------
+    def restore(self, *, bytes_since_index_entry: int, max_timestamp: TimeIndexEntry) -> None:
+        """Take from recovery the state that the next index entries are made from."""
+        self.bytes_since_index_entry = bytes_since_index_entry
+        self._max_timestamp = max_timestamp
+        self._positions.clear()
+        self.rolling_timestamp_ms = None
+        self._forget_room()
+
+    def add_index_rows(self, rows: Sequence[IndexRow]) -> None:
+        """Make index entries for batches that are in the file, as :meth:`commit` would have."""
+        if not rows:
+            return
+        self.reserve_index_rows(len(rows))
+        fitting = rows[: self.offset_index.free_rows]
+        if fitting:
+            self.offset_index.append_all([row[:2] for row in fitting])
+        self.time_index.append_all([row[2:] for row in rows])
+        self._max_timestamp = TimeIndexEntry(rows[-1][2], Offset(rows[-1][3]))
+        self.bytes_since_index_entry = 0
+        self._forget_room()
+
+    def max_timestamp_at(self, place: BatchPlace, *, may_block: bool = True) -> int:
+        """The largest timestamp of the batch, by its header; -1 if the format has none."""
+        size_bytes = min(BATCH_HEADER_BYTES, place.size_bytes)
+        header = self.look(place.position, size_bytes, may_block=may_block)
+        return max_timestamp_of(header)
+
+    # --- looking up ------------------------------------------------------------------------------
+    def look(self, position: int, size: int, *, may_block: bool = True) -> bytes:
+        """Bytes of the log; ColdRead if they are not in memory and the call may not block."""
+        size = min(size, self.size_bytes - position)
+        if may_block:
+            return self.log_file.pread(size, position)
+        data = self.log_file.pread_now(size, position)
+        if data is None:
+            raise ColdRead(partial(self.log_file.read_ahead, position, size))
+        return data
+
+    def places(
+        self, position: int = 0, stop: int | None = None, *, may_block: bool = True
+    ) -> Iterator[BatchPlace]:
+        """The batches from ``position`` to ``stop`` (default: the segment's end); see
+        :func:`walk`."""
+        end = self.size_bytes
+        return walk(
+            partial(self.look, may_block=may_block),
+            position,
+            end if stop is None else stop,
+            end,
+            self.log_file.path,
+        )
+
+    def recent_position(self, offset: int) -> int | None:
+        """Where the batch with this base offset starts, if it is one of the newest."""
+        return self._positions.get(offset)
+
+    def region(self, position: int, size: int, *, may_block: bool = True) -> ReadRegion:
+        """A region of the log for a reader who has just read its first bytes; ColdRead if its last
+        byte is not in memory and the call may not block."""
+        file = self.log_file
+        if not (may_block or file.is_warm(position + size - 1, 1)):
+            raise ColdRead(partial(file.read_ahead, position, size))
+        return (ReadRegion if may_block else ProbedRegion)(file, position, size)

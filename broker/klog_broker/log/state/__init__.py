@@ -1,0 +1,1 @@
+"""The state of one log that its parts share: segments, flushes, rolling, transactions."""

@@ -1,0 +1,244 @@
+"""Group commit: one sync under way at a time for each log, and whoever waits for it.
+
+The loop plans a sync (which files, up to which offset), a helper thread does it, the loop takes the
+outcome. What is appended meanwhile goes with the next one, so that one sync serves many replies.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple
+
+from klog_broker.log.errors import LogStorageError, forget_frames
+from klog_broker.log.segment.leader_epochs import UnsavedEpochs
+from klog_broker.runtime.disk.files import File, Files
+from klog_broker.runtime.system.descriptors import is_exhausted
+from klog_broker.runtime.threads.helpers import Helpers
+from klog_broker.runtime.threads.locks import make_lock
+from pyspark_klog.ids import Offset
+
+FlushCallback = Callable[[BaseException | None], None]
+Noted = Callable[[], AbstractContextManager[None]]
+
+
+class FlushPlan(NamedTuple):
+    """What to sync, and what holds once that is done."""
+
+    files: tuple[File, ...]
+    directories: tuple[Path, ...]
+    flushed_offset: Offset
+    recovery_point: Offset
+    cuts: int
+    """How often the log had been cut when this was planned."""
+    epochs: UnsavedEpochs | None = None
+    """To be written behind the syncs: the recovery point must not pass an epoch's start before."""
+
+    def without_epochs(self) -> FlushPlan:
+        """What holds if the epochs could not be written."""
+        return self._replace(recovery_point=Offset(0), epochs=None)
+
+
+class _Run:
+    """A plan that is carried out once, by whoever comes first: a helper thread, or the loop where
+    it cannot go on without (close)."""
+
+    def __init__(self, files: Files, plan: FlushPlan, noted: Noted) -> None:
+        self.plan = plan
+        self._files = files
+        self._noted = noted
+        self._lock = make_lock()
+        self._is_over = False
+        self._error: BaseException | None = None
+        self.epochs_error: OSError | None = None
+        """Why the epochs could not be written, once it is over."""
+
+    def perform(self) -> None:
+        """Sync all of it, or wait until another thread has. Blocks; raises what that raised."""
+        with self._lock:
+            if not self._is_over:
+                self._is_over = True
+                try:
+                    with self._noted():
+                        for file in self.plan.files:
+                            file.sync()
+                        for directory in self.plan.directories:
+                            self._files.sync_dir(directory)
+                    self._write_epochs()
+                except BaseException as error:
+                    self._error = error
+            if self._error is not None:
+                raise self._error
+
+    def drop_files(self) -> None:
+        """Called in the loop once the outcome was taken: the traceback of an error that the run
+        keeps refers to the files and to the run, and would hold both until a garbage collection."""
+        self.plan = self.plan._replace(files=(), directories=())
+        if self._error is not None:
+            forget_frames(self._error)
+
+    def _write_epochs(self) -> None:
+        if self.plan.epochs is not None:
+            try:
+                self.plan.epochs.write()
+            except OSError as error:
+                self.epochs_error = error
+
+
+class Flusher:
+    """Runs one log's flushes, each within ``noted()``. ``plan`` returns None if nothing is to be
+    synced; ``on_flushed`` up to where all is synced now."""
+
+    def __init__(
+        self,
+        files: Files,
+        helpers: Helpers,
+        *,
+        noted: Noted,
+        plan: Callable[[bool], FlushPlan | None],
+        on_flushed: Callable[[FlushPlan], Offset],
+        on_postponed: Callable[[FlushPlan], None],
+        on_failed: Callable[[BaseException], LogStorageError],
+        on_refused: Callable[[OSError], LogStorageError],
+    ) -> None:
+        self._files = files
+        self._helpers = helpers
+        self._noted = noted
+        self._plan = plan
+        self._on_flushed = on_flushed
+        self._on_postponed = on_postponed
+        self._on_failed = on_failed
+        self._on_refused = on_refused
+        self._waiters: deque[tuple[int, FlushCallback]] = deque()
+        self._again = False
+        self._again_with_indexes = False
+        self._running: _Run | None = None
+        self.is_postponed = False
+        """The last flush wanted for a descriptor: begun again it takes up that one's work."""
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiters)
+
+    def wait(self, offset: int, callback: FlushCallback) -> None:
+        """Call back once what lies before ``offset`` is synced. Offsets must not fall."""
+        self._waiters.append((offset, callback))
+
+    def start(self, *, with_indexes: bool = False) -> None:
+        """Begin a flush; while one is under way, note that another is wanted after it."""
+        if self.is_running:
+            self._again = True
+            self._again_with_indexes |= with_indexes
+            return
+        plan = self._plan(with_indexes)
+        self.is_postponed = False
+        if plan is None:
+            return
+        run = self._running = _Run(self._files, plan, self._noted)
+        self._helpers.submit(run.perform, lambda _, error: self._done(run, error))
+
+    def flush_now(self) -> None:
+        """Sync all that has been appended, indexes too, after what is under way. Blocks.
+
+        Raises the LogStorageError of a failure, also if only the epochs could not be written.
+        """
+        self.sync_now()()
+
+    def sync_now(self) -> Callable[[], None]:
+        """The part of :meth:`flush_now` that blocks, for any thread while nobody else uses the log.
+        Returns the other part, for the loop's thread, which raises what failed."""
+        run: _Run | None = None
+        failure: OSError | None = None
+        try:
+            if self._running is not None:
+                self._running.perform()
+            plan = self._plan(True)
+            if plan is not None:
+                run = _Run(self._files, plan, self._noted)
+                run.perform()
+        except OSError as error:
+            failure = error
+
+        def take() -> None:
+            if failure is not None:
+                if run is not None:
+                    self._postpone_if_exhausted(run, failure)
+                    run.drop_files()
+                raise self._on_failed(failure) from failure
+            refusal = None if run is None else self._take(run)
+            if run is not None and refusal is not None:
+                raise refusal from run.epochs_error
+
+        return take
+
+    def wait_for_run(self) -> Callable[[], None]:
+        """What waits, in a helper thread, for the sync that is under way. Blocks; OSError, unless
+        the sync only wants for a descriptor: then nobody is at the files either."""
+        run = self._running
+
+        def wait() -> None:
+            try:
+                if run is not None:
+                    run.perform()
+            except OSError as error:
+                if not is_exhausted(error):
+                    raise
+
+        return wait
+
+    def _take(self, run: _Run) -> LogStorageError | None:
+        """The records are synced: let that count. Returns why the epochs are not written."""
+        plan, refusal = run.plan, None
+        if run.epochs_error is not None:
+            refusal = self._on_refused(run.epochs_error)
+            plan = plan.without_epochs()
+        # A cut may have come since it was planned, and other records lie there now.
+        self.release(self._on_flushed(plan))
+        return refusal
+
+    def _done(self, run: _Run, error: BaseException | None) -> None:
+        self._running = None
+        is_postponed = self._postpone_if_exhausted(run, error)
+        run.drop_files()
+        if is_postponed:
+            return
+        if error is not None:
+            self.fail(self._on_failed(error))
+            return
+        self._take(run)
+        again, self._again = self._again or bool(self._waiters), False
+        with_indexes, self._again_with_indexes = self._again_with_indexes, False
+        if again:
+            self.start(with_indexes=with_indexes)
+
+    def _postpone_if_exhausted(self, run: _Run, error: BaseException | None) -> bool:
+        if not is_exhausted(error):
+            return False
+        self.is_postponed = True
+        self._on_postponed(run.plan)
+        return True
+
+    def release(self, flushed_offset: int) -> None:
+        """Tell the waiters whose offset has been reached."""
+        waiters = self._waiters
+        while waiters and waiters[0][0] <= flushed_offset:
+            waiters.popleft()[1](None)
+
+    def give_up_after(self, offset: int, error: LogStorageError) -> None:
+        """What lies behind ``offset`` is gone: tell those who wait for that."""
+        gone = [callback for reached, callback in self._waiters if reached > offset]
+        self._waiters = deque(each for each in self._waiters if each[0] <= offset)
+        for callback in gone:
+            callback(error)
+
+    def fail(self, error: LogStorageError) -> None:
+        """Tell all waiters that their records may be lost."""
+        waiters, self._waiters = self._waiters, deque()
+        for _, callback in waiters:
+            callback(error)

@@ -1,0 +1,166 @@
+"""The state that the parts of one partition's log share."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from klog_broker.log.directory.data_directory import LogDirectory
+from klog_broker.log.errors import LogStorageError, forget_frames
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.read.log_reader import SegmentList
+from klog_broker.log.recovery.log_loading import LoadedLog
+from klog_broker.log.segment.planned_append import AppendRoom
+from klog_broker.log.segment.segment import Segment
+from klog_broker.log.state.rolling import append_room
+from klog_broker.log.validation.record_checks import RecordChecks
+from klog_broker.metrics.topics import TopicCounts
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.system.descriptors import is_exhausted
+from pyspark_klog.ids import LeaderEpoch, TopicPartition
+
+_log = logging.getLogger("klog.log")
+
+
+class LogState:
+    """The log's start and end, its segments, and whether it can be used.
+
+    Each part of the log changes its own piece: the appenders change the end, the shortener the
+    start and the segments. Everything happens in the loop's thread, except a cut: a helper does it,
+    while nobody else may use the log (``is_being_cut``).
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        path: Path,
+        loaded: LoadedLog,
+        *,
+        log_directory: LogDirectory,
+        config: LogConfig,
+        checks: Callable[[], RecordChecks],
+        chance: Chance,
+        on_offline: Callable[[LogStorageError], None],
+        counts: TopicCounts,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.path = path
+        self.log_directory = log_directory
+        self.files = log_directory.files
+        self.config = config
+        self.checks = checks
+        self.counts = counts
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.high_watermark = loaded.high_watermark
+        self.segments = SegmentList(loaded.segments)
+        self.active = loaded.segments[-1]
+        self.epochs = loaded.epochs
+        self.newest_epoch: LeaderEpoch = loaded.newest_epoch
+        self.producers = loaded.states
+        self.snapshots = loaded.snapshots
+        self.is_being_cut = False
+        self.cleaned_offset = loaded.cleaned_offset
+        """Up to here the log cleaner has cleaned; None before its first round."""
+        self.is_being_cleaned = False
+        self.cuts = 0
+        """How often records were cut off at the end, or all of them dropped."""
+        self._after_cut: list[Callable[[], None]] = []
+        self._after_swap: list[Callable[[], None]] | None = None
+        self.error: BaseException | None = None
+        self._chance = chance
+        self._on_offline = on_offline
+        self.jitter_ms = 0
+        self.choose_jitter()
+
+    def choose_jitter(self) -> None:
+        """Spreads the rolls of partitions that were created together."""
+        limit_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        self.jitter_ms = self._chance.below(limit_ms)
+
+    def take_segments(self, segments: tuple[Segment, ...]) -> None:
+        """From now on the log consists of these segments; the last one is appended to."""
+        self.segments = SegmentList(segments)
+        self.active = segments[-1]
+
+    def append_room(self, now_ms: int) -> AppendRoom | None:
+        """The room in the active segment; None if it must be rolled now. OSError."""
+        return append_room(self.active, self.config, now_ms=now_ms, jitter_ms=self.jitter_ms)
+
+    # --- while it is cut -------------------------------------------------------------------------
+    def begin_cut(self) -> None:
+        """Until :meth:`end_cut` a helper changes the files, and nobody else may use the log."""
+        self.is_being_cut = True
+        self.cuts += 1
+
+    def end_cut(self) -> None:
+        """Tell those who waited for the end of the cut."""
+        waiting, self._after_cut = self._after_cut, []
+        for callback in waiting:
+            callback()
+
+    def after_cut(self, callback: Callable[[], None]) -> None:
+        """Call back at the end of the cut that is under way."""
+        self._after_cut.append(callback)
+
+    # --- while segments are swapped --------------------------------------------------------------
+    def begin_swap(self) -> None:
+        """Until :meth:`end_swap` the files of some segments have passing names."""
+        self._after_swap = []
+
+    def end_swap(self) -> None:
+        waiting, self._after_swap = self._after_swap or [], None
+        for work in waiting:
+            work()
+
+    def when_in_place(self, work: Callable[[], None]) -> None:
+        """Do work that changes segments: now, or once they have been swapped."""
+        if self._after_swap is None:
+            work()
+        else:
+            self._after_swap.append(work)
+
+    # --- whether it can be used ------------------------------------------------------------------
+    @property
+    def is_offline(self) -> bool:
+        return self.error is not None or self.log_directory.is_offline
+
+    def check_usable(self) -> None:
+        """Raise LogStorageError if the log is offline: not if it is only being cut."""
+        if self.error is not None or self.log_directory.error is not None:
+            self.check_online()
+
+    def check_online(self) -> None:
+        """Raise LogStorageError if the log cannot be used."""
+        if self.error is None and not self.is_being_cut and self.log_directory.error is None:
+            return
+        if self.error is not None:
+            raise LogStorageError(f"{self.topic_partition} is offline after: {self.error}")
+        if self.log_directory.is_offline:
+            raise self.log_directory.storage_error()
+        if self.is_being_cut:
+            raise LogStorageError(f"{self.topic_partition} is being cut")
+
+    def go_offline(self, error: BaseException) -> LogStorageError:
+        """Take this log alone offline: its state cannot be trusted any more. Returns the exception
+        to raise."""
+        if self.error is None:
+            self.error = error
+            _log.error("log=%s offline=%r", self.path, error, exc_info=error)
+            forget_frames(error)
+        storage_error = LogStorageError(f"{self.topic_partition} is offline after: {error}")
+        self._on_offline(storage_error)
+        return storage_error
+
+    def write_failed(self, error: OSError) -> LogStorageError:
+        """A write failed: undo it if possible; returns the exception to raise."""
+        if not is_exhausted(error):
+            self.cut_back()
+        return self.log_directory.refuse(error, self.topic_partition)
+
+    def cut_back(self) -> None:
+        """Cut off bytes that were written and do not count. LogStorageError if that fails."""
+        try:
+            self.active.cut_back()
+        except OSError as error:
+            if not is_exhausted(error):
+                raise self.log_directory.go_offline(error) from error

@@ -1,0 +1,79 @@
+"""When a log begins a new segment: by the old one's size, offsets, indexes and age."""
+
+from klog_broker.log.log_config import INT64_MAX, INT64_MIN, LogConfig
+from klog_broker.log.segment.planned_append import AppendRoom, KnownRoom
+from klog_broker.log.segment.segment import Segment
+from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET
+
+
+def should_roll(
+    segment: Segment,
+    config: LogConfig,
+    *,
+    size_bytes: int,
+    max_timestamp_ms: int,
+    last_offset: int,
+    now_ms: int,
+    jitter_ms: int,
+) -> bool:
+    """Whether an append of ``size_bytes`` up to ``last_offset`` needs a new segment."""
+    if segment.size_bytes == 0:
+        return False
+    room = segment.known_room
+    if (
+        room is not None
+        and room.config is config
+        and room.jitter_ms == jitter_ms
+        and segment.size_bytes + size_bytes <= room.size_bytes
+        and last_offset <= room.last_offset
+        and max_timestamp_ms <= room.timestamp_ms
+    ):
+        return False
+    if (
+        segment.size_bytes > config.roll_bytes - size_bytes
+        or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        or segment.offset_index.is_full
+        or segment.time_index.is_full
+    ):
+        return True
+    # How long the segment has been open: by timestamps if its first batch has one.
+    first_ms, longest_ms = segment.first_timestamp_ms, config.max_segment_ms - jitter_ms
+    if first_ms < 0:
+        return now_ms - segment.created_ms > longest_ms
+    segment.known_room = KnownRoom(
+        config,
+        jitter_ms,
+        config.roll_bytes,
+        segment.base_offset + MAX_RELATIVE_OFFSET,
+        first_ms + longest_ms,
+    )
+    return max_timestamp_ms - first_ms > longest_ms
+
+
+def append_room(
+    segment: Segment, config: LogConfig, *, now_ms: int, jitter_ms: int
+) -> AppendRoom | None:
+    """What a plan may append so that :func:`should_roll` says no, again and again; None if the
+    segment is to be rolled now. OSError."""
+    longest_ms = config.max_segment_ms - jitter_ms
+    is_old = now_ms - segment.created_ms > longest_ms
+    untimed_limit_ms = INT64_MIN if is_old else INT64_MAX
+    timestamp_limit_ms = INT64_MAX
+    if segment.size_bytes:
+        first_ms = segment.first_timestamp_ms
+        if first_ms >= 0:
+            timestamp_limit_ms = min(first_ms + longest_ms, INT64_MAX)
+        elif is_old:
+            return None
+    return AppendRoom(
+        segment.size_bytes,
+        config.roll_bytes,
+        min(segment.base_offset + MAX_RELATIVE_OFFSET, INT64_MAX),
+        timestamp_limit_ms,
+        longest_ms,
+        untimed_limit_ms,
+        segment.bytes_since_index_entry,
+        segment.index_interval_bytes,
+        min(segment.offset_index.free_rows, segment.time_index.free_rows),
+        *segment.max_timestamp,
+    )

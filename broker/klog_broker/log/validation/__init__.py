@@ -1,0 +1,1 @@
+"""Checks of batches and records, in Python and in compiled kernels."""

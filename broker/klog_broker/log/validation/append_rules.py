@@ -1,0 +1,110 @@
+"""The rules by which a batch is validated, and the errors that name its records' faults."""
+
+from enum import Enum
+from typing import NamedTuple
+
+from klog_broker.log.errors import InvalidTimestamp, RecordError, RecordsRefused
+from klog_broker.log.log_config import INT64_MAX, INT64_MIN, LogConfig
+from klog_broker.log.validation.loop_share import LoopShare, TooMuchForTheLoop
+from klog_broker.log.validation.record_checks import Allowed, Fault, Look, RecordChecks
+from pyspark_klog.records.compression import Codec, Inflated, inflate_produced
+from pyspark_klog.records.errors import DecompressedTooLarge
+from pyspark_klog.records.kernels.status import CLAIMS_APPEND_TIME, MISSES_KEY
+from pyspark_klog.records.record import TimestampType
+
+# How many of a batch's faults the text of an exception names, as in Kafka.
+_NAMED_IN_TEXT = 3
+# How many times longer compressing takes than inflating.
+COMPRESSING = 8
+# How many members, frames and blocks of compressed data the loop itself inflates.
+_PARTS_IN_LOOP = 64
+
+
+class AppendOrigin(Enum):
+    """Who appends, which decides what is checked (Kafka's AppendOrigin)."""
+
+    CLIENT = "client"  # everything is checked
+    COORDINATOR = "coordinator"  # control batches are allowed, sequences are not checked
+
+
+class Rules(NamedTuple):
+    """The rules of one append: the log's settings at that time, and the loop's share of work."""
+
+    now_ms: int
+    config: LogConfig
+    checks: RecordChecks
+    origin: AppendOrigin
+    share: LoopShare | None
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+
+    def allowed(self, *, is_control: bool = False) -> Allowed:
+        """The limits for single records; a timestamp of -1 is always allowed."""
+        config = self.config
+        earliest_ms, latest_ms = INT64_MIN, INT64_MAX
+        if not self.is_log_append_time:
+            earliest_ms = max(self.now_ms - config.message_timestamp_before_max_ms, INT64_MIN)
+            latest_ms = min(self.now_ms + config.message_timestamp_after_max_ms, INT64_MAX)
+        return Allowed(
+            earliest_ms,
+            latest_ms,
+            self.is_log_append_time,
+            config.compact and not is_control,
+            config.max_message_bytes,
+        )
+
+    def target_codec(self, source: Codec, *, is_control: bool) -> Codec:
+        # Control records stay uncompressed: not every client inflates them.
+        if self.config.compression is None or (is_control and source is Codec.NONE):
+            return source
+        return self.config.compression
+
+    def spend(self, work_bytes: int) -> None:
+        """Count work before it is done; TooMuchForTheLoop if the loop's share is too small."""
+        if self.share is not None:
+            self.share.take(work_bytes)
+
+    def inflate(self, codec: Codec, data: memoryview, magic: int) -> Inflated:
+        """``data`` in full; TooMuchForTheLoop if that takes more than the loop's share."""
+        max_bytes = self.config.max_decompressed_bytes
+        if self.share is None:
+            return inflate_produced(codec, data, magic=magic, max_bytes=max_bytes)
+        # The inflated size is not known before: the loop tries, up to its share.
+        room_bytes = min(self.share.room_bytes, max_bytes)
+        if len(data) > room_bytes:
+            raise TooMuchForTheLoop
+        try:
+            found = inflate_produced(
+                codec, data, magic=magic, max_bytes=room_bytes, max_parts=_PARTS_IN_LOOP
+            )
+        except DecompressedTooLarge:
+            raise TooMuchForTheLoop from None
+        self.share.take(len(found.data))
+        return found
+
+
+def refuse(found: Look, allowed: Allowed) -> None:
+    """Raise an error if single records have faults; it names the first ones (KIP-467)."""
+    count = found.key_faults + found.timestamp_faults
+    if not count:
+        return
+    faults = tuple(RecordError(fault.record, _text_of(fault, allowed)) for fault in found.faults)
+    if not found.key_faults:
+        raise InvalidTimestamp(
+            f"{count} records have timestamps that are not accepted: {faults[0].message}", faults
+        )
+    named = "; ".join(f"record {f.batch_index}: {f.message}" for f in faults[:_NAMED_IN_TEXT])
+    raise RecordsRefused(f"{count} records are not accepted: {named}", faults)
+
+
+def _text_of(fault: Fault, allowed: Allowed) -> str:
+    if fault.kind == MISSES_KEY:
+        return "a compacted topic takes no record without a key"
+    if fault.kind == CLAIMS_APPEND_TIME:
+        return "a producer must not set the timestamp type to LogAppendTime"
+    return (
+        f"timestamp {fault.timestamp_ms} of record {fault.record} is out of range, expected "
+        f"{allowed.earliest_ms} to {allowed.latest_ms}"
+    )

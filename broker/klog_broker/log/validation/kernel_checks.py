@@ -1,0 +1,120 @@
+"""The checks of batches and records in compiled code: an implementation of RecordChecks."""
+
+from functools import cache
+from typing import Any
+
+from klog_broker.log.batch_rows import BatchRow
+from klog_broker.log.validation.batch_digests import Digest
+from klog_broker.log.validation.plain_checks import scan_rows
+from klog_broker.log.validation.record_checks import (
+    NotInOrder,
+    RecordChecks,
+    RecordNotAllowed,
+    Scan,
+    Walk,
+)
+from klog_broker.log.validation.rewriting_kernels import KernelRewriting
+from pyspark_klog.records.layout import Buffer
+
+_TABLE_ROWS = 16_384
+# No batch or message is shorter (v0 without key and value): this bounds the rows of a table.
+_LEAST_ENTRY_BYTES = 26
+# So many batches are looked at one by one before tables are made: numpy takes 25 us for a table of
+# one row. A follower that is not behind gets a batch at a time.
+_FEW_ROWS = 4
+
+
+class KernelChecks(KernelRewriting):
+    """The checks in compiled code. The first one made imports numba, and compiles if the kernels'
+    cache is cold.
+
+    It has no state: any thread of any broker in the process may use it at any time.
+    """
+
+    work_per_record = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        import numpy as np
+
+        from pyspark_klog.records.kernels import scan, status, walk
+
+        self._np = np
+        self._scan = scan
+        self._walk = walk
+        self._status = status
+
+    def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan:
+        table, position, is_partial = self._table_of(buffer, start, end, check_crc)
+        return Scan([BatchRow(*row) for row in table.tolist()], position, is_partial)
+
+    def scan_into(
+        self, digest: Digest, buffer: Buffer, shift: int, *, check_crc: bool = True
+    ) -> None:
+        rows, position, is_partial = scan_rows(
+            buffer, 0, len(buffer), _FEW_ROWS, check_crc=check_crc
+        )
+        digest.add_rows(rows, shift, buffer)
+        while is_partial and not digest.is_cut:
+            table, position, is_partial = self._table_of(buffer, position, len(buffer), check_crc)
+            digest.add_table(table, shift, buffer)
+
+    def _table_of(
+        self, buffer: Buffer, start: int, end: int, check_crc: bool
+    ) -> tuple[Any, int, bool]:
+        np, scan = self._np, self._scan
+        data = np.frombuffer(buffer, dtype=np.uint8)
+        data.flags.writeable = False
+        rows = min(_TABLE_ROWS, (end - start) // _LEAST_ENTRY_BYTES + 1)
+        table = np.empty(rows * scan.TABLE_COLUMNS, dtype=np.int64)
+        state = np.empty(scan.STATE_FIELDS, dtype=np.int64)
+        status = scan.scan_batches(data, start, end, int(check_crc), end - start, table, state)
+        found = int(state[scan.STATE_BATCHES])
+        used = table[: found * scan.TABLE_COLUMNS].reshape(found, scan.TABLE_COLUMNS)
+        return used, int(state[scan.STATE_POSITION]), status == self._status.FULL
+
+    def walk(
+        self,
+        section: Buffer,
+        start: int,
+        end: int,
+        count: int,
+        base_timestamp_ms: int,
+        earliest_ms: int,
+        latest_ms: int,
+        key_required: bool,
+    ) -> Walk:
+        data = self._np.frombuffer(section, dtype=self._np.uint8)
+        data.flags.writeable = False
+        walk = self._walk
+        result = self._np.empty(walk.RESULT_FIELDS, dtype=self._np.int64)
+        status = walk.walk_records(
+            data,
+            start,
+            end,
+            count,
+            base_timestamp_ms,
+            earliest_ms,
+            latest_ms,
+            int(key_required),
+            result,
+        )
+        if status == self._status.OK:
+            return Walk(
+                int(result[walk.RESULT_MAX_TIMESTAMP_MS]),
+                int(result[walk.RESULT_MAX_TIMESTAMP_RECORD]),
+            )
+        where = f"record {int(result[walk.RESULT_RECORD])} of the batch"
+        error = self._status.error_for(status, where)
+        if status == self._status.OFFSET_DELTA_NOT_INDEX:
+            raise NotInOrder(str(error))
+        if status in (self._status.MISSING_KEY, self._status.TIMESTAMP_NOT_ALLOWED):
+            raise RecordNotAllowed(str(error))
+        raise error
+
+
+@cache
+def kernel_checks() -> RecordChecks:
+    """The compiled checks, made once for all brokers, because they have no state. To be called in
+    the loop only if the kernels' cache is warm."""
+    return KernelChecks()

@@ -1,0 +1,240 @@
+"""What of a broker's start waits for ZooKeeper: the loop turns until the answer is there."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from klog_broker.cluster.broker_requests import ClusterServices
+from klog_broker.cluster.controller_channel import ToController
+from klog_broker.cluster.producer_id_blocks import ProducerIdBlocks
+from klog_broker.cluster.role_change_queue import OrderQueue
+from klog_broker.config import BrokerConfig, topic_setting
+from klog_broker.config.cluster import GENERATED
+from klog_broker.lifecycle.refusals import no_zookeeper, refused_by_cluster, told_to_stop
+from klog_broker.membership.controlled_shutdown import Leaving
+from klog_broker.membership.member import Member
+from klog_broker.metadata.zookeeper.directories import refuse_a_lone_brokers, stored_id
+from klog_broker.metadata.zookeeper.joining import NotJoined
+from klog_broker.metadata.zookeeper.store import ClusterStore
+from klog_broker.runtime.disk.files import Files
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.peers import Peers
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.system.clock import Clock
+from klog_broker.runtime.zookeeper.sessions import OpenSession
+from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.ids import BrokerId
+
+# How often a start that waits looks whether the broker was told to stop.
+_LOOK_MS = 100
+# How long an end waits for ZooKeeper to hear of it; if it does not, the session's time has to pass.
+_CLOSING_MS = 2_000
+
+
+class JoinedParts(NamedTuple):
+    """The parts of a broker that exist once it has joined its cluster."""
+
+    peers: Peers
+    to_controller: ToController
+    cluster: ClusterServices
+
+
+class Membership:
+    """For the loop's thread. Calls, in order: ``join``, ``open_store``, ``wait_until_registered``,
+    ``leave``, ``close``. The first two, the wait and the last one block."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        loop: Loop,
+        clock: Clock,
+        open_session: OpenSession,
+        make_peers: Callable[[BrokerId, str | None], Peers],
+        *,
+        in_force: Callable[[], BrokerConfig],
+        is_wanted: Callable[[], bool],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        """`make_peers` gets the broker's number, and the address to connect from, if it matters.
+        `in_force` gives the settings that count now.
+        `on_lost` is called with a sentence when a broker that has started must not go on: its
+        number belongs to another one now."""
+        self._config = config
+        self._loop = loop
+        self._clock = clock
+        self._joined: JoinedParts | None = None
+        self._make_peers = make_peers
+        self._is_wanted = is_wanted
+        self._on_lost = on_lost
+        self._member = Member(
+            loop,
+            clock,
+            open_session,
+            config["zookeeper.session.timeout.ms"],
+            on_in_use=self._in_use,
+        )
+        self._in_force = in_force
+        self._refusal: str | None = None
+        self._is_started = False
+        self._has_begun = False
+
+    @property
+    def joined(self) -> JoinedParts:
+        """The parts that ``open_store`` has made. InvariantViolation before that."""
+        if self._joined is None:
+            raise InvariantViolation("the broker has not joined its cluster yet")
+        return self._joined
+
+    def join(self, files: Files, directories: Sequence[Path], chance: Chance) -> BrokerId:
+        """Find out whose cluster it is. The broker's number. CannotStart, StoreRefused."""
+        refuse_a_lone_brokers(files, directories)
+        given, connect = self._config["broker.id"], self._config["zookeeper.connect"]
+        number = stored_id(files, directories) if given == GENERATED else BrokerId(given)
+        member = self._member
+        self._has_begun = True
+        member.begin(chance, number, self._config["reserved.broker.max.id"])
+        patience_ms = self._config["zookeeper.connection.timeout.ms"]
+        if not self._wait(lambda: member.outcome is not None, patience_ms):
+            raise no_zookeeper(connect, patience_ms, was_connected=member.was_connected)
+        outcome = member.outcome
+        assert outcome is not None
+        if isinstance(outcome, NotJoined):
+            raise refused_by_cluster(outcome.text)
+        return outcome.broker_id
+
+    def open_store(
+        self, _files: Files, _directories: Sequence[Path], broker_id: BrokerId, chance: Chance
+    ) -> ClusterStore:
+        """See opening.OpenStore. CannotStart."""
+        member, config = self._member, self._config
+        listener = config.inter_broker_listener
+        peers = self._make_peers(broker_id, _own_address(config))
+        store = member.follow(
+            listener,
+            peers.connect,
+            chance,
+            config["controller.socket.timeout.ms"],
+            is_unclean=lambda configs: _is_unclean(self._in_force(), configs),
+            deletes_topics=config["delete.topic.enable"],
+        )
+        to_controller = ToController(
+            lambda: store.image, listener, peers.connect, self._loop.call_soon
+        )
+        orders = OrderQueue(self.broker_epoch)
+        cluster = ClusterServices(store, member.controller, orders, member.changes)
+        self._joined = JoinedParts(peers, to_controller, cluster)
+        member.election.on_controller.append(lambda _: to_controller.look())
+        blocks = ProducerIdBlocks(to_controller, broker_id, self.broker_epoch)
+        store.allocate = blocks.allocate
+        # Logs are loaded with the settings of their topics.
+        patience_ms = config["zookeeper.connection.timeout.ms"]
+        if not self._wait(lambda: store.settings.is_read, patience_ms):
+            raise no_zookeeper(config["zookeeper.connect"], patience_ms, was_connected=True)
+        return store
+
+    @property
+    def broker_id(self) -> BrokerId:
+        """This broker's number, once it has joined."""
+        return self._member.registration.broker_id
+
+    def broker_epoch(self) -> int:
+        """This broker's epoch in the cluster; -1 while it is not registered."""
+        return self._member.registration.broker_epoch
+
+    def wait_until_registered(self) -> None:
+        """CannotStart if the number, or an address, is another broker's."""
+        self._wait(lambda: self._refusal is not None or self._member.is_seen)
+        refusal = self._refusal or self._taken_address()
+        if refusal is not None:
+            raise refused_by_cluster(refusal)
+        self._is_started = True
+
+    def leave(self, then: Callable[[], None]) -> None:
+        """Have the controller give this broker's partitions to others; then `then` is called, also
+        if that could not be done."""
+        config, registration = self._config, self._member.registration
+        if not config["controlled.shutdown.enable"]:
+            then()
+            return
+        Leaving(
+            self._loop,
+            self.joined.to_controller,
+            registration.broker_id,
+            lambda: registration.broker_epoch,
+            lambda: self._member.store.image.brokers.keys() <= {registration.broker_id},
+            lambda: self._member.is_connected,
+            tries=config["controlled.shutdown.max.retries"],
+            pause_ms=config["controlled.shutdown.retry.backoff.ms"],
+            timeout_ms=config["controller.socket.timeout.ms"],
+            then=then,
+        ).begin()
+
+    def close(self, *, cleanly: bool) -> None:
+        """Resign, and end the session. Waits a moment for ZooKeeper if ``cleanly``. Called once."""
+        if not self._has_begun:
+            return
+        if self._joined is not None:
+            self._joined.to_controller.close()
+        is_told = False
+
+        def told() -> None:
+            nonlocal is_told
+            is_told = True
+
+        self._member.close(told)
+        if cleanly:
+            self._turn_until(lambda: is_told, _CLOSING_MS)
+
+    # --- inside ----------------------------------------------------------------------------------
+    def _taken_address(self) -> str | None:
+        """As Kafka: two brokers that tell clients the same address cannot both be reached there."""
+        own_id = self._member.registration.broker_id
+        brokers = self._member.store.image.brokers
+        own = {(each.host, each.port) for each in brokers[own_id].endpoints}
+        for other in brokers.values():
+            taken = [each for each in other.endpoints if (each.host, each.port) in own]
+            if taken and other.broker_id != own_id:
+                return (
+                    f"the address {taken[0]} is registered by broker {other.broker_id} already; if"
+                    " that was this broker, wait until its session is over; else give one of them"
+                    " another address (listeners, advertised.listeners)"
+                )
+        return None
+
+    def _in_use(self, text: str) -> None:
+        self._refusal = text
+        if self._is_started:
+            self._on_lost(text)
+
+    def _wait(self, is_over: Callable[[], bool], patience_ms: int | None = None) -> bool:
+        """Whether it is over in time. CannotStart if the broker is told to stop before that."""
+
+        def is_over_or_unwanted() -> bool:
+            return is_over() or not self._is_wanted()
+
+        if not self._turn_until(is_over_or_unwanted, patience_ms):
+            return False
+        if not is_over():
+            raise told_to_stop()
+        return True
+
+    def _turn_until(self, is_over: Callable[[], bool], patience_ms: int | None) -> bool:
+        since_ms = self._clock.monotonic_ms()
+        while not is_over():
+            if patience_ms is not None and self._clock.monotonic_ms() - since_ms >= patience_ms:
+                return False
+            self._loop.run_turn(_LOOK_MS)
+        return True
+
+
+def _own_address(config: BrokerConfig) -> str | None:
+    """Where to connect to other brokers from: left to the system, unless the broker listens on one
+    of this machine's loopback addresses, by which brokers on one machine are told apart."""
+    name = config.inter_broker_listener
+    host = next((each.host for each in config.listeners if each.name == name), "")
+    return host if host.startswith("127.") else None
+
+
+def _is_unclean(config: BrokerConfig, configs: Mapping[str, str]) -> bool:
+    found: bool = topic_setting(config, configs, "unclean.leader.election.enable")
+    return found

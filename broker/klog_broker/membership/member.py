@@ -1,0 +1,159 @@
+"""A broker's part in a cluster over ZooKeeper: what it has there, and in which order."""
+
+from collections.abc import Callable, Mapping
+
+from klog_broker.controller.zookeeper.controller import Controller
+from klog_broker.controller.zookeeper.controller_election import Election
+from klog_broker.controller.zookeeper.request_links import OrderLinks
+from klog_broker.controller.zookeeper.topic_changes import TopicChanges
+from klog_broker.metadata.image import BrokerRegistration, new_id
+from klog_broker.metadata.zookeeper.joining import Joined, Joining, NotJoined
+from klog_broker.metadata.zookeeper.live_brokers import LiveBrokers
+from klog_broker.metadata.zookeeper.registration import Registration
+from klog_broker.metadata.zookeeper.sessions import Sessions
+from klog_broker.metadata.zookeeper.settings_reading import Settings
+from klog_broker.metadata.zookeeper.store import ClusterStore
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.system.chance import Chance
+from klog_broker.runtime.system.clock import Clock
+from klog_broker.runtime.zookeeper.sessions import OpenSession
+from pyspark_klog.client.transport.evented_connection import EventedConnection
+from pyspark_klog.ids import BrokerId, TopicId
+from pyspark_klog.znodes.brokers import BrokerRegistration as Znode
+from pyspark_klog.znodes.brokers import Endpoint
+
+# ZooKeeper ends sessions at the ticks of a clock of its own (tickTime, mostly 2 s): what is to be
+# gone after the session's time is gone after two more of them.
+_GRACE_MS = 5_000
+_UNCLEAN = "unclean.leader.election.enable"
+
+
+class Member:
+    """Nothing here waits; all is for the loop's thread. Calls, in order: ``begin``; when there is
+    an ``outcome`` and it is Joined, ``follow``; the store's ``register_broker``; ``close``.
+
+    A broker stands for election only while it is registered, and when its session is over the
+    controller resigns before anything else. The broker itself serves on meanwhile.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        clock: Clock,
+        open_session: OpenSession,
+        session_timeout_ms: int,
+        *,
+        on_in_use: Callable[[str], None],
+    ) -> None:
+        """`on_in_use` is called with a sentence if another broker has the number, and keeps it."""
+        self.outcome: Joined | NotJoined | None = None
+        self.changes: TopicChanges
+        self.controller: Controller
+        self.election: Election
+        self.registration: Registration
+        self.store: ClusterStore
+        self._loop = loop
+        self._clock = clock
+        self._sessions = Sessions(loop, open_session)
+        self._patience_ms = session_timeout_ms + _GRACE_MS
+        self._on_in_use = on_in_use
+        self._follows = False
+
+    @property
+    def was_connected(self) -> bool:
+        """Whether a ZooKeeper server was ever found."""
+        return self._sessions.connections > 0
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection to a ZooKeeper server, as far as this broker knows."""
+        return self._sessions.is_connected
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the broker is registered, and has itself read that it is."""
+        is_registered = self.registration.broker_epoch >= 0
+        return is_registered and self.registration.broker_id in self.store.image.brokers
+
+    def begin(self, chance: Chance, broker_id: BrokerId | None, reserved_max_id: int) -> None:
+        """Ask whose cluster it is, and for a number above `reserved_max_id` if there is none."""
+
+        def joined(outcome: Joined | NotJoined) -> None:
+            self.outcome = outcome
+
+        self._sessions.use((Joining(chance, broker_id, reserved_max_id, joined),))
+        self._sessions.begin()
+
+    def follow(
+        self,
+        listener: str,
+        connect: Callable[..., EventedConnection],
+        chance: Chance,
+        order_timeout_ms: int,
+        *,
+        is_unclean: Callable[[Mapping[str, str]], bool],
+        deletes_topics: bool,
+    ) -> ClusterStore:
+        """Make the metadata store, which from now on follows ZooKeeper, and the controller that
+        this broker may become. `listener` is that of the brokers among themselves, `connect` is
+        `Peers.connect`. `is_unclean`: whether with these settings of a topic replicas may lead that
+        are not in sync. `deletes_topics`: whether the controller may."""
+        assert isinstance(self.outcome, Joined)
+        cluster_id, broker_id = self.outcome.cluster_id, self.outcome.broker_id
+        self.store = ClusterStore(self._loop, cluster_id, register=self._register)
+        self.election = Election(self._loop, broker_id, self._clock.now_ms)
+        self.election.on_controller.append(self.store.view.controller_is)
+        self.registration = Registration(
+            self._loop,
+            broker_id,
+            self._patience_ms,
+            then=self.election,
+            on_in_use=self._on_in_use,
+        )
+
+        def new_topic_id() -> TopicId:
+            return TopicId(new_id(chance))
+
+        links = OrderLinks(
+            listener, connect, self._loop.call_soon, order_timeout_ms, self._loop.now_ms
+        )
+        self.controller = Controller(
+            self._loop,
+            broker_id,
+            listener,
+            send=links.send,
+            is_unclean=lambda name: is_unclean(self.store.topic_configs(name)),
+            new_topic_id=new_topic_id,
+            deletes_topics=deletes_topics,
+        )
+        self.changes = TopicChanges(
+            self._loop, self.controller, lambda: self.store.image, new_topic_id
+        )
+        self.store.changes = self.changes
+        self.store.on_settings = self._settings_are
+        self.election.on_elected.append(self.controller.elected)
+        self.election.on_resigned += [self.controller.resigned, links.close]
+        self._follows = True
+        live = LiveBrokers(self._loop, self.store.view.brokers_are)
+        # The controller hears of a connection before it is elected in it.
+        store = self.store
+        users = (self.controller, self.registration, live, store.settings, store.consumer_offsets)
+        self._sessions.use(users)
+        return self.store
+
+    def close(self, done: Callable[[], None]) -> None:
+        """Resign, and end the session, so that nobody has to wait for its time to pass. `done` once
+        ZooKeeper has heard of it, or cannot be told."""
+        if self._follows:
+            self.registration.expired()
+        self._sessions.close(done)
+
+    def _settings_are(self, found: Settings) -> None:
+        if any(_UNCLEAN in settings for settings in found.values()):
+            self.controller.elect_again()
+
+    def _register(self, broker: BrokerRegistration) -> None:
+        endpoints = tuple(
+            Endpoint(each.name, each.host, each.port, each.protocol) for each in broker.endpoints
+        )
+        self.registration.register(lambda: Znode(endpoints, self._clock.now_ms(), broker.rack))

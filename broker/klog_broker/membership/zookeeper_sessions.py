@@ -1,0 +1,19 @@
+"""The broker's sessions with the ZooKeeper of `zookeeper.connect`."""
+
+from klog_broker.config import BrokerConfig
+from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
+from klog_broker.runtime.zookeeper.opening import ZooKeeperClientMissing, sessions_by_kazoo
+from klog_broker.runtime.zookeeper.sessions import OpenSession as OpenSession
+
+
+def configured_sessions(config: BrokerConfig) -> OpenSession:
+    """Return the function that opens a session with the configured ZooKeeper. CannotStart without
+    kazoo."""
+    try:
+        return sessions_by_kazoo(
+            config["zookeeper.connect"],
+            config["zookeeper.session.timeout.ms"],
+            config["zookeeper.max.in.flight.requests"],
+        )
+    except ZooKeeperClientMissing as error:
+        raise CannotStart(ExitCode.REFUSED, str(error)) from None

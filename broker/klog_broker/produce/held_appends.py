@@ -1,0 +1,106 @@
+"""Appends that are held while a helper thread validates them: inflating, compressing, rewriting.
+
+While an append of a connection is held, all its later appends wait behind that one, whatever their
+partition, so that none overtakes; other connections go on. No more requests of the connection are
+parsed meanwhile, so the appends held of it are those of one request, or of one turn. Only a few
+batches are validated at a time, the connections taking turns: a batch can take hundreds of MiB.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from klog_broker.log.validation.log_validator import Validated
+from klog_broker.produce.pending_produce import Append
+from klog_broker.replication.leader import Leader
+from klog_broker.runtime.event_loop.switching import brisk_switching
+from klog_broker.runtime.system.clock import Clock
+from klog_broker.runtime.threads.helpers import Helpers
+
+BATCHES_AT_ONCE = 2
+"""How many batches helper threads validate at the same time."""
+
+Prepared = Callable[[], Validated]
+"""Returns the batch that a helper has validated, or raises the error of that validation."""
+
+
+class _Held(NamedTuple):
+    leader: Leader
+    append: Append
+
+
+class HeldAppends:
+    """Queues by connection. Loop thread only.
+
+    ``finish(leader, append, prepared)`` appends the batch that a helper has prepared. With None it
+    validates the batch in the loop, and returns False if that would take too long there.
+    """
+
+    def __init__(
+        self,
+        helpers: Helpers,
+        clock: Clock,
+        finish: Callable[[Leader, Append, Prepared | None], bool],
+    ) -> None:
+        self._helpers = helpers
+        self._clock = clock
+        self._finish = finish
+        self._queues: dict[str, deque[_Held]] = {}
+        self._waiting: deque[str] = deque()
+        self._working = 0
+
+    def has(self, connection_id: str) -> bool:
+        """Whether an append of the connection is held: then all its later appends must be held."""
+        return connection_id in self._queues
+
+    def hold(self, connection_id: str, leader: Leader, append: Append) -> None:
+        """Hold an append, behind the held ones of its connection."""
+        if not append.pending.context.reply.hold():
+            # The records are views of a buffer that is used again after this turn.
+            append = append._replace(records=bytearray(append.records))
+        held = _Held(leader, append)
+        queue = self._queues.get(connection_id)
+        if queue is not None:
+            queue.append(held)
+            return
+        self._queues[connection_id] = deque((held,))
+        self._waiting.append(connection_id)
+        self._start()
+
+    def _start(self) -> None:
+        while self._waiting and self._working < BATCHES_AT_ONCE:
+            self._working += 1
+            self._submit(self._waiting.popleft())
+
+    def _submit(self, connection_id: str) -> None:
+        leader, append = self._queues[connection_id][0]
+        prepare = leader.preparation(append.records, self._clock.now_ms())
+
+        def work() -> Validated:
+            with brisk_switching():
+                return prepare()
+
+        def done(result: Validated | None, error: BaseException | None) -> None:
+            def prepared() -> Validated:
+                if result is None:
+                    raise error or RuntimeError("a helper returned nothing")
+                return result
+
+            self._working -= 1
+            self._go_on(connection_id, prepared)
+            self._start()
+
+        self._helpers.submit(work, done)
+
+    def _go_on(self, connection_id: str, prepared: Prepared | None) -> None:
+        """Append the prepared batch, and those behind it up to the next one that needs a helper."""
+        queue = self._queues[connection_id]
+        while queue and self._finish(queue[0].leader, queue[0].append, prepared):
+            queue.popleft().append.pending.appended()
+            prepared = None
+        if queue:
+            self._waiting.append(connection_id)
+        else:
+            del self._queues[connection_id]

@@ -1,0 +1,145 @@
+"""A Produce request until it is answered: the outcome of its appends, and which of them are safe.
+
+With acks=-1 the answer waits in the purgatory until the high watermark has passed the records.
+With acks=1 it waits only where flush.messages=1, until the records are flushed. If this broker's
+leadership ends first, the answer is an error. A newer epoch of the same leader is no end, as in
+Kafka: the records are still there; librdkafka takes NOT_LEADER_OR_FOLLOWER for "not written", and
+may give other records the same sequences.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from klog_broker.dispatch.request_context import RequestContext
+from klog_broker.log.producers.verification import VerificationGuard
+from klog_broker.produce.services import PipelineServices
+from klog_broker.replication.leader import Leader
+from klog_broker.resources.led_partitions import ended_code
+from klog_broker.runtime.event_loop.purgatory import DelayedOperation
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+
+
+class Append(NamedTuple):
+    """One partition's records in one request."""
+
+    pending: PendingProduce
+    answer: PartitionProduceResponse
+    records: memoryview | bytearray | bytes
+    guard: VerificationGuard | None = None
+    """Of a batch that begins a transaction."""
+
+
+class _Waiting(NamedTuple):
+    """An append whose answer is not due yet."""
+
+    answer: PartitionProduceResponse
+    leader: Leader
+    required_offset: int
+
+
+class PendingProduce(DelayedOperation):
+    """A Produce request until it is answered."""
+
+    __slots__ = (
+        "_services",
+        "_timeout_ms",
+        "_waiting",
+        "acks",
+        "context",
+        "open_appends",
+        "response",
+    )
+    kind = "Produce"
+
+    def __init__(
+        self, services: PipelineServices, request: ProduceRequest, context: RequestContext
+    ) -> None:
+        self._services = services
+        # Not the request: its records may be megabytes, and nobody needs them once they are
+        # appended, however long followers take.
+        self._timeout_ms = request.timeout_ms
+        self.context = context
+        self.acks = request.acks
+        self.response = ProduceResponse()
+        self.open_appends = 0
+        self._waiting: list[_Waiting] = []
+
+    def wait_for(
+        self, answer: PartitionProduceResponse, leader: Leader, required_offset: int
+    ) -> None:
+        """The answer is due once all records before ``required_offset`` are as safe as ``acks``
+        asks."""
+        if self._safe_offset(leader) < required_offset:
+            self._waiting.append(_Waiting(answer, leader, required_offset))
+
+    def _safe_offset(self, leader: Leader) -> int:
+        log = leader.log
+        if self.acks == -1:
+            return log.high_watermark
+        # With acks=1 the followers do not matter.
+        return max(log.high_watermark, log.flushed_offset)
+
+    def appended(self) -> None:
+        """One more of the request's appends is done. After the last one the request is answered, or
+        waits until all of them are safe."""
+        self.open_appends -= 1
+        if self.open_appends:
+            return
+        if not self._waiting:
+            self._answer()
+            return
+        keys = [each.leader.topic_partition for each in self._waiting]
+        purgatory = self._services.purgatory
+        if not purgatory.watch(self, keys, self._timeout_ms):
+            self.context.reply.when_closed(lambda: purgatory.cancel(self))
+
+    def try_complete(self, _now_ms: int) -> bool:
+        still_waiting: list[_Waiting] = []
+        for each in self._waiting:
+            leader = each.leader.present
+            if leader.ended is not None:
+                set_error(each.answer, ended_code(self._services, leader))
+            elif self._safe_offset(leader) < each.required_offset:
+                still_waiting.append(each)
+            elif self.acks == -1 and leader.has_too_few_of(each.required_offset):
+                set_error(each.answer, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        self._waiting = still_waiting
+        if still_waiting:
+            return False
+        self._answer()
+        return True
+
+    def on_expire(self, _now_ms: int) -> None:
+        for each in self._waiting:
+            set_error(each.answer, ErrorCode.REQUEST_TIMED_OUT)
+        self._waiting = []
+        self._answer()
+
+    def _answer(self) -> None:
+        reply = self.context.reply
+        if self.acks != 0:
+            reply.send(self.response)
+            return
+        for topic in self.response.responses:
+            for partition in topic.partition_responses:
+                if partition.error_code:
+                    # The client expects no answer: closing is the only way to tell it.
+                    name = f"{topic.name or topic.topic_id}-{partition.index}"
+                    reply.close(f"Produce with acks=0 to {name}: {partition.error_message}")
+                    return
+        reply.skip()
+
+
+def set_error(answer: PartitionProduceResponse, code: ErrorCode, text: str | None = None) -> None:
+    """Makes the answer an error, with -1 in all other fields as Kafka's brokers do."""
+    answer.error_code = code
+    answer.error_message = text
+    answer.base_offset = -1
+    answer.log_append_time_ms = -1
+    answer.log_start_offset = -1

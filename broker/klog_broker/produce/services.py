@@ -1,0 +1,75 @@
+"""The services of Produce."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from klog_broker.dispatch.request_runtime import RequestRuntime
+from klog_broker.replication.leader import Leader
+from klog_broker.resources.led_partitions import PartitionServices
+from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.event_loop.purgatory import Purgatory
+from klog_broker.runtime.system.clock import Clock
+from klog_broker.runtime.threads.helpers import Helpers
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+
+
+class ProduceAppends(Protocol):
+    """The appends of a turn's Produce requests; implemented in pipeline.py."""
+
+    def add(self, leader: Leader, append: Any) -> None:
+        """Puts an append (see pending_produce.py) behind earlier ones to the same partition."""
+
+
+class VerifyTransactions(Protocol):
+    """Asks the transaction coordinator whether partitions are part of a producer's open
+    transaction (KIP-890)."""
+
+    def __call__(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: list[TopicPartition],
+        *,
+        adds: bool,
+        done: Callable[[dict[TopicPartition, ErrorCode]], None],
+    ) -> None:
+        """``done`` is called once, perhaps at once, with an error for each partition that is not.
+        With ``adds`` (transaction version 2) partitions that are missing are added first."""
+
+
+class PipelineServices(PartitionServices, Protocol):
+    """The services of the appends of a turn."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def helpers(self) -> Helpers: ...
+
+    @property
+    def loop(self) -> Loop: ...
+
+    @property
+    def purgatory(self) -> Purgatory: ...
+
+    @property
+    def requests(self) -> RequestRuntime: ...
+
+
+class ProduceServices(PipelineServices, Protocol):
+    """The services of Produce."""
+
+    @property
+    def produce(self) -> ProduceAppends: ...
+
+    @property
+    def verify_transactions(self) -> VerifyTransactions:
+        """Asks this broker's transaction coordinator, or the broker that coordinates the id."""
+
+    @property
+    def verifies_elsewhere(self) -> Callable[[str], bool]:
+        """Whether another broker would be asked about a transactional id."""

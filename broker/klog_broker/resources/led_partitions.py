@@ -1,0 +1,89 @@
+"""Finds the leadership of a request's partition, or the error if there is none; for data APIs."""
+
+from typing import Protocol
+
+from klog_broker.cluster.known_topics import KnownTopics
+from klog_broker.metadata.interface import MetadataStore
+from klog_broker.replication.errors import Ended
+from klog_broker.replication.leader import Leader
+from klog_broker.replication.partition import Offline
+from klog_broker.replication.replica_manager import ReplicaManager
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import UUID
+from pyspark_klog.records.layout import NO_LEADER_EPOCH
+
+
+class PartitionServices(Protocol):
+    """The services that a partition is looked up in."""
+
+    @property
+    def metadata(self) -> MetadataStore: ...
+
+    @property
+    def replicas(self) -> ReplicaManager: ...
+
+    @property
+    def known_topics(self) -> KnownTopics: ...
+
+
+def topic_name(services: PartitionServices, topic_id: UUID, partition: int) -> str:
+    """The name of the topic with this id, for a request to the partition's leader; BrokerError
+    UNKNOWN_TOPIC_ID if it does not exist (any more), or if the partition of that name that this
+    broker leads is another topic's.
+
+    Roles go first: in a cluster a broker is told to lead before the image shows the topic, and the
+    image may still show one that was deleted and made anew. Both begin with the same leader epoch,
+    so that nothing else would tell their records apart.
+    """
+    leader = services.replicas.led_by_id.get((topic_id, partition))
+    if leader is not None:
+        return leader.topic_partition.topic
+    topic = services.metadata.image.topic_by_id(topic_id)
+    if topic is None or (topic.name, partition) in services.replicas.led:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
+    return topic.name
+
+
+def led_partition(services: PartitionServices, topic: str, partition: int) -> Leader:
+    """This broker's leadership of a partition; BrokerError if it has none.
+
+    Only the partition's role decides; the metadata image is asked only for the reason of an error.
+    """
+    leader = services.replicas.led.get((topic, partition))
+    if leader is None:
+        raise BrokerError(why_not_led(services, topic, partition))
+    return leader
+
+
+def ended_code(services: PartitionServices, leader: Leader) -> ErrorCode:
+    """The error for a request that waited for a leadership which has ended."""
+    if leader.ended is Ended.OFFLINE:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if leader.ended is Ended.DELETED:
+        return why_not_led(services, *leader.topic_partition)
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def why_not_led(services: PartitionServices, topic: str, partition: int) -> ErrorCode:
+    """The error for a request to the leader of a partition, which this broker does not lead, or
+    which its image does not show."""
+    if services.metadata.image.partition(topic, partition) is None:
+        if not services.known_topics.is_complete:
+            # It may be another broker's, or become this one's.
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    hosted = services.replicas.partition(topic, partition)
+    if hosted is not None and isinstance(hosted.role, Offline):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    # So it is also while a new topic's logs are being made: the client tries again in a moment.
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def check_leader_epoch(leader: Leader, current_leader_epoch: int) -> None:
+    """Raise BrokerError unless the client's leader epoch is the leader's (KIP-320). A client that
+    does not know the epoch sends -1, which passes; any other epoch below the leader's is fenced."""
+    if current_leader_epoch in (NO_LEADER_EPOCH, leader.leader_epoch):
+        return
+    if current_leader_epoch < leader.leader_epoch:
+        raise BrokerError(ErrorCode.FENCED_LEADER_EPOCH)
+    raise BrokerError(ErrorCode.UNKNOWN_LEADER_EPOCH)

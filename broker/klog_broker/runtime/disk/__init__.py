@@ -1,0 +1,1 @@
+"""Files: opening, reading, writing and mapping, with fewer descriptors than open files."""

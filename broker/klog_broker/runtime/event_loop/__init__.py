@@ -1,0 +1,1 @@
+"""The event loop, its timers, delayed operations (purgatory), and long work in slices."""

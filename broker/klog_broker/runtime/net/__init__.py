@@ -1,0 +1,1 @@
+"""Sockets, and the poller that says which of them are ready."""

@@ -1,0 +1,130 @@
+"""Receives and sends of many connections in one call, in compiled code.
+
+Many connections with one request outstanding each cost a receive and a send for each request. A
+call from Python doubles the time that the system needs; a call from compiled code does not, and
+Python's lock is free meanwhile. Nothing is decided here: if a call fails for a connection, the
+connection's own socket tries again and finds out why.
+
+The system's functions are found by name when a kernel is loaded (a pointer could not be kept in the
+cache). Linux only: elsewhere the flags that are needed, and their numbers, are others.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from klog_broker.runtime.net.socket_calls import MAX_SOCKETS, NO_ROOM
+from pyspark_klog.records.kernels.jit import COMPILED, Array, inline, kernel, numba
+
+IS_COMPILED = COMPILED and sys.platform.startswith("linux")
+"""Whether the calls exist here."""
+
+_SOCKETS_AT = 0
+_STARTS_AT = MAX_SOCKETS
+_SIZES_AT = 2 * MAX_SOCKETS  # of what is to be sent; then how much was sent or received
+_WORDS = 3 * MAX_SOCKETS
+_WORD_BYTES = 8
+
+
+def _make_call(name: str) -> Any:
+    """ssize_t NAME(int, void *, size_t, int)"""
+    types = numba.types
+    return types.ExternalFunction(
+        name, types.int64(types.int32, types.intp, types.int64, types.int32)
+    )
+
+
+if IS_COMPILED:
+    _recv: Any = _make_call("recv")
+    _send: Any = _make_call("send")
+    _RECEIVE_FLAGS = int(socket.MSG_DONTWAIT)
+    _SEND_FLAGS = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+else:
+    # Without the compiler nothing below is called.
+    _recv = _send = None
+    _RECEIVE_FLAGS = _SEND_FLAGS = 0
+
+
+@inline
+def _receive(table: Array, count: int, buffer: Array, start: int, share: int, least: int) -> int:
+    at = start
+    for i in range(count):
+        room = min(share, len(buffer) - at)
+        if room < least:
+            table[_SIZES_AT + i] = NO_ROOM
+            continue
+        got = _recv(table[_SOCKETS_AT + i], buffer.ctypes.data + at, room, _RECEIVE_FLAGS)
+        table[_SIZES_AT + i] = got
+        if got > 0:
+            at += got
+    return at
+
+
+@inline
+def _send_all(table: Array, count: int, buffer: Array) -> int:
+    sent_bytes = 0
+    for i in range(count):
+        sent = _send(
+            table[_SOCKETS_AT + i],
+            buffer.ctypes.data + table[_STARTS_AT + i],
+            table[_SIZES_AT + i],
+            _SEND_FLAGS,
+        )
+        table[_SIZES_AT + i] = sent
+        if sent > 0:
+            sent_bytes += sent
+    return sent_bytes
+
+
+if IS_COMPILED:
+
+    @kernel("out64", "i64", "out8", "i64", "i64", "i64")
+    def receive_all(
+        table: Array, count: int, buffer: Array, start: int, share: int, least: int
+    ) -> int:
+        """Receive once from each of the table's sockets, up to ``share`` bytes, one behind the
+        other from ``start`` on, as long as ``least`` bytes are free. Returns where they end."""
+        return _receive(table, count, buffer, start, share, least)
+
+    @kernel("out64", "i64", "out8")
+    def send_all(table: Array, count: int, buffer: Array) -> int:
+        """Send once to each of the table's sockets what it says. Returns the bytes sent."""
+        return _send_all(table, count, buffer)
+
+
+class SocketKernel:
+    """See SocketCalls."""
+
+    def __init__(self, arena: memoryview, replies: memoryview) -> None:
+        self._arena = np.frombuffer(arena, np.uint8)
+        self._replies = np.frombuffer(replies, np.uint8)
+        memory = bytearray(_WORDS * _WORD_BYTES)
+        self._words = memoryview(memory).cast("q")
+        self._table = np.frombuffer(memory, np.int64)
+
+    def receive(
+        self, descriptors: Sequence[int], start: int, share_bytes: int, least_bytes: int
+    ) -> list[int]:
+        count = len(descriptors)
+        self._put(_SOCKETS_AT, descriptors)
+        receive_all(self._table, count, self._arena, start, share_bytes, least_bytes)
+        return self._words[_SIZES_AT : _SIZES_AT + count].tolist()
+
+    def send(
+        self, descriptors: Sequence[int], starts: Sequence[int], sizes: Sequence[int]
+    ) -> list[int]:
+        count = len(descriptors)
+        self._put(_SOCKETS_AT, descriptors)
+        self._put(_STARTS_AT, starts)
+        self._put(_SIZES_AT, sizes)
+        send_all(self._table, count, self._replies)
+        return self._words[_SIZES_AT : _SIZES_AT + count].tolist()
+
+    def _put(self, at: int, values: Sequence[int]) -> None:
+        self._words[at : at + len(values)] = memoryview(array("q", values))

@@ -1,0 +1,235 @@
+"""The network as a parameter: real sockets here, a router with a virtual clock in a simulation."""
+
+import errno
+import os
+import socket
+import sys
+from ipaddress import ip_address
+from typing import Any, Protocol
+
+from klog_broker.runtime.net.socket_calls import SocketCalls
+
+_CAN_SEND_FILE = sys.platform == "linux"
+_MORE = getattr(socket, "MSG_MORE", 0)
+
+
+class StreamSocket(Protocol):
+    """A non-blocking stream. One from ``Network.connect`` may still be connecting.
+
+    Errors are OSError; BlockingIOError means "not now".
+    """
+
+    is_plain: bool
+    """Whether the descriptor carries the stream's own bytes (no TLS): SocketCalls need that."""
+
+    def fileno(self) -> int:
+        """The socket's number, which the poller knows."""
+
+    def connect_error(self) -> OSError | None:
+        """Why the connect of ``Network.connect`` has failed; None if it has not. Call this once,
+        when the poller has first called the stream WRITABLE: earlier the result is of no use."""
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """Bytes received; 0 at the end of the stream."""
+
+    def send(self, parts: list[Any]) -> int:
+        """Sends byte strings one behind the other; returns how many bytes were taken."""
+
+    def send_more(self, parts: list[Any]) -> int:
+        """As ``send``, when more bytes follow at once: these need no packet of their own."""
+
+    def send_file(self, file: Any, position: int, size_bytes: int) -> int:
+        """Sends a piece of a file (``send_to``, ``pread``); 0 if the file is shorter than that."""
+
+    def close(self) -> None: ...
+
+    def remote_address(self) -> tuple[str, int]: ...
+
+    def local_address(self) -> tuple[str, int]: ...
+
+
+class ListeningSocket(Protocol):
+    """A non-blocking listener."""
+
+    def fileno(self) -> int: ...
+
+    def accept(self) -> StreamSocket:
+        """The next connection; BlockingIOError if there is none."""
+
+    def address(self) -> tuple[str, int]:
+        """The host as it was asked for and the port that was taken."""
+
+    def close(self) -> None: ...
+
+
+class Network(Protocol):
+    """Makes listeners, and connections to others."""
+
+    def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
+        """Calls that receive into ``arena`` and send from ``replies``; None where there are none.
+        Asked for once the kernels are loaded."""
+
+    def listen(self, host: str, port: int, backlog: int) -> ListeningSocket:
+        """Listens on host (empty: every address) and port (0: a free one). OSError if taken."""
+
+    def connect(self, host: str, port: int, from_address: str | None = None) -> StreamSocket:
+        """Begins to connect, without waiting. The outcome is there once the poller says WRITABLE:
+        see ``StreamSocket.connect_error``; nobody but the caller limits the time until then.
+
+        ``host`` and ``from_address`` (the end here; None: the system's choice) are IPv4 or IPv6
+        addresses. A name raises ValueError: looking it up blocks, which is a helper's work.
+        OSError for what the system refuses at once, such as an address that is not this machine's.
+        """
+
+    def look_up(self, host: str) -> str:
+        """An IP address of the host of that name. Blocks; OSError if there is none."""
+
+
+class RealStreamSocket:
+    """TCP."""
+
+    __slots__ = ("_remote", "_sends_files", "_socket", "is_plain", "recv_into", "send")
+
+    def __init__(
+        self, connected: socket.socket, remote: tuple[str, int], sends_files: bool
+    ) -> None:
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._socket = connected
+        self._remote = remote
+        self._sends_files = sends_files
+        self.is_plain = True
+        # Every request needs these two: they are the socket's own methods.
+        self.recv_into = connected.recv_into
+        self.send = connected.sendmsg
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def connect_error(self) -> OSError | None:
+        number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        # OSError makes the subclass of that number, such as ConnectionRefusedError.
+        return OSError(number, os.strerror(number)) if number else None
+
+    def send_more(self, parts: list[Any]) -> int:
+        return self._socket.sendmsg(parts, (), _MORE)
+
+    def send_file(self, file: Any, position: int, size_bytes: int) -> int:
+        if self._sends_files:
+            sent: int = file.send_to(self._socket.fileno(), position, size_bytes)
+            return sent
+        data = file.pread(size_bytes, position)
+        return self._socket.send(data) if data else 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def remote_address(self) -> tuple[str, int]:
+        return self._remote
+
+    def local_address(self) -> tuple[str, int]:
+        address = self._socket.getsockname()
+        return address[0], address[1]
+
+
+class RealListeningSocket:
+    """A TCP listener."""
+
+    def __init__(self, listening: socket.socket, host: str, sends_files: bool) -> None:
+        self._socket = listening
+        self._host = host
+        self._sends_files = sends_files
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def accept(self) -> RealStreamSocket:
+        connected, remote = self._socket.accept()
+        # A listener for both families shows IPv4 addresses as mapped IPv6 addresses.
+        address = str(remote[0]).removeprefix("::ffff:")
+        try:
+            return RealStreamSocket(connected, (address, remote[1]), self._sends_files)
+        except BaseException:
+            connected.close()
+            raise
+
+    def address(self) -> tuple[str, int]:
+        return self._host, self._socket.getsockname()[1]
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class RealNetwork:
+    """The machine's TCP. Buffer sizes of None leave the system's own tuning alone; without
+    ``sends_files`` regions of files are read and sent, as where there is no sendfile."""
+
+    def __init__(
+        self,
+        send_buffer_bytes: int | None = None,
+        receive_buffer_bytes: int | None = None,
+        sends_files: bool = _CAN_SEND_FILE,
+    ) -> None:
+        self._sends_files = sends_files
+        self._send_buffer_bytes = send_buffer_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
+
+    def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
+        # This imports numba: the caller has loaded the kernels, and numba with them.
+        from klog_broker.runtime.net.socket_kernel import IS_COMPILED, SocketKernel
+
+        return SocketKernel(arena, replies) if IS_COMPILED else None
+
+    def listen(self, host: str, port: int, backlog: int) -> RealListeningSocket:
+        family = socket.AF_INET
+        target = host
+        if host:
+            family, target = _addresses(host)[0]
+        elif socket.has_dualstack_ipv6():
+            family, target = socket.AF_INET6, "::"
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6 and not host:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            # Accepted connections inherit these, and the window is agreed on before the accept.
+            if self._send_buffer_bytes is not None:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+            if self._receive_buffer_bytes is not None:
+                size = self._receive_buffer_bytes
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+            listening.bind((target, port))
+            listening.listen(backlog)
+            listening.setblocking(False)
+        except BaseException:
+            listening.close()
+            raise
+        return RealListeningSocket(listening, host, self._sends_files)
+
+    def connect(self, host: str, port: int, from_address: str | None = None) -> RealStreamSocket:
+        version = ip_address(host).version
+        connecting = socket.socket(
+            socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_STREAM
+        )
+        try:
+            stream = RealStreamSocket(connecting, (host, port), self._sends_files)
+            if from_address is not None:
+                connecting.bind((str(ip_address(from_address)), 0))
+            number = connecting.connect_ex((host, port))
+            if number not in (0, errno.EINPROGRESS):
+                raise OSError(number, os.strerror(number))
+        except BaseException:
+            connecting.close()
+            raise
+        return stream
+
+    def look_up(self, host: str) -> str:
+        return _addresses(host)[0][1]
+
+
+def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
+    """A name such as localhost has an address of each family; clients try IPv4 as well."""
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return [(entry[0], str(entry[4][0])) for entry in found]

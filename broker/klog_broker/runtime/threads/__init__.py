@@ -1,0 +1,1 @@
+"""Helper threads for calls that block."""

@@ -1,0 +1,377 @@
+"""kazoo carries the requests of a session: the only code that knows it.
+
+kazoo's client has one thread here, for its connection. It hands everything to the loop in the order
+in which it came from the server: kazoo's own handlers have a thread for answers and another one for
+watches, which may overtake each other.
+
+A session that is over stays over. kazoo would open a new one, unasked and without our nodes, as
+soon as it hears that the old one has expired. It asks its handler for connections, and the handler
+gives none any more.
+"""
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kazoo import exceptions
+from kazoo.client import KazooClient
+from kazoo.handlers import utils
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.hosts import collect_hosts
+from kazoo.protocol.states import Callback, KazooState, ZnodeStat
+from kazoo.retry import KazooRetry
+
+from klog_broker.runtime.system.rate_limit import RateLimit
+from klog_broker.runtime.zookeeper.requests import (
+    Exists,
+    Get,
+    ListChildren,
+    Multi,
+    Request,
+    Sync,
+    describe,
+)
+from klog_broker.runtime.zookeeper.session import CarriedSession
+from klog_broker.runtime.zookeeper.sessions import (
+    BadVersion,
+    Check,
+    Children,
+    ConnectionLost,
+    Create,
+    Created,
+    Delete,
+    MultiFailed,
+    NoAuth,
+    Node,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    RequestRefused,
+    Result,
+    SessionEvent,
+    SessionLoop,
+    Set,
+    Stat,
+    Watch,
+    ZooKeeperError,
+)
+
+_log = logging.getLogger("klog.zookeeper")
+_kazoos_log = logging.getLogger("klog.kazoo")
+# What it is about to do is of no interest, and why it could not connect only now and then.
+_kazoos_log.setLevel(logging.WARNING)
+
+_FIRST_RETRY_S = 0.1
+_LONGEST_RETRY_S = 1.0
+_NEVER = -1
+
+_ERRORS: dict[type[Exception], tuple[type[ZooKeeperError], str]] = {
+    exceptions.NoNodeError: (NoNode, "there is no such node, or its parent is missing"),
+    exceptions.NodeExistsError: (NodeExists, "the node exists"),
+    exceptions.BadVersionError: (BadVersion, "its data were changed since"),
+    exceptions.NotEmptyError: (NotEmpty, "the node has children"),
+    exceptions.NoAuthError: (NoAuth, "the access list of the node does not allow it"),
+    exceptions.NoChildrenForEphemeralsError: (
+        RequestRefused,
+        "its parent is ephemeral, and has no children",
+    ),
+    exceptions.BadArgumentsError: (RequestRefused, "ZooKeeper calls its arguments invalid"),
+    exceptions.OperationTimeoutError: (ConnectionLost, "ZooKeeper gave it up: it may be done"),
+    exceptions.RequestTimeoutError: (ConnectionLost, "ZooKeeper gave it up: it may be done"),
+}
+
+
+class _NowAndThen(logging.Filter):
+    """Lets errors pass, and of all else one line in a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._limit = RateLimit()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.ERROR or self._limit.allows(time.monotonic_ns() // 10**6)
+
+
+_kazoos_log.addFilter(_NowAndThen())
+
+
+class _SessionOver(BaseException):
+    """Ends kazoo's thread, past all that it catches."""
+
+
+class _Handler:
+    """What kazoo asks of threads and sockets (its IHandler): one thread, nothing queued."""
+
+    name = "klog"
+    timeout_exception = KazooTimeoutError
+    sleep_func = staticmethod(time.sleep)
+    running = False
+    """Callbacks on results run at once, in kazoo's thread; ours post."""
+
+    def __init__(
+        self, loop: SessionLoop, on_thread_end: Callable[[Exception | None], None]
+    ) -> None:
+        self._loop = loop
+        self._on_thread_end = on_thread_end
+        self.is_over = False
+        self.servers = 1
+        """How many are tried in turn."""
+
+    def start(self) -> None:
+        """Nothing: there are no threads beside the connection's."""
+
+    def stop(self) -> None:
+        """Nothing, either."""
+
+    def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> threading.Thread:
+        def run() -> None:
+            failure: Exception | None = None
+            try:
+                func(*args, **kwargs)
+            except _SessionOver:
+                pass
+            except Exception as error:
+                failure = error
+            self._on_thread_end(failure)
+
+        thread = threading.Thread(target=run, name="klog-zookeeper", daemon=True)
+        thread.start()
+        return thread
+
+    def dispatch_callback(self, callback: Callback) -> None:
+        self._loop.post(lambda: callback.func(*callback.args))
+
+    def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
+        if self.is_over:
+            raise _SessionOver
+        # As ZooKeeper's own client: one server that does not answer must not take the time of the
+        # whole session, which is what kazoo gives each of them.
+        timeout /= self.servers
+        return utils.create_tcp_connection(socket, *args, timeout=timeout, **kwargs)
+
+    def create_socket_pair(self) -> Any:
+        return utils.create_socket_pair(socket)
+
+    def select(self, *args: Any, **kwargs: Any) -> Any:
+        return utils.selector_select(*args, **kwargs)
+
+    def async_result(self) -> Any:
+        return utils.AsyncResult(self, threading.Condition, KazooTimeoutError)
+
+    def event_object(self) -> threading.Event:
+        return threading.Event()
+
+    def lock_object(self) -> Any:
+        return threading.Lock()
+
+    def rlock_object(self) -> Any:
+        return threading.RLock()
+
+
+class KazooCarrier:
+    """One session at a ZooKeeper, from its first connection to its end."""
+
+    def __init__(
+        self, hosts: str, session_timeout_ms: int, loop: SessionLoop, session: CarriedSession
+    ) -> None:
+        """:raises ValueError: if ``hosts`` is not a list of host:port"""
+        self._loop = loop
+        self._session = session
+        self._hosts = hosts
+        self._handler = _Handler(loop, self._thread_ended)
+        self._on_closed: Callable[[], None] | None = None
+        self._client = KazooClient(
+            hosts=hosts,
+            timeout=session_timeout_ms / 1000,
+            handler=self._handler,
+            connection_retry=KazooRetry(
+                max_tries=_NEVER,
+                delay=_FIRST_RETRY_S,
+                max_delay=_LONGEST_RETRY_S,
+                sleep_func=self._handler.sleep_func,
+            ),
+            logger=_kazoos_log,
+        )
+        self._handler.servers = len(self._client.hosts)
+        self._client.add_listener(self._state_changed)
+        _resolve_patiently(self._client)
+        self._client.start_async()
+
+    # --- the loop's thread -----------------------------------------------------------------------
+    def send(
+        self, request: Request, reply: Callable[[Any], None], watch: Watch | None = None
+    ) -> None:
+        def done(result: Any) -> None:
+            error = result.exception
+            if isinstance(error, exceptions.ConnectionLoss | exceptions.SessionExpiredError):
+                return  # the listener hears of it, too
+            answer = result.value if error is None else error
+            self._loop.post(lambda: reply(_answer(request, answer)))
+
+        changed = None if watch is None else lambda _event: watch()
+        self._begin(request, changed).rawlink(done)
+
+    def close(self, done: Callable[[], None]) -> None:
+        self._on_closed = done
+        # It waits for the connection's thread, which may be in the middle of connecting.
+        threading.Thread(target=self._stop, name="klog-zookeeper-close", daemon=True).start()
+
+    def _begin(self, request: Request, watch: Callable[[Any], None] | None) -> Any:
+        client = self._client
+        match request:
+            case Get(path):
+                return client.get_async(path, watch)
+            case Exists(path):
+                return client.exists_async(path, watch)
+            case ListChildren(path):
+                return client.get_children_async(path, watch, include_data=True)
+            case Create(path, data, ephemeral, sequential):
+                return client.create_async(
+                    path, data, ephemeral=ephemeral, sequence=sequential, include_data=True
+                )
+            case Set(path, data, version):
+                return client.set_async(path, data, version)
+            case Delete(path, version):
+                return client.delete_async(path, version)
+            case Sync(path):
+                return client.sync_async(path)
+            case Check(path, version):
+                operations: tuple[Operation, ...] = (request,)
+            case Multi(operations):
+                pass
+        transaction = client.transaction()
+        for each in operations:
+            match each:
+                case Create(path, data, ephemeral, sequential):
+                    transaction.create(path, data, ephemeral=ephemeral, sequence=sequential)
+                case Set(path, data, version):
+                    transaction.set_data(path, data, version)
+                case Delete(path, version):
+                    transaction.delete(path, version)
+                case Check(path, version):
+                    transaction.check(path, version)
+        return transaction.commit_async()
+
+    # --- kazoo's thread, and the one that waits for its end --------------------------------------
+    def _state_changed(self, state: str) -> None:
+        session = self._session
+        if state == KazooState.CONNECTED:
+            session_id, _password = self._client.client_id
+            _log.info("session=0x%x connected hosts=%s", session_id & (1 << 64) - 1, self._hosts)
+            self._loop.post(lambda: session.connected(session_id))
+        elif state == KazooState.SUSPENDED:
+            _log.warning("disconnected hosts=%s", self._hosts)
+            self._loop.post(session.disconnected)
+        else:
+            self._handler.is_over = True
+            self._loop.post(session.expired)
+
+    def _thread_ended(self, failure: Exception | None) -> None:
+        self._client.close()
+        if self._on_closed is not None:
+            self._loop.post(self._on_closed)
+        elif not self._handler.is_over:
+            # Before its first connection kazoo tells its listener nothing.
+            _log.error("kazoo's thread has ended, another session begins", exc_info=failure)
+            self._handler.sleep_func(_LONGEST_RETRY_S)
+            self._handler.is_over = True
+            self._loop.post(self._session.expired)
+
+    def _stop(self) -> None:
+        # It may find that the thread has just ended, or that it does not end in time.
+        with contextlib.suppress(Exception):
+            self._client.stop()
+
+
+def _resolve_patiently(client: KazooClient) -> None:
+    """A look-up of names may fail with more than the error of which kazoo knows, and that would
+    end its thread: none of the names is known for the moment, then, and it tries again."""
+    connection = client._connection
+    resolve = connection._expand_client_hosts
+
+    def resolve_or_nothing() -> Any:
+        try:
+            return resolve()
+        except (OSError, UnicodeError) as error:
+            _kazoos_log.warning("Cannot resolve the names of ZooKeeper's servers: %s", error)
+            return []
+
+    connection._expand_client_hosts = resolve_or_nothing
+
+
+def check_hosts(hosts: str) -> None:
+    """:raises ValueError: if it is not a list of host:port, or host, with commas in between"""
+    try:
+        collect_hosts(hosts)
+    except ValueError as error:
+        raise ValueError(
+            f"{hosts!r} does not name servers of ZooKeeper ({error}); expected "
+            "host:port,host:port or the same with a /chroot"
+        ) from None
+
+
+def open_kazoo_session(
+    hosts: str,
+    chroot: str,
+    session_timeout_ms: int,
+    loop: SessionLoop,
+    on_event: Callable[[SessionEvent], None],
+    requests_in_flight: int,
+) -> CarriedSession:
+    """A session that kazoo carries."""
+    session = CarriedSession(loop, on_event, chroot, requests_in_flight)
+    session.carrier = KazooCarrier(hosts, session_timeout_ms, loop, session)
+    return session
+
+
+# --- kazoo's values as ours ---------------------------------------------------------------------
+
+
+def _answer(request: Request, answer: Any) -> Any:
+    if isinstance(answer, Exception):
+        return _error(request, answer)
+    match request:
+        case Get():
+            data, stat = answer
+            return Node(data or b"", _stat(stat))
+        case Exists():
+            return None if answer is None else _stat(answer)
+        case ListChildren():
+            names, stat = answer
+            return Children(tuple(sorted(names)), _stat(stat))
+        case Create():
+            path, stat = answer
+            return Created(path, _stat(stat))
+        case Set():
+            return _stat(answer)
+        case Multi(operations):
+            return _results(operations, answer)
+    return None
+
+
+def _results(operations: tuple[Operation, ...], answers: list[Any]) -> Any:
+    for index, (operation, answer) in enumerate(zip(operations, answers, strict=True)):
+        # Those before the one that failed say that they were rolled back.
+        if isinstance(answer, Exception) and not isinstance(answer, exceptions.RolledBackError):
+            return MultiFailed(index, _error(operation, answer))
+    results: list[Result] = []
+    for answer in answers:
+        if isinstance(answer, ZnodeStat):
+            results.append(_stat(answer))
+        else:
+            results.append(Created(answer, None) if isinstance(answer, str) else None)
+    return tuple(results)
+
+
+def _error(request: Request, error: Exception) -> ZooKeeperError:
+    kind, why = _ERRORS.get(type(error), (ZooKeeperError, f"ZooKeeper answered {error!r}"))
+    return kind(f"{describe(request)}: {why}")
+
+
+def _stat(stat: ZnodeStat) -> Stat:
+    return Stat(stat.czxid, stat.mzxid, stat.version, stat.ephemeralOwner, stat.numChildren)

@@ -1,0 +1,48 @@
+"""Sessions with a real ZooKeeper, for whoever has kazoo: it is not imported before it is needed."""
+
+from collections.abc import Callable
+
+from klog_broker.runtime.zookeeper.requests import split_connect
+from klog_broker.runtime.zookeeper.sessions import (
+    REQUESTS_IN_FLIGHT,
+    OpenSession,
+    Session,
+    SessionEvent,
+    SessionLoop,
+)
+from pyspark_klog.errors import KlogError
+
+
+class ZooKeeperClientMissing(KlogError):
+    """kazoo is not installed."""
+
+
+def sessions_by_kazoo(
+    connect: str, session_timeout_ms: int, requests_in_flight: int = REQUESTS_IN_FLIGHT
+) -> OpenSession:
+    """Opens sessions at ``connect`` (``zookeeper.connect``: host:port,host:port/chroot).
+
+    The server may allow less or more than ``session_timeout_ms``. A host that has no address, or
+    where nobody answers, is tried again and again: patience is the caller's.
+
+    :raises ZooKeeperClientMissing: if kazoo is not installed
+    :raises ValueError: if ``connect`` is not of this form
+    """
+    hosts, chroot = split_connect(connect)
+    try:
+        from klog_broker.runtime.zookeeper.kazoo_carrier import check_hosts, open_kazoo_session
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "kazoo":
+            raise
+        raise ZooKeeperClientMissing(
+            "a broker with zookeeper.connect needs the package kazoo, which is not installed: "
+            "pip install 'pyspark-klog[zookeeper]'"
+        ) from None
+    check_hosts(hosts)
+
+    def open_session(loop: SessionLoop, on_event: Callable[[SessionEvent], None]) -> Session:
+        return open_kazoo_session(
+            hosts, chroot, session_timeout_ms, loop, on_event, requests_in_flight
+        )
+
+    return open_session

@@ -1,0 +1,130 @@
+"""Requests to ZooKeeper as values: what they are, how they are named, and which are refused."""
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from klog_broker.runtime.zookeeper.sessions import (
+    MAX_REQUEST_BYTES,
+    Create,
+    NodeExists,
+    NoNode,
+    Operation,
+    RequestRefused,
+    Set,
+    ZooKeeperError,
+)
+
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+_BYTES_BESIDE_DATA = 64
+"""More than all else that an operation takes on the wire: lengths, version, access list."""
+
+
+class Get(NamedTuple):
+    """Answered by a `Node`."""
+
+    path: str
+
+
+class Exists(NamedTuple):
+    """Answered by a `Stat` or None."""
+
+    path: str
+
+
+class ListChildren(NamedTuple):
+    """Answered by `Children`."""
+
+    path: str
+
+
+class Multi(NamedTuple):
+    """Answered by a tuple of results."""
+
+    operations: tuple[Operation, ...]
+
+
+class Sync(NamedTuple):
+    """The server catches up with all that was done so far. Answered by None."""
+
+    path: str
+
+
+Request = Get | Exists | ListChildren | Operation | Multi | Sync
+
+
+def describe(request: Request) -> str:
+    """The request in an error's text."""
+    if isinstance(request, Multi):
+        parts = [describe(each) for each in request.operations[:3]]
+        more = len(request.operations) - len(parts)
+        return f"multi of {', '.join(parts)}" + (f" and {more} more" if more else "")
+    return f"{type(request).__name__.lower()} {request.path}"
+
+
+def split_connect(connect: str) -> tuple[str, str]:
+    """``host:port,host:port/chroot`` as the hosts and the chroot; "" if there is none.
+
+    :raises ValueError: if the chroot is no path
+    """
+    hosts, slash, rest = connect.strip().partition("/")
+    chroot = "" if not rest else slash + rest
+    fault = _path_fault(chroot) if chroot else None
+    if fault is not None:
+        raise ValueError(f"the chroot {chroot!r} is not a path of ZooKeeper: {fault}")
+    return hosts, chroot
+
+
+def create_with_parents(
+    ask: Callable[[Request, Callable[[Any], None]], None],
+    request: Create,
+    done: Callable[[Any], None],
+) -> None:
+    """Creates a node; where that fails for want of its parent, the parent, and once more."""
+    parent = request.path.rpartition("/")[0]
+
+    def answered(answer: Any) -> None:
+        if isinstance(answer, NoNode) and parent:
+            create_with_parents(ask, Create(parent, b""), has_parent)
+        else:
+            done(answer)
+
+    def has_parent(answer: Any) -> None:
+        if isinstance(answer, ZooKeeperError) and not isinstance(answer, NodeExists):
+            done(answer)
+        else:
+            ask(request, done)
+
+    ask(request, answered)
+
+
+def refusal(request: Request) -> RequestRefused | None:
+    """Why no server would do it; a server would end the connection, or kazoo change the path."""
+    operations = request.operations if isinstance(request, Multi) else (request,)
+    size_bytes = 0
+    for each in operations:
+        fault = _path_fault(each.path)
+        if fault is not None:
+            return RequestRefused(f"{describe(request)}: {each.path!r} is no path: {fault}")
+        size_bytes += _BYTES_BESIDE_DATA + len(each.path.encode())
+        if isinstance(each, Create | Set):
+            size_bytes += len(each.data)
+    if size_bytes > MAX_REQUEST_BYTES:
+        return RequestRefused(
+            f"{describe(request)}: it takes {size_bytes} bytes, and ZooKeeper takes "
+            f"{MAX_REQUEST_BYTES} at most: it keeps what is small, and this was not written"
+        )
+    return None
+
+
+def _path_fault(path: str) -> str | None:
+    if not path.startswith("/"):
+        return "it does not begin with /"
+    if path == "/":
+        return None
+    for part in path[1:].split("/"):
+        if part in ("", ".", ".."):
+            return f"{part!r} is no name of a node"
+    if _FORBIDDEN.search(path) is not None:
+        return "it has a character that ZooKeeper does not take"
+    return None

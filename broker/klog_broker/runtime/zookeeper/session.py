@@ -1,0 +1,309 @@
+"""A session over whatever carries its requests: kazoo's connection, or a simulated one.
+
+Here is what `runtime/zookeeper/sessions.py` promises and no server does: the window of requests,
+answers in order, everything answered at the end of a connection, watches dropped, paths below the
+chroot, which is made first, and requests refused that would cost the connection.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+from klog_broker.runtime.zookeeper.requests import (
+    Exists,
+    Get,
+    ListChildren,
+    Multi,
+    Request,
+    Sync,
+    create_with_parents,
+    describe,
+    refusal,
+)
+from klog_broker.runtime.zookeeper.sessions import (
+    REQUESTS_IN_FLIGHT,
+    Children,
+    ConnectionLost,
+    Create,
+    Created,
+    Delete,
+    Done,
+    Node,
+    NodeExists,
+    Operation,
+    Result,
+    SessionEvent,
+    SessionExpired,
+    SessionLoop,
+    Set,
+    Stat,
+    Watch,
+    ZooKeeperError,
+)
+
+_log = logging.getLogger("klog.zookeeper")
+
+
+class Carrier(Protocol):
+    """Takes requests of one session to ZooKeeper, and calls back in the loop's thread."""
+
+    def send(
+        self, request: Request, reply: Callable[[Any], None], watch: Watch | None = None
+    ) -> None:
+        """Sends a request with absolute paths, after all that were sent before.
+
+        ``reply`` is called with the value or a `ZooKeeperError`, or never, if the connection breaks
+        first: `CarriedSession.disconnected` or `expired` follows then. ``watch`` is called at most
+        once, in order with replies; it may also be called when it is dropped.
+        """
+
+    def close(self, done: Callable[[], None]) -> None:
+        """Ends the session at the server, if it can be reached; then calls ``done``."""
+
+
+class _State(Enum):
+    UNCONNECTED = 0
+    PREPARING = 1
+    CONNECTED = 2
+    EXPIRED = 3
+    CLOSED = 4
+
+
+class _Asked:
+    """A request that was not answered yet."""
+
+    __slots__ = ("answer", "done", "has_answer", "request", "watch")
+
+    def __init__(self, request: Request, done: Callable[[Any], None], watch: Watch | None) -> None:
+        self.request = request
+        self.done = done
+        self.watch = watch
+        self.has_answer = False
+        self.answer: Any = None
+
+
+class CarriedSession:
+    """A `Session`. Its carrier calls `connected`, `disconnected` and `expired`, in the loop."""
+
+    def __init__(
+        self,
+        loop: SessionLoop,
+        on_event: Callable[[SessionEvent], None],
+        chroot: str = "",
+        requests_in_flight: int = REQUESTS_IN_FLIGHT,
+    ) -> None:
+        """``chroot`` is a path without an end slash; "" for none. `carrier` is set right after.
+        More than `REQUESTS_IN_FLIGHT` are never in flight."""
+        self.session_id = 0
+        self.carrier: Carrier
+        self._loop = loop
+        self._on_event = on_event
+        self._chroot = chroot
+        self._window = min(requests_in_flight, REQUESTS_IN_FLIGHT)
+        self._has_chroot = not chroot
+        self._state = _State.UNCONNECTED
+        self._connections = 0
+        """How many connections there were: what an earlier one still brings is dropped."""
+        self._waiting: deque[_Asked] = deque()
+        self._under_way: deque[_Asked] = deque()
+        self._at_server = 0
+
+    # --- requests --------------------------------------------------------------------------------
+    def get(self, path: str, done: Done[Node], *, watch: Watch | None = None) -> None:
+        self._ask(Get(self._absolute(path)), done, watch)
+
+    def exists(self, path: str, done: Done[Stat | None], *, watch: Watch | None = None) -> None:
+        self._ask(Exists(self._absolute(path)), done, watch)
+
+    def children(self, path: str, done: Done[Children], *, watch: Watch | None = None) -> None:
+        self._ask(ListChildren(self._absolute(path)), done, watch)
+
+    def create(
+        self,
+        path: str,
+        data: bytes,
+        done: Done[Created],
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        makes_parents: bool = False,
+    ) -> None:
+        def answered(answer: Any) -> None:
+            done(self._relative(answer))
+
+        request = Create(self._absolute(path), data, ephemeral, sequential)
+        if makes_parents:
+            create_with_parents(self._ask, request, answered)
+        else:
+            self._ask(request, answered)
+
+    def set(self, path: str, data: bytes, version: int, done: Done[Stat]) -> None:
+        self._ask(Set(self._absolute(path), data, version), done)
+
+    def delete(self, path: str, version: int, done: Done[None]) -> None:
+        self._ask(Delete(self._absolute(path), version), done)
+
+    def multi(self, operations: Sequence[Operation], done: Done[tuple[Result, ...]]) -> None:
+        def answered(answer: Any) -> None:
+            if isinstance(answer, ZooKeeperError):
+                done(answer)
+            else:
+                done(tuple(map(self._relative, answer)))
+
+        absolute = tuple(each._replace(path=self._absolute(each.path)) for each in operations)
+        self._ask(Multi(absolute), answered)
+
+    def sync(self, done: Done[None]) -> None:
+        self._ask(Sync("/"), done)
+
+    def close(self, done: Callable[[], None] | None = None) -> None:
+        before, self._state = self._state, _State.CLOSED
+        self._connections += 1
+        self._waiting.clear()
+        self._under_way.clear()
+        if before in (_State.EXPIRED, _State.CLOSED):
+            if done is not None:
+                self._loop.call_soon(done)
+            return
+        self.carrier.close(done or _nothing)
+
+    # --- the carrier's calls ---------------------------------------------------------------------
+    def connected(self, session_id: int) -> None:
+        """A server has taken the session."""
+        if self._state is not _State.UNCONNECTED:
+            return
+        self.session_id = session_id
+        self._state = _State.PREPARING
+        connection = self._connections
+
+        def begin() -> None:
+            if connection == self._connections:
+                self._begin()
+
+        def caught_up(_answer: Any) -> None:
+            if self._has_chroot:
+                begin()
+            else:
+                self._make_chroot(begin)
+
+        # Another server than before may lag behind: what was lost under way would look undone.
+        self.carrier.send(Sync("/"), caught_up)
+
+    def disconnected(self) -> None:
+        """The connection is gone; the session may come back."""
+        if self._state is _State.CONNECTED:
+            self._give_up(_State.UNCONNECTED, ConnectionLost, SessionEvent.DISCONNECTED)
+        elif self._state is _State.PREPARING:
+            self._connections += 1
+            self._state = _State.UNCONNECTED
+
+    def expired(self) -> None:
+        """The session is over; it will not come back."""
+        if self._state not in (_State.EXPIRED, _State.CLOSED):
+            self._give_up(_State.EXPIRED, SessionExpired, SessionEvent.EXPIRED)
+
+    # --- inside ----------------------------------------------------------------------------------
+    def _ask(
+        self, request: Request, done: Callable[[Any], None], watch: Watch | None = None
+    ) -> None:
+        if self._state is _State.EXPIRED:
+            error = SessionExpired(f"{describe(request)}: the session with ZooKeeper is over")
+            self._loop.call_soon(lambda: done(error) if self._state is _State.EXPIRED else None)
+        elif self._state is not _State.CLOSED:
+            self._waiting.append(_Asked(request, done, watch))
+            self._send()
+
+    def _send(self) -> None:
+        while self._waiting and self._at_server < self._window and self._state is _State.CONNECTED:
+            asked = self._waiting.popleft()
+            self._under_way.append(asked)
+            refused = refusal(asked.request)
+            if refused is not None:
+                asked.has_answer = True
+                asked.answer = refused
+                self._loop.call_soon(self._answer)
+                continue
+            self._at_server += 1
+            self._send_one(asked)
+
+    def _send_one(self, asked: _Asked) -> None:
+        connection = self._connections
+        watch = asked.watch
+
+        def reply(answer: Any) -> None:
+            if connection == self._connections and not asked.has_answer:
+                asked.has_answer = True
+                asked.answer = answer
+                self._at_server -= 1
+                self._answer()
+                self._send()
+
+        def changed() -> None:
+            if connection == self._connections and watch is not None:
+                watch()
+
+        self.carrier.send(asked.request, reply, None if watch is None else changed)
+
+    def _answer(self) -> None:
+        while self._under_way and self._under_way[0].has_answer:
+            asked = self._under_way.popleft()
+            asked.done(asked.answer)
+
+    def _begin(self) -> None:
+        self._has_chroot = True
+        self._state = _State.CONNECTED
+        self._on_event(SessionEvent.CONNECTED)
+        self._send()
+
+    def _give_up(self, state: _State, error: type[ZooKeeperError], event: SessionEvent) -> None:
+        why = (
+            "the connection to ZooKeeper broke before an answer came: whether it was done is "
+            "unknown"
+            if error is ConnectionLost
+            else "the session with ZooKeeper is over: whether it was done is unknown"
+        )
+        self._state = state
+        self._connections += 1
+        self._at_server = 0
+        unanswered = (*self._under_way, *self._waiting)
+        self._under_way.clear()
+        self._waiting.clear()
+        for asked in unanswered:
+            if self._state is not state:
+                return  # closed by one of those who were answered
+            lost = error(f"{describe(asked.request)}: {why}")
+            asked.done(asked.answer if asked.has_answer else lost)
+        if self._state is state:
+            self._on_event(event)
+
+    def _make_chroot(self, then: Callable[[], None]) -> None:
+        def made(answer: Any) -> None:
+            if isinstance(answer, ZooKeeperError) and not isinstance(answer, NodeExists):
+                # Whoever asks for something below it will hear that it is not there.
+                _log.error("chroot=%s not_made=%s", self._chroot, answer)
+            then()
+
+        def looked(answer: Any) -> None:
+            if answer is None:
+                create_with_parents(self.carrier.send, Create(self._chroot, b""), made)
+            else:
+                then()
+
+        self.carrier.send(Exists(self._chroot), looked)
+
+    def _absolute(self, path: str) -> str:
+        if path == "/":
+            return self._chroot or path
+        # What is no path is refused as it is.
+        return self._chroot + path if path.startswith("/") else path
+
+    def _relative(self, result: Any) -> Any:
+        if isinstance(result, Created) and self._chroot:
+            return result._replace(path=result.path.removeprefix(self._chroot))
+        return result
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,239 @@
+"""The settings of topics, brokers, groups and client metrics: read, and changed one by one."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, TypeVar
+
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.errors import check_answer, may_pass_at_controller
+from pyspark_klog.client.transport.socket_link import Link
+from pyspark_klog.protocol.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from pyspark_klog.protocol.apis.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from pyspark_klog.protocol.apis.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+T = TypeVar("T")
+
+_SYNONYMS_SINCE = 1
+"""Versions of DescribeConfigs from this one on tell synonyms and sources."""
+
+
+class ResourceType(IntEnum):
+    """What has settings, by Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, by Kafka's numbers."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+class ConfigOperation(IntEnum):
+    """How a setting is changed, by Kafka's numbers; the last two are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Resource(NamedTuple):
+    """Something that has settings; a broker by its id, all brokers as one with an empty name."""
+
+    type: ResourceType
+    name: str
+
+    def __str__(self) -> str:
+        if self.type is ResourceType.BROKER and not self.name:
+            return "all brokers"
+        return f"{self.type.name.lower().replace('_', ' ')} {self.name}"
+
+
+class ConfigChange(NamedTuple):
+    """One change of one setting; the value is None where it is deleted."""
+
+    name: str
+    operation: ConfigOperation
+    value: str | None = None
+
+
+class Synonym(NamedTuple):
+    """A setting that would give the value, were those before it not there."""
+
+    name: str
+    value: str | None
+    source: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting of a resource; ``source`` is Kafka's number for where it comes from."""
+
+    name: str
+    value: str | None
+    source: int
+    is_read_only: bool
+    is_sensitive: bool
+    synonyms: tuple[Synonym, ...] = ()
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody set it while brokers run; what was set for all brokers holds for topics,
+        too."""
+        return self.source in (ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG)
+
+
+_OWN_SOURCES = {
+    ResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,
+    ResourceType.BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG,
+    ResourceType.BROKER_LOGGER: ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
+    ResourceType.CLIENT_METRICS: ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG,
+    ResourceType.GROUP: ConfigSource.DYNAMIC_GROUP_CONFIG,
+}
+
+
+def is_own(resource: Resource, entry: ConfigEntry) -> bool:
+    """Whether somebody set it for this very resource."""
+    if resource.type is ResourceType.BROKER and not resource.name:
+        return entry.source == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return entry.source == _OWN_SOURCES[resource.type]
+
+
+def describe_configs(
+    client: BlockingClient,
+    resource: Resource,
+    *,
+    synonyms: bool = False,
+    deadline_ms: int | None = None,
+) -> dict[str, ConfigEntry]:
+    """The settings of a resource, by name. ``synonyms`` are told since Kafka 1.1."""
+    what = f"describe the settings of {resource}"
+
+    def build(version: int) -> DescribeConfigsRequest:
+        row = DescribeConfigsResource(
+            resource_type=resource.type, resource_name=resource.name, configuration_keys=None
+        )
+        return DescribeConfigsRequest(
+            resources=[row], include_synonyms=synonyms and version >= _SYNONYMS_SINCE
+        )
+
+    def attempt(link: Link) -> dict[str, ConfigEntry]:
+        reply = client.ask(link, DescribeConfigsResponse, build)
+        for row in reply.results:
+            check_answer(row.error_code, row.error_message, what)
+        return {each.name: _entry(each) for row in reply.results for each in row.configs}
+
+    return _at_broker(client, resource, attempt, what, deadline_ms)
+
+
+def alter_configs(
+    client: BlockingClient,
+    resource: Resource,
+    changes: Iterable[ConfigChange],
+    *,
+    validate_only: bool = False,
+    deadline_ms: int | None = None,
+) -> None:
+    """Change some settings of a resource, all or none; the others stay. Kafka 2.3 or newer.
+
+    :raises BrokerError: with the broker's reason
+    """
+    what = f"alter the settings of {resource}"
+    rows = [
+        AlterableConfig(name=each.name, config_operation=each.operation, value=each.value)
+        for each in changes
+    ]
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(
+                resource_type=resource.type, resource_name=resource.name, configs=rows
+            )
+        ],
+        validate_only=validate_only,
+    )
+
+    def attempt(link: Link) -> None:
+        reply = client.ask(link, IncrementalAlterConfigsResponse, lambda _: request)
+        for row in reply.responses:
+            check_answer(row.error_code, row.error_message, what)
+
+    _at_broker(client, resource, attempt, what, deadline_ms)
+
+
+def list_config_resources(client: BlockingClient, deadline_ms: int | None = None) -> list[Resource]:
+    """What has settings, or could have some, sorted: topics, brokers, groups and client metrics of
+    Kafka 4.1 or newer; of Kafka 3.7 or newer client metrics alone."""
+    what = "list what has settings"
+    known = {int(each) for each in ResourceType}
+
+    def attempt(link: Link) -> list[Resource]:
+        reply = client.ask(
+            link, ListConfigResourcesResponse, lambda _: ListConfigResourcesRequest()
+        )
+        check_answer(reply.error_code, None, what)
+        return sorted(
+            Resource(ResourceType(row.resource_type), row.resource_name)
+            for row in reply.config_resources
+            if row.resource_type in known
+        )
+
+    return _at_broker(client, Resource(ResourceType.TOPIC, ""), attempt, what, deadline_ms)
+
+
+def _at_broker(
+    client: BlockingClient,
+    resource: Resource,
+    attempt: Callable[[Link], T],
+    what: str,
+    deadline_ms: int | None,
+) -> T:
+    """``attempt`` on a connection to the broker that knows of the resource: of a broker that one
+    itself, of others any."""
+    deadline = client.deadline() if deadline_ms is None else deadline_ms
+    is_own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name
+
+    def find_and_attempt() -> T:
+        if not is_own:
+            return attempt(client.link_to_any(deadline))
+        client.refresh([], deadline)
+        return attempt(client.link_to_broker(int(resource.name), deadline))
+
+    return client.retrying(find_and_attempt, deadline, what, may_pass_at_controller)
+
+
+def _entry(row: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        row.name,
+        row.value,
+        row.config_source,
+        row.read_only,
+        row.is_sensitive,
+        tuple(Synonym(each.name, each.value, each.source) for each in row.synonyms),
+    )

@@ -1,0 +1,164 @@
+"""Groups with their members and what each of them reads, of the classic and the newer protocol."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.cluster.coordinators import Coordinator, at_coordinator
+from pyspark_klog.client.errors import broker_error, error_code
+from pyspark_klog.client.transport.socket_link import Link
+from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis import consumer_group_describe, describe_groups
+from pyspark_klog.protocol.apis.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from pyspark_klog.protocol.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.state_records.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+
+CLASSIC, CONSUMER = "classic", "consumer"
+"""Types of groups, as ListGroups 5 names them."""
+_DEAD = "Dead"
+"""What DescribeGroups before version 6 says of a group that does not exist."""
+_ABSENT = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member; ``assigned`` is what it reads, in order."""
+
+    member_id: str
+    client_id: str
+    host: str
+    assigned: tuple[TopicPartition, ...] = ()
+    instance_id: str | None = None
+    """Of a static member (group.instance.id)."""
+    epoch: int | None = None
+    """Of a member of the newer protocol (KIP-848)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """A group as its coordinator describes it."""
+
+    group_id: str
+    group_type: str
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator: Coordinator
+    members: tuple[GroupMember, ...] = ()
+    epoch: int | None = None
+    assignment_epoch: int | None = None
+    """Both of the newer protocol: of the group, and of the assignment that it goes to."""
+
+    @property
+    def knows_members(self) -> bool:
+        """Whether klog's client can ask who is in groups of that type."""
+        return self.group_type in (CLASSIC, CONSUMER)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is in it, so that offsets can be committed from outside."""
+        return not self.members and self.state in ("Empty", _DEAD)
+
+
+def describe_group(
+    client: BlockingClient, group_id: str, deadline_ms: int | None = None
+) -> DescribedGroup:
+    """A group of the classic or of the newer protocol with its members.
+
+    :raises BrokerError: GROUP_ID_NOT_FOUND, if there is none (a share group is none, either)
+    """
+    what = f"describe group {group_id}"
+
+    def attempt(link: Link, coordinator: Coordinator) -> DescribedGroup:
+        versions = link.connection.versions
+        if versions is not None and versions.newest(ApiKey.CONSUMER_GROUP_DESCRIBE) is not None:
+            newer = ConsumerGroupDescribeRequest(group_ids=[group_id])
+            for row in client.ask(link, ConsumerGroupDescribeResponse, lambda _: newer).groups:
+                code = error_code(row.error_code)
+                if code is ErrorCode.NONE:
+                    return _newer(row, coordinator)
+                if code not in _ABSENT:
+                    raise broker_error(code, what)
+        classic = DescribeGroupsRequest(groups=[group_id])
+        for group in client.ask(link, DescribeGroupsResponse, lambda _: classic).groups:
+            code = error_code(group.error_code)
+            if code is not ErrorCode.NONE and code not in _ABSENT:
+                raise broker_error(code, what)
+            if code is ErrorCode.NONE and group.group_state != _DEAD:
+                return _classic(group, coordinator)
+        raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+
+    return at_coordinator(client, group_id, attempt, deadline_ms, what)
+
+
+def _classic(group: describe_groups.DescribedGroup, coordinator: Coordinator) -> DescribedGroup:
+    is_consumers = group.protocol_type == PROTOCOL_TYPE
+    return DescribedGroup(
+        group.group_id,
+        CLASSIC,
+        group.group_state,
+        group.protocol_type,
+        group.protocol_data,
+        coordinator,
+        tuple(
+            GroupMember(
+                each.member_id,
+                each.client_id,
+                each.client_host,
+                tuple(sorted(_assigned(each.member_assignment))) if is_consumers else (),
+                each.group_instance_id,
+            )
+            for each in group.members
+        ),
+    )
+
+
+def _assigned(data: bytes) -> Iterator[TopicPartition]:
+    """What a member's bytes name. They are the members' own: those that cannot be read name none,
+    as while the group is being rebalanced."""
+    if not data:
+        return
+    try:
+        rows = decode_assignment(data).assigned_partitions
+    except KlogError:
+        return
+    for row in rows:
+        for number in row.partitions:
+            yield TopicPartition(row.topic, number)
+
+
+def _newer(
+    group: consumer_group_describe.DescribedGroup, coordinator: Coordinator
+) -> DescribedGroup:
+    return DescribedGroup(
+        group.group_id,
+        CONSUMER,
+        group.group_state,
+        PROTOCOL_TYPE,
+        group.assignor_name,
+        coordinator,
+        tuple(
+            GroupMember(
+                each.member_id,
+                each.client_id,
+                each.client_host,
+                tuple(
+                    sorted(
+                        TopicPartition(row.topic_name, number)
+                        for row in each.assignment.topic_partitions
+                        for number in row.partitions
+                    )
+                ),
+                each.instance_id,
+                each.member_epoch,
+            )
+            for each in group.members
+        ),
+        group.group_epoch,
+        group.assignment_epoch,
+    )

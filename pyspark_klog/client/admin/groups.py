@@ -1,0 +1,296 @@
+"""Consumer groups seen from outside: listed, described, deleted; their offsets read and written.
+
+Nothing here joins a group. A commit from outside is taken as long as the group has no members.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.cluster.coordinators import Coordinator, at_coordinator
+from pyspark_klog.client.errors import broker_error, error_code
+from pyspark_klog.client.group_offsets import CommittedOffset as CommittedOffset
+from pyspark_klog.client.transport.socket_link import Link
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from pyspark_klog.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from pyspark_klog.protocol.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from pyspark_klog.protocol.apis.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from pyspark_klog.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from pyspark_klog.protocol.apis.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from pyspark_klog.protocol.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
+
+_CLASSIC, _CONSUMER, _SHARE = "classic", "consumer", "share"
+"""Types of groups, as ListGroups 5 names them."""
+
+_ONE_GROUP_FETCH = 7
+"""From version 8 on OffsetFetch asks for several groups."""
+_STABLE_FETCH = 7
+"""From this version on OffsetFetch can wait for transactions that are not ended (KIP-447)."""
+_TOPICS_BY_NAME = 9
+"""From version 10 on OffsetCommit names topics by id."""
+_RETENTION_COMMITS = (2, 4)
+"""Only these versions of OffsetCommit say how long a position is kept; every broker has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group as its coordinator describes it; the state is empty where brokers do not tell.
+
+    Of share groups and streams groups the members are not known (None).
+    """
+
+    group_id: str
+    state: str
+    protocol_type: str
+    coordinator_id: int
+    member_count: int | None
+    has_offsets: bool = True
+    """Whether the group commits offsets: a share group does not."""
+    group_type: str = _CLASSIC
+
+
+def commit_offsets(
+    client: BlockingClient,
+    group_id: str,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    deadline_ms: int | None = None,
+    *,
+    retention_ms: int | None = None,
+) -> None:
+    """Let a group that has no members go on at these offsets.
+
+    They are kept for ``retention_ms`` from now on, whatever the group does; unless given, as the
+    brokers' offsets.retention.minutes says. (A leader epoch is not stored with a retention.)
+
+    :raises BrokerError: the first that the coordinator refused; UNKNOWN_MEMBER_ID means that the
+        group has members, which alone may commit
+    """
+    by_topic: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
+    for partition, at in sorted(offsets.items()):
+        by_topic[partition.topic].append(
+            OffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=at.offset,
+                committed_leader_epoch=at.leader_epoch,
+                committed_metadata=at.metadata,
+            )
+        )
+
+    def build(_: int) -> OffsetCommitRequest:
+        topics = [OffsetCommitRequestTopic(name=t, partitions=p) for t, p in by_topic.items()]
+        request = OffsetCommitRequest(group_id=group_id, topics=topics)
+        if retention_ms is not None:
+            request.retention_time_ms = retention_ms
+        return request
+
+    low, high = (0, _TOPICS_BY_NAME) if retention_ms is None else _RETENTION_COMMITS
+
+    def attempt(link: Link, _: Coordinator) -> None:
+        reply = client.ask(link, OffsetCommitResponse, build, low=low, high=high)
+        for topic in reply.topics:
+            for row in topic.partitions:
+                _check(row.error_code, f"commit {topic.name}-{row.partition_index} to {group_id}")
+
+    at_coordinator(client, group_id, attempt, deadline_ms, f"committing to group {group_id}")
+
+
+def committed_offsets(
+    client: BlockingClient,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None = None,
+    deadline_ms: int | None = None,
+    *,
+    require_stable: bool = False,
+    while_unstable: Callable[[], None] | None = None,
+) -> dict[TopicPartition, CommittedOffset]:
+    """A group's positions in these partitions (None: in all); those without one are left out.
+
+    With ``require_stable`` transactions that are not ended yet, but have committed offsets of the
+    group, are waited for; if partitions are not named, only those of partitions that have a
+    position already. ``while_unstable`` is called before each such wait, and may raise.
+    """
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for partition in sorted(partitions or ()):
+        by_topic[partition.topic].append(partition.partition)
+    rows = [OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in by_topic.items()]
+
+    def build(_: int) -> OffsetFetchRequest:
+        topics = None if partitions is None else rows
+        return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
+
+    def attempt(link: Link, _: Coordinator) -> dict[TopicPartition, CommittedOffset]:
+        low = _STABLE_FETCH if require_stable else 2 if partitions is None else 1
+        reply = client.ask(link, OffsetFetchResponse, build, low=low, high=_ONE_GROUP_FETCH)
+        _check(reply.error_code, f"offsets of group {group_id}")
+        found = {}
+        for topic in reply.topics:
+            for row in topic.partitions:
+                if row.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT and while_unstable:
+                    while_unstable()
+                _check(row.error_code, f"{topic.name}-{row.partition_index} of group {group_id}")
+                if row.committed_offset >= 0:
+                    found[TopicPartition(topic.name, row.partition_index)] = CommittedOffset(
+                        row.committed_offset, row.committed_leader_epoch, row.metadata or ""
+                    )
+        return found
+
+    what = f"asking for the offsets of group {group_id}"
+    return at_coordinator(client, group_id, attempt, deadline_ms, what)
+
+
+def delete_group(client: BlockingClient, group_id: str, deadline_ms: int | None = None) -> None:
+    """Forget a group that has no members, with all its offsets.
+
+    :raises BrokerError: NON_EMPTY_GROUP if it has members, GROUP_ID_NOT_FOUND if it is not there
+    """
+    what = f"delete group {group_id}"
+
+    def attempt(link: Link, _: Coordinator) -> None:
+        request = DeleteGroupsRequest(groups_names=[group_id])
+        for row in client.ask(link, DeleteGroupsResponse, lambda _: request).results:
+            _check(row.error_code, what)
+
+    at_coordinator(client, group_id, attempt, deadline_ms, what)
+
+
+def delete_offsets(
+    client: BlockingClient,
+    group_id: str,
+    partitions: Iterable[TopicPartition],
+    deadline_ms: int | None = None,
+) -> dict[TopicPartition, ErrorCode]:
+    """Forget a group's positions in these partitions, whether or not it has any.
+
+    Returns those that were refused; GROUP_SUBSCRIBED_TO_TOPIC: a member reads the topic.
+
+    :raises BrokerError: for all of them; GROUP_ID_NOT_FOUND if there is no such group
+    """
+    by_topic: dict[str, list[OffsetDeleteRequestPartition]] = defaultdict(list)
+    for partition in sorted(partitions):
+        row = OffsetDeleteRequestPartition(partition_index=partition.partition)
+        by_topic[partition.topic].append(row)
+    topics = [OffsetDeleteRequestTopic(name=t, partitions=p) for t, p in by_topic.items()]
+    what = f"delete offsets of group {group_id}"
+
+    def attempt(link: Link, _: Coordinator) -> dict[TopicPartition, ErrorCode]:
+        request = OffsetDeleteRequest(group_id=group_id, topics=topics)
+        reply = client.ask(link, OffsetDeleteResponse, lambda _: request)
+        _check(reply.error_code, what)
+        return {
+            TopicPartition(topic.name, row.partition_index): error_code(row.error_code)
+            for topic in reply.topics
+            for row in topic.partitions
+            if row.error_code != ErrorCode.NONE
+        }
+
+    return at_coordinator(client, group_id, attempt, deadline_ms, what)
+
+
+def list_group_ids(client: BlockingClient, deadline_ms: int | None = None) -> list[str]:
+    """The ids of every group of the cluster, sorted, whatever their types."""
+
+    def of_broker(link: Link, broker_id: int) -> list[str]:
+        return [row.group_id for row in _ask_for_groups(client, link, broker_id)]
+
+    return sorted(set(client.of_every_broker(of_broker, "listing the groups", deadline_ms)))
+
+
+def list_groups(client: BlockingClient, deadline_ms: int | None = None) -> list[Group]:
+    """Every group of the cluster, by name: each broker is asked for those that it coordinates."""
+
+    def of_broker(link: Link, broker_id: int) -> list[Group]:
+        by_type: dict[str, list[ListedGroup]] = defaultdict(list)
+        for row in _ask_for_groups(client, link, broker_id):
+            by_type[row.group_type.lower() or _CLASSIC].append(row)
+        found = _describe_classic(client, link, broker_id, by_type.pop(_CLASSIC, []))
+        found += _describe_newer(client, link, broker_id, by_type.pop(_CONSUMER, []))
+        for kind, rows in by_type.items():
+            for row in rows:
+                known = (row.group_id, row.group_state, row.protocol_type, broker_id)
+                found.append(Group(*known, None, kind != _SHARE, kind))
+        return found
+
+    groups = client.of_every_broker(of_broker, "listing the groups", deadline_ms)
+    # One that moves meanwhile may be told by both of its coordinators.
+    by_id = {group.group_id: group for group in groups}
+    return [by_id[group_id] for group_id in sorted(by_id)]
+
+
+def _ask_for_groups(client: BlockingClient, link: Link, broker_id: int) -> list[ListedGroup]:
+    reply = client.ask(link, ListGroupsResponse, lambda _: ListGroupsRequest())
+    _check(reply.error_code, f"groups of broker {broker_id}")
+    return reply.groups
+
+
+def _describe_classic(
+    client: BlockingClient, link: Link, broker_id: int, listed: list[ListedGroup]
+) -> list[Group]:
+    if not listed:
+        return []
+    ids = [row.group_id for row in listed]
+    reply = client.ask(link, DescribeGroupsResponse, lambda _: DescribeGroupsRequest(groups=ids))
+    for g in reply.groups:
+        _check_is_there(g.error_code, g.group_id)
+    return [
+        Group(g.group_id, g.group_state, g.protocol_type, broker_id, len(g.members))
+        for g in reply.groups
+    ]
+
+
+def _describe_newer(
+    client: BlockingClient, link: Link, broker_id: int, listed: list[ListedGroup]
+) -> list[Group]:
+    """Groups of the newer protocol (KIP-848), which DescribeGroups calls dead."""
+    if not listed:
+        return []
+    types = {row.group_id: row.protocol_type for row in listed}
+    reply = client.ask(
+        link,
+        ConsumerGroupDescribeResponse,
+        lambda _: ConsumerGroupDescribeRequest(group_ids=list(types)),
+    )
+    for g in reply.groups:
+        _check_is_there(g.error_code, g.group_id)
+    return [
+        Group(
+            *(g.group_id, g.group_state, types.get(g.group_id, ""), broker_id, len(g.members)),
+            group_type=_CONSUMER,
+        )
+        for g in reply.groups
+    ]
+
+
+def _check_is_there(number: int, group_id: str) -> None:
+    """:raises BrokerError: if the group has moved to another coordinator since it was listed"""
+    if error_code(number).retriable:
+        _check(number, f"describe group {group_id}")
+
+
+def _check(number: int, what: str) -> None:
+    code = error_code(number)
+    if code is not ErrorCode.NONE:
+        raise broker_error(code, what)

@@ -1,0 +1,83 @@
+"""The data directories of brokers, and how large the replicas in them are (DescribeLogDirs)."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.errors import broker_error, error_code
+from pyspark_klog.client.transport.socket_link import Link
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+
+
+class ReplicaSize(NamedTuple):
+    """A replica in a directory. ``offset_lag`` is how far it is behind: behind the high watermark,
+    or, of a replica that is being moved here (``is_future``), behind the one that serves."""
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """A directory of a broker; -1 is told by brokers that do not know their disk's size (before
+    Kafka 3.3). The error is KAFKA_STORAGE_ERROR where the directory is offline."""
+
+    broker_id: int
+    path: str
+    error: ErrorCode = ErrorCode.NONE
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    replicas: dict[TopicPartition, ReplicaSize] = field(default_factory=dict)
+
+
+def describe_log_dirs(
+    client: BlockingClient,
+    broker_ids: Collection[int] | None = None,
+    deadline_ms: int | None = None,
+) -> list[LogDir]:
+    """The directories of these brokers (None: of all), in order.
+
+    :raises BrokerError: if a broker refuses, or has no such id
+    """
+
+    def of_broker(link: Link, broker_id: int) -> list[LogDir]:
+        if broker_ids is not None and broker_id not in broker_ids:
+            return []
+        request = DescribeLogDirsRequest(topics=None)
+        reply = client.ask(link, DescribeLogDirsResponse, lambda _: request)
+        code = error_code(reply.error_code)
+        if code is not ErrorCode.NONE:
+            raise broker_error(code, f"log directories of broker {broker_id}")
+        return [_log_dir(broker_id, row) for row in reply.results]
+
+    found = client.of_every_broker(of_broker, "asking for the log directories", deadline_ms)
+    for broker_id in sorted(set(broker_ids or ()) - set(client.view.brokers)):
+        there = ", ".join(map(str, sorted(client.view.brokers)))
+        text = f"there is no broker {broker_id}; there are: {there}"
+        raise BrokerError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
+    return sorted(found, key=lambda each: (each.broker_id, each.path))
+
+
+def _log_dir(broker_id: int, row: DescribeLogDirsResult) -> LogDir:
+    return LogDir(
+        broker_id,
+        row.log_dir,
+        error_code(row.error_code),
+        row.total_bytes,
+        row.usable_bytes,
+        {
+            TopicPartition(topic.name, each.partition_index): ReplicaSize(
+                each.partition_size, each.offset_lag, each.is_future_key
+            )
+            for topic in row.topics
+            for each in topic.partitions
+        },
+    )

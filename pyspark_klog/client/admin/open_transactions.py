@@ -1,0 +1,74 @@
+"""Where a producer has a transaction open, as the leaders of partitions see it."""
+
+from collections import defaultdict
+from functools import partial
+
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.errors import broker_error, error_code
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    TopicRequest,
+)
+
+
+def open_since(
+    client: BlockingClient,
+    producer_id: int,
+    producer_epoch: int,
+    topic: str,
+    deadline_ms: int | None = None,
+) -> dict[int, int]:
+    """By partition of the topic the first offset of the transaction that the producer has open
+    there since an epoch before this one. One of a newer epoch is that of somebody who has the
+    transactional id now.
+
+    :raises UnsupportedByBroker: by brokers older than Kafka 2.8
+    :raises BrokerError: TOPIC_AUTHORIZATION_FAILED, if this user may not read the topic
+    :raises TimedOut: if a partition has no leader until the deadline
+    """
+    deadline = client.deadline() if deadline_ms is None else deadline_ms
+    what = f"open transactions of producer {producer_id} in {topic}"
+
+    def attempt() -> dict[int, int]:
+        info = client.refresh([topic], deadline).topics[topic]
+        if info.error is not ErrorCode.NONE:
+            raise broker_error(info.error, what)
+        by_leader: dict[int, list[int]] = defaultdict(list)
+        for number in info.partitions:
+            partition = client.leader_of(TopicPartition(topic, number), deadline)
+            by_leader[partition.leader].append(number)
+        rows: list[PartitionResponse] = []
+        for broker_id, numbers in by_leader.items():
+            request = DescribeProducersRequest(
+                topics=[TopicRequest(name=topic, partition_indexes=numbers)]
+            )
+            link = client.link_to_broker(broker_id, deadline)
+            reply = client.ask(link, DescribeProducersResponse, partial(_same, request))
+            rows += (row for answered in reply.topics for row in answered.partitions)
+        return dict(_open_of(row, producer_id, producer_epoch, what) for row in rows)
+
+    found = client.retrying(attempt, deadline, f"asking for the {what}")
+    return {number: offset for number, offset in found.items() if offset >= 0}
+
+
+def _same(request: DescribeProducersRequest, _: int) -> DescribeProducersRequest:
+    return request
+
+
+def _open_of(
+    row: PartitionResponse, producer_id: int, producer_epoch: int, what: str
+) -> tuple[int, int]:
+    """The partition, and the first offset of the older transaction, -1 without one."""
+    code = error_code(row.error_code)
+    if code is not ErrorCode.NONE:
+        raise broker_error(code, what)
+    offsets = [
+        each.current_txn_start_offset
+        for each in row.active_producers
+        if each.producer_id == producer_id and each.producer_epoch < producer_epoch
+    ]
+    return row.partition_index, max(offsets, default=-1)

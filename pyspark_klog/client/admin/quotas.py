@@ -1,0 +1,103 @@
+"""Quotas of users, client ids and addresses, read and changed; Kafka 2.6 or newer."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.errors import check_answer, may_pass_at_controller
+from pyspark_klog.protocol.apis import alter_client_quotas, describe_client_quotas
+from pyspark_klog.protocol.apis.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+)
+from pyspark_klog.protocol.apis.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+"""Types of what quotas are for."""
+_EXACT, _DEFAULT, _ANY = 0, 1, 2
+
+Entity = Mapping[str, str | None]
+"""For whom a quota is: names by type, None the default of that type."""
+
+
+class Quotas(NamedTuple):
+    """The quotas of one entity, by their names."""
+
+    entity: dict[str, str | None]
+    values: dict[str, float]
+
+
+def describe_quotas(
+    client: BlockingClient,
+    entity: Entity,
+    any_of: tuple[str, ...] = (),
+    deadline_ms: int | None = None,
+) -> list[Quotas]:
+    """The quotas of exactly this entity, with ``any_of`` those of all names of these types.
+
+    An empty entity without types has the quotas of everybody.
+    """
+    components = [
+        describe_client_quotas.ComponentData(
+            entity_type=kind, match_type=_DEFAULT if name is None else _EXACT, match=name
+        )
+        for kind, name in entity.items()
+    ]
+    components += [
+        describe_client_quotas.ComponentData(entity_type=kind, match_type=_ANY, match=None)
+        for kind in any_of
+    ]
+    request = DescribeClientQuotasRequest(components=components, strict=bool(components))
+    deadline = client.deadline() if deadline_ms is None else deadline_ms
+
+    def attempt() -> list[Quotas]:
+        link = client.link_to_any(deadline)
+        reply = client.ask(link, DescribeClientQuotasResponse, lambda _: request)
+        check_answer(reply.error_code, reply.error_message, "describe quotas")
+        return [
+            Quotas(
+                {each.entity_type: each.entity_name for each in row.entity},
+                {each.key: each.value for each in row.values},
+            )
+            for row in reply.entries or ()
+        ]
+
+    found = client.retrying(attempt, deadline, "asking for quotas", may_pass_at_controller)
+    return sorted(found, key=lambda each: [(kind, n or "") for kind, n in each.entity.items()])
+
+
+def alter_quotas(
+    client: BlockingClient,
+    entity: Entity,
+    changes: Mapping[str, float | None],
+    *,
+    validate_only: bool = False,
+    deadline_ms: int | None = None,
+) -> None:
+    """Set quotas of an entity; None takes one away.
+
+    :raises BrokerError: with the broker's reason
+    """
+    row = alter_client_quotas.EntryData(
+        entity=[
+            alter_client_quotas.EntityData(entity_type=kind, entity_name=name)
+            for kind, name in entity.items()
+        ],
+        ops=[
+            alter_client_quotas.OpData(key=key, value=value or 0.0, remove=value is None)
+            for key, value in changes.items()
+        ],
+    )
+    request = AlterClientQuotasRequest(entries=[row], validate_only=validate_only)
+    deadline = client.deadline() if deadline_ms is None else deadline_ms
+
+    def attempt() -> None:
+        link = client.link_to_any(deadline)
+        reply = client.ask(link, AlterClientQuotasResponse, lambda _: request)
+        for answer in reply.entries:
+            check_answer(answer.error_code, answer.error_message, "alter quotas")
+
+    client.retrying(attempt, deadline, "altering quotas", may_pass_at_controller)

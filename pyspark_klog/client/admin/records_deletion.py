@@ -1,0 +1,61 @@
+"""The start of partitions' logs raised: what lies before an offset is deleted (DeleteRecords)."""
+
+from collections.abc import Mapping
+
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.cluster.leaders import Answers, ask_leaders
+from pyspark_klog.client.errors import error_code
+from pyspark_klog.client.transport.socket_link import Link
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+
+HIGH_WATERMARK = -1
+"""As an offset: all records that readers can see."""
+
+
+def delete_records(
+    client: BlockingClient,
+    before: Mapping[TopicPartition, int],
+    deadline_ms: int | None = None,
+) -> Answers[int]:
+    """Delete the records before an offset in each partition, for good.
+
+    Returns by partition the first offset that is left, on all of its replicas; refused with
+    OFFSET_OUT_OF_RANGE is an offset behind the high watermark, with POLICY_VIOLATION a topic that
+    is only compacted.
+    """
+    deadline = client.deadline() if deadline_ms is None else deadline_ms
+
+    def ask(link: Link, by_topic: dict[str, list[int]]) -> dict[TopicPartition, int | ErrorCode]:
+        timeout_ms = client.settings.number("request.timeout.ms")
+        request = DeleteRecordsRequest(
+            topics=[
+                DeleteRecordsTopic(
+                    name=topic,
+                    partitions=[
+                        DeleteRecordsPartition(
+                            partition_index=number, offset=before[TopicPartition(topic, number)]
+                        )
+                        for number in numbers
+                    ],
+                )
+                for topic, numbers in by_topic.items()
+            ],
+            timeout_ms=timeout_ms,
+        )
+        reply = client.ask(link, DeleteRecordsResponse, lambda _: request, timeout_ms=timeout_ms)
+        return {
+            TopicPartition(topic.name, row.partition_index): row.low_watermark
+            if row.error_code == ErrorCode.NONE
+            else error_code(row.error_code)
+            for topic in reply.topics
+            for row in topic.partitions
+        }
+
+    return ask_leaders(client, before, ask, "delete records", deadline)

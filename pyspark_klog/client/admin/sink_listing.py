@@ -1,0 +1,27 @@
+"""The groups of exactly-once sinks, told from those of consumers."""
+
+from collections.abc import Iterable
+
+from pyspark_klog.client.admin.groups import Group, committed_offsets
+from pyspark_klog.client.admin.sinks import SinkGroup, parse, sink_group
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+
+
+def find_sinks(
+    client: BlockingClient, groups: Iterable[Group], deadline_ms: int | None = None
+) -> dict[str, SinkGroup]:
+    """Those of the groups that are a sink's, by their ids.
+
+    Only groups without members whose ids a sink could have are asked for their positions. A group
+    that has none is a sink's if another group of that sink has some.
+    """
+    deadline = client.deadline() if deadline_ms is None else deadline_ms
+    found = {}
+    for group in groups:
+        if group.member_count == 0 and not group.protocol_type and parse(group.group_id):
+            positions = committed_offsets(client, group.group_id, None, deadline)
+            known = sink_group(group.group_id, positions)
+            if known is not None:
+                found[group.group_id] = known
+    sinks = {group.sink for group in found.values() if group.rows or group.marks}
+    return {group_id: group for group_id, group in found.items() if group.sink in sinks}

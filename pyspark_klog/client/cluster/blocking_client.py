@@ -1,0 +1,334 @@
+"""The blocking driver: calls that are waited for, retries, and the cluster's metadata kept fresh.
+
+One `BlockingClient` belongs to one thread. Its connections are those of `links.py`. What requests
+other than Metadata mean is not known here.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from pyspark_klog.client import chance, clock
+from pyspark_klog.client.cluster.metadata import (
+    ClusterView,
+    PartitionInfo,
+    TopicInfo,
+    metadata_request,
+)
+from pyspark_klog.client.cluster.read_replicas import ReadReplicas
+from pyspark_klog.client.cluster.retry_warnings import Retries
+from pyspark_klog.client.errors import (
+    ConnectionFailed,
+    LeaderUnknown,
+    NoBrokerAvailable,
+    SettingError,
+    TimedOut,
+    is_retriable,
+)
+from pyspark_klog.client.settings.client_settings import ClientSettings
+from pyspark_klog.client.transport.addresses import Address, read_addresses
+from pyspark_klog.client.transport.backoff import Backoff
+from pyspark_klog.client.transport.connection import Call
+from pyspark_klog.client.transport.links import Links, LinkSecurity, this_host
+from pyspark_klog.client.transport.socket_link import Link
+from pyspark_klog.errors import ErrorCode, KlogError
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.metadata import MetadataResponse
+from pyspark_klog.protocol.message import Request, Response
+from pyspark_klog.security.setting_types import Value
+
+R = TypeVar("R", bound=Response)
+T = TypeVar("T")
+
+Build = Callable[[int], Request]
+"""Makes a request for the version that was chosen."""
+
+
+class BlockingClient:
+    """Connections to one cluster. ``now_ms``, ``sleep`` and ``random`` can be replaced in tests."""
+
+    def __init__(
+        self,
+        settings: ClientSettings | Mapping[str, Value],
+        *,
+        now_ms: Callable[[], int] = clock.monotonic_ms,
+        sleep: Callable[[float], None] = clock.sleep,
+        random: Callable[[], float] = chance.fraction,
+    ) -> None:
+        self.settings = (
+            settings if isinstance(settings, ClientSettings) else ClientSettings(settings)
+        )
+        if not isinstance(settings, ClientSettings):
+            self.settings.warn_of_ignored()
+        if self.settings["bootstrap.servers"] is None:
+            raise SettingError("bootstrap.servers is missing; expected host:port of a broker")
+        self.bootstrap = read_addresses(self.settings.text("bootstrap.servers"))
+        self.now_ms = now_ms
+        self.links = Links(
+            self.bootstrap,
+            self.settings,
+            security=_security_of(self.settings),
+            now_ms=now_ms,
+            sleep=sleep,
+            random=random,
+        )
+        self.read_replicas = ReadReplicas()
+        self.retries = Retries(now_ms, self.settings.prefix)
+        self.view = ClusterView()
+        self._refreshed_ms: dict[str, int] = {}
+        self._forgotten: dict[str, TopicInfo | None] = {}
+        """What was known of topics whose metadata turned out to be old."""
+        self._asked: Address | None = None
+        """Whom `link_to_any` gave last."""
+        self._doubted: Address | None = None
+        self._sleep = sleep
+        self._random = random
+        self._retry = Backoff(
+            self.settings.number("retry.backoff.ms"), self.settings.number("retry.backoff.max.ms")
+        )
+
+    def close(self) -> None:
+        """Close every connection. The client can't be used afterwards."""
+        self.links.close()
+
+    def __enter__(self) -> "BlockingClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- time ------------------------------------------------------------------------------------
+    def deadline(self, timeout_ms: int | None = None) -> int:
+        """The end of an operation that begins now; default.api.timeout.ms unless given."""
+        if timeout_ms is None:
+            timeout_ms = self.settings.number("default.api.timeout.ms")
+        return self.now_ms() + timeout_ms
+
+    def retrying(
+        self,
+        attempt: Callable[[], T],
+        deadline_ms: int,
+        what: str,
+        may_pass: Callable[[BaseException], bool] = is_retriable,
+        bound: str | None = None,
+    ) -> T:
+        """``attempt()``, again after errors that may pass, with growing waits until the deadline.
+
+        ``bound`` is the setting that the deadline comes from, for what the log says meanwhile.
+
+        :raises TimedOut: with the last error
+        """
+        failures = 0
+        last: KlogError | None = None
+        trouble = self.retries.trouble(what, bound)
+        while True:
+            try:
+                with self.retries.of(trouble, lambda: deadline_ms):
+                    found = attempt()
+                self.retries.passed(trouble)
+                return found
+            except KlogError as error:
+                if isinstance(error, TimedOut) and last is not None:
+                    # What went wrong before says more than where the time ran out.
+                    raise TimedOut(f"{what} did not succeed in time: {last}") from last
+                if not may_pass(error):
+                    raise
+                last = error
+                failures += 1
+                if failures > 1:
+                    self.doubt()
+                wait_ms = self.wait_ms(failures)
+                if self.now_ms() + wait_ms >= deadline_ms:
+                    raise TimedOut(f"{what} did not succeed in time: {error}") from error
+                self.retries.failed(trouble, error, deadline_ms)
+            self._sleep(wait_ms / 1000)
+
+    def wait_ms(self, failures: int) -> int:
+        """How long to wait after that many failures in a row (retry.backoff.ms)."""
+        return self._retry.wait_ms(failures, self._random)
+
+    def pause(self, wait_ms: int) -> None:
+        """Do nothing for a while."""
+        self._sleep(wait_ms / 1000)
+
+    # --- connections -----------------------------------------------------------------------------
+    def link_to_broker(self, broker_id: int, deadline_ms: int) -> Link:
+        """A ready connection to a broker by its id.
+
+        :raises LeaderUnknown: if the metadata has no such broker
+        """
+        address = self.view.brokers.get(broker_id)
+        if address is None:
+            raise LeaderUnknown(f"broker {broker_id} is not in the cluster's metadata now")
+        try:
+            return self.links.to(address, deadline_ms)
+        except ConnectionFailed as error:
+            if type(error) is not ConnectionFailed or address in self.bootstrap:
+                raise
+            # Most often a listener's address that only the broker's own network knows.
+            raise ConnectionFailed(
+                f"{error} (the address that the cluster gives for broker {broker_id}, its "
+                f"advertised.listeners, must be reachable from {this_host()})"
+            ) from error
+
+    def link_to_any(self, deadline_ms: int) -> Link:
+        """A ready connection to any broker: an open one, a known broker, a bootstrap server; to one
+        that is in doubt only if there is no other.
+
+        :raises NoBrokerAvailable: naming each address and why it did not serve
+        """
+        link = self.links.to_any(self.view.brokers.values(), deadline_ms, self._doubted)
+        self._asked = link.address
+        return link
+
+    def doubt(self) -> None:
+        """What the broker that `link_to_any` gave last tells of the cluster does not help: it may
+        be cut off from the controller, and not know. The next one is another, if one answers."""
+        self._doubted = self._asked
+
+    # --- calls -----------------------------------------------------------------------------------
+    def send(
+        self,
+        link: Link,
+        message: Request,
+        reply_class: type[R],
+        version: int,
+        *,
+        timeout_ms: int | None = None,
+        expects_reply: bool = True,
+    ) -> Call[R]:
+        """Put a request on a connection and begin to send it."""
+        call = link.connection.send(
+            message,
+            reply_class,
+            version,
+            self.now_ms(),
+            timeout_ms=timeout_ms,
+            expects_reply=expects_reply,
+        )
+        link.last_used_ms = self.now_ms()
+        link.send_pending()
+        return call
+
+    def wait(self, call: Call[R], deadline_ms: int | None = None) -> R:
+        """Wait for one call; raises its error, or TimedOut at the deadline."""
+        while not call.is_done:
+            now_ms = self.now_ms()
+            if deadline_ms is not None and now_ms >= deadline_ms:
+                raise TimedOut(f"no reply to {call.api_key.name} in time")
+            self.links.poll(call.deadline_ms if deadline_ms is None else deadline_ms)
+        return call.result()
+
+    def ask(
+        self,
+        link: Link,
+        reply_class: type[R],
+        build: Build,
+        *,
+        low: int = 0,
+        high: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> R:
+        """Send one request in the newest version that both sides speak, and wait for its reply."""
+        version = link.connection.version(reply_class.api_key, low, high)
+        return self.wait(
+            self.send(link, build(version), reply_class, version, timeout_ms=timeout_ms)
+        )
+
+    def of_every_broker(
+        self, ask: Callable[[Link, int], list[T]], what: str, deadline_ms: int | None = None
+    ) -> list[T]:
+        """What each broker of the cluster answers, one after the other by their ids.
+
+        ``ask`` gets the connection and the broker's id. If one does not answer, all are asked anew:
+        what it had may be at another one by then. A broker that is in the cluster and does not
+        answer before the deadline (default.api.timeout.ms unless given) fails the whole.
+        """
+        deadline = self.deadline() if deadline_ms is None else deadline_ms
+
+        def of_all() -> list[T]:
+            found: list[T] = []
+            for broker_id in sorted(self.refresh([], deadline).brokers):
+                found += ask(self.link_to_broker(broker_id, deadline), broker_id)
+            return found
+
+        return self.retrying(of_all, deadline, what)
+
+    # --- metadata --------------------------------------------------------------------------------
+    def refresh(
+        self,
+        topics: Iterable[str] | None,
+        deadline_ms: int | None = None,
+        *,
+        may_create: bool = False,
+    ) -> ClusterView:
+        """Ask for metadata of some topics (None: all) and take it over; retried when lost.
+
+        An error of a single topic stays in the view: the caller knows what it means.
+        """
+        deadline = self.deadline() if deadline_ms is None else deadline_ms
+        names = None if topics is None else sorted(set(topics))
+
+        def attempt() -> ClusterView:
+            link = self.link_to_any(deadline)
+            reply = self.ask(
+                link, MetadataResponse, lambda v: metadata_request(names, v, may_create)
+            )
+            found = ClusterView.of(reply)
+            if not found.brokers:
+                # A broker that has just started may not have heard of any yet.
+                raise NoBrokerAvailable("the cluster's metadata names no broker")
+            return found
+
+        bound = "default.api.timeout.ms" if deadline_ms is None else None
+        what = "asking for the cluster's metadata"
+        newer = self.retrying(attempt, deadline, what, bound=bound)
+        now_ms = self.now_ms()
+        if names is None:
+            there = {n: topic for n, topic in self.view.topics.items() if n in newer.topics}
+            self.view = replace(self.view, topics=there).merged(newer)
+            self._refreshed_ms = dict.fromkeys(newer.topics, now_ms)
+        else:
+            # Before version 4 the reply is about all topics: only the named ones are taken over.
+            absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            asked = {n: newer.topics.get(n, TopicInfo(n, error=absent)) for n in names}
+            self.view = self.view.merged(replace(newer, topics=asked))
+            self._refreshed_ms.update(dict.fromkeys(names, now_ms))
+        for name in [each for each in self._forgotten if each in self._refreshed_ms]:
+            if self._forgotten.pop(name) == self.view.topics[name]:
+                self.doubt()
+        return self.view
+
+    def is_fresh(self, topic: str) -> bool:
+        """Whether the topic's metadata is younger than metadata.max.age.ms."""
+        refreshed_ms = self._refreshed_ms.get(topic)
+        age_ms = self.settings.number("metadata.max.age.ms")
+        return refreshed_ms is not None and self.now_ms() - refreshed_ms < age_ms
+
+    def forget(self, topic: str) -> None:
+        """The topic's metadata turned out to be old: `leader_of` will ask for it anew. A broker
+        that then tells the same is in doubt."""
+        self._refreshed_ms.pop(topic, None)
+        self._forgotten[topic] = self.view.topics.get(topic)
+
+    def leader_of(self, partition: TopicPartition, deadline_ms: int) -> PartitionInfo:
+        """The partition with its leader, from fresh metadata.
+
+        :raises LeaderUnknown: if the partition has no leader now (asking again may help)
+        """
+        if not self.is_fresh(partition.topic):
+            self.refresh([partition.topic], deadline_ms)
+        info = self.view.leader(partition)
+        if info is None:
+            self.forget(partition.topic)
+            raise LeaderUnknown(f"{partition} has no leader now")
+        return info
+
+
+def _security_of(settings: ClientSettings) -> LinkSecurity | None:
+    if settings.security is None:
+        return None
+    # Imported here, because plaintext clients need neither ssl nor the SASL mechanisms.
+    from pyspark_klog.client.security.driver import Security
+
+    return Security(settings.security)

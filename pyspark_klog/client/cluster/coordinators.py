@@ -1,0 +1,66 @@
+"""Who coordinates a group or a transactional id (FindCoordinator), and asking that broker."""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.errors import broker_error, error_code
+from pyspark_klog.client.transport.addresses import Address
+from pyspark_klog.client.transport.socket_link import Link
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+T = TypeVar("T")
+
+GROUP, TRANSACTION = 0, 1
+"""Types of keys, as FindCoordinator names them."""
+_NAMES = {GROUP: "group", TRANSACTION: "transactional id"}
+_ONE_KEY = 3
+"""From version 4 on FindCoordinator asks for several keys."""
+
+
+class Coordinator(NamedTuple):
+    """The broker that has a key's state."""
+
+    broker_id: int
+    address: Address
+
+
+def find_coordinator(
+    client: BlockingClient, key: str, deadline_ms: int, key_type: int = GROUP
+) -> Coordinator:
+    """Who coordinates a key now.
+
+    :raises BrokerError: also those that may pass, as while the coordinator is being elected
+    """
+
+    request = FindCoordinatorRequest(key=key, key_type=key_type)
+    link = client.link_to_any(deadline_ms)
+    low = 0 if key_type == GROUP else 1
+    reply = client.ask(link, FindCoordinatorResponse, lambda _: request, low=low, high=_ONE_KEY)
+    code = error_code(reply.error_code)
+    if code is not ErrorCode.NONE:
+        raise broker_error(code, f"coordinator of {_NAMES[key_type]} {key}")
+    return Coordinator(reply.node_id, Address(reply.host, reply.port))
+
+
+def at_coordinator(
+    client: BlockingClient,
+    key: str,
+    attempt: Callable[[Link, Coordinator], T],
+    deadline_ms: int | None,
+    what: str,
+    key_type: int = GROUP,
+) -> T:
+    """``attempt`` on the connection to a key's coordinator, which each retry looks up anew."""
+    deadline = client.deadline() if deadline_ms is None else deadline_ms
+
+    def find_and_attempt() -> T:
+        found = find_coordinator(client, key, deadline, key_type)
+        return attempt(client.links.to(found.address, deadline), found)
+
+    bound = "default.api.timeout.ms" if deadline_ms is None else None
+    return client.retrying(find_and_attempt, deadline, what, bound=bound)

@@ -1,0 +1,88 @@
+"""Asking the leaders of partitions about them, each partition until there is an answer for it."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.errors import LeaderUnknown, TopicMissing, broker_error, is_retriable
+from pyspark_klog.client.transport.socket_link import Link
+from pyspark_klog.errors import ErrorCode, KlogError
+from pyspark_klog.ids import TopicPartition
+
+T = TypeVar("T")
+
+Ask = Callable[[Link, dict[str, list[int]]], Mapping[TopicPartition, T | ErrorCode]]
+"""Asks one leader about partitions, given by topic, and returns what it said of each."""
+
+
+class Answers(NamedTuple, Generic[T]):
+    """What the leaders said, by partition: found, or refused with an error that does not pass."""
+
+    found: dict[TopicPartition, T]
+    refused: dict[TopicPartition, KlogError]
+
+
+def ask_leaders(
+    client: BlockingClient,
+    partitions: Iterable[TopicPartition],
+    ask: Ask[T],
+    what: str,
+    deadline_ms: int | None = None,
+) -> Answers[T]:
+    """Ask each leader about its partitions; where it has changed or is away, again until the
+    deadline (default.api.timeout.ms unless given). ``what`` names the work: ``delete records``.
+
+    :raises TimedOut: if there is a partition without an answer at the deadline
+    """
+    deadline = client.deadline() if deadline_ms is None else deadline_ms
+    answers: Answers[T] = Answers({}, {})
+    left = set(partitions)
+
+    def attempt() -> None:
+        client.refresh({partition.topic for partition in left}, deadline)
+        passing: KlogError | None = None
+        for partition in sorted(left):
+            code = client.view.topics[partition.topic].error
+            if code is not ErrorCode.NONE and not code.retriable:
+                # As of a topic that this user may not describe: no leader is told of it.
+                answers.refused[partition] = broker_error(code, f"{what}: {partition}")
+                left.discard(partition)
+        for leader, named in _by_leader(client, left).items():
+            if leader is None:
+                passing = LeaderUnknown(f"{named[0]} has no leader now")
+                continue
+            by_topic: dict[str, list[int]] = defaultdict(list)
+            for partition in named:
+                by_topic[partition.topic].append(partition.partition)
+            told = ask(client.link_to_broker(leader, deadline), by_topic)
+            for partition, answer in told.items():
+                if not isinstance(answer, ErrorCode):
+                    answers.found[partition] = answer
+                else:
+                    error = broker_error(answer, f"{what}: {partition}")
+                    if is_retriable(error):
+                        passing = error
+                        continue
+                    answers.refused[partition] = error
+                left.discard(partition)
+        for partition in [each for each in left if not client.view.has_partition(each)]:
+            answers.refused[partition] = TopicMissing(f"{partition} does not exist")
+            left.discard(partition)
+        if left:
+            raise passing or LeaderUnknown(f"{min(left)} was left out of its leader's answer")
+
+    client.retrying(attempt, deadline, what)
+    return answers
+
+
+def _by_leader(
+    client: BlockingClient, partitions: Iterable[TopicPartition]
+) -> dict[int | None, list[TopicPartition]]:
+    """Those that exist, in order; under None those that have no leader now."""
+    found: dict[int | None, list[TopicPartition]] = defaultdict(list)
+    for partition in sorted(partitions):
+        if client.view.has_partition(partition):
+            info = client.view.leader(partition)
+            found[None if info is None else info.leader].append(partition)
+    return found

@@ -1,0 +1,146 @@
+"""What is known of a cluster: brokers, topics, leaders. Pure; `blocking_client.py` keeps it fresh."""
+
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from pyspark_klog.client.errors import error_code
+from pyspark_klog.client.transport.addresses import Address
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import NO_TOPIC_ID, UUID, TopicPartition
+from pyspark_klog.protocol.apis.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """One partition; ``leader`` is a broker's id, or -1. The epoch is -1 where brokers lack it."""
+
+    leader: int
+    leader_epoch: int = -1
+    replicas: tuple[int, ...] = ()
+    in_sync: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """One topic as a broker described it; ``topic_id`` is all zero before Kafka 2.8."""
+
+    name: str
+    topic_id: UUID = NO_TOPIC_ID
+    is_internal: bool = False
+    partitions: dict[int, PartitionInfo] = field(default_factory=dict)
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """A snapshot. A newer one is made by `merged`; it is never changed in place."""
+
+    brokers: dict[int, Address] = field(default_factory=dict)
+    topics: dict[str, TopicInfo] = field(default_factory=dict)
+    controller_id: int = -1
+    cluster_id: str | None = None
+
+    @classmethod
+    def of(cls, reply: MetadataResponse) -> Self:
+        """The snapshot that a reply to Metadata gives."""
+        return cls(
+            {b.node_id: Address(b.host, b.port) for b in reply.brokers},
+            {t.name: _topic(t) for t in reply.topics if t.name is not None},
+            reply.controller_id,
+            reply.cluster_id,
+        )
+
+    def merged(self, newer: "ClusterView") -> "ClusterView":
+        """``newer`` with the topics of this view that it lacks, and without older leader epochs.
+
+        A reply can come from a broker that lags behind: a leader with an older epoch than the known
+        one is not taken over, unless the topic was created anew (another id).
+        """
+        topics = dict(self.topics)
+        for name, topic in newer.topics.items():
+            known = topics.get(name)
+            if topic.error is not ErrorCode.NONE and not topic.partitions:
+                topics[name] = topic
+            elif known is not None and known.topic_id == topic.topic_id:
+                topics[name] = _with_newest_epochs(known, topic)
+            else:
+                topics[name] = topic
+        return replace(newer, topics=topics)
+
+    def leader(self, partition: TopicPartition) -> PartitionInfo | None:
+        """The partition, if it and its leader are known."""
+        topic = self.topics.get(partition.topic)
+        info = topic.partitions.get(partition.partition) if topic else None
+        if info is None or info.leader not in self.brokers:
+            return None
+        return info
+
+    def has_partition(self, partition: TopicPartition) -> bool:
+        """Whether the partition exists, with or without a leader, as far as is known."""
+        topic = self.topics.get(partition.topic)
+        if topic is None or topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return False
+        return partition.partition in topic.partitions or not topic.partitions
+
+    def topic_id(self, name: str) -> UUID:
+        """The topic's id; all zero if it is unknown or the brokers have none."""
+        topic = self.topics.get(name)
+        return topic.topic_id if topic else NO_TOPIC_ID
+
+
+def _with_newest_epochs(known: TopicInfo, topic: TopicInfo) -> TopicInfo:
+    partitions = {
+        number: known.partitions[number]
+        if number in known.partitions
+        and 0 <= info.leader_epoch < known.partitions[number].leader_epoch
+        else info
+        for number, info in topic.partitions.items()
+    }
+    return replace(topic, partitions=partitions)
+
+
+def _topic(row: MetadataResponseTopic) -> TopicInfo:
+    return TopicInfo(
+        row.name or "",
+        row.topic_id,
+        row.is_internal,
+        {p.partition_index: _partition(p) for p in row.partitions},
+        error_code(row.error_code),
+    )
+
+
+def _partition(row: MetadataResponsePartition) -> PartitionInfo:
+    return PartitionInfo(
+        row.leader_id,
+        row.leader_epoch,
+        tuple(row.replica_nodes),
+        tuple(row.isr_nodes),
+        tuple(row.offline_replicas),
+        error_code(row.error_code),
+    )
+
+
+def metadata_request(names: list[str] | None, version: int, may_create: bool) -> MetadataRequest:
+    """A request for the topics ``names`` (None: all) that creates none, unless it may.
+
+    Before version 4 asking for a topic by name creates it: there the request is for all topics,
+    unless it may create them.
+    """
+    request = MetadataRequest()
+    if version >= 4:
+        request.allow_auto_topic_creation = may_create
+    if names is None or (version < 4 and not may_create):
+        request.topics = None if version >= 1 else []
+    else:
+        request.topics = [MetadataRequestTopic(name=name) for name in names]
+    return request

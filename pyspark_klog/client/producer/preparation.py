@@ -1,0 +1,71 @@
+"""What a producer asks brokers before it can write: its identity, and a topic's partitions."""
+
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.errors import TopicMissing, broker_error, error_code
+from pyspark_klog.client.producer.batches import NO_IDENTITY, Identity
+from pyspark_klog.client.producer.refusals import no_identity, not_authorized
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def ask_for_identity(client: BlockingClient, timeout_ms: int) -> Identity:
+    """A producer id and epoch that nobody has used; NO_IDENTITY if brokers are older than 0.11.
+
+    :raises BrokerError: if this user may have none
+    :raises TimedOut: if no broker gave one in time
+    """
+    deadline_ms = client.now_ms() + timeout_ms
+
+    def attempt() -> Identity:
+        link = client.link_to_any(deadline_ms)
+        versions = link.connection.versions
+        if versions is None or versions.newest(ApiKey.INIT_PRODUCER_ID) is None:
+            return NO_IDENTITY
+        reply = client.ask(
+            link,
+            InitProducerIdResponse,
+            lambda _: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0),
+        )
+        code = error_code(reply.error_code)
+        if code is not ErrorCode.NONE:
+            raise no_identity(code)
+        return Identity(reply.producer_id, reply.producer_epoch)
+
+    return client.retrying(attempt, deadline_ms, "asking for a producer id")
+
+
+def wait_for_topic(client: BlockingClient, topic: str) -> int:
+    """How many partitions a topic has, once it is there. Asking may create the topic, as with
+    Kafka's producer.
+
+    :raises TopicMissing: if it is still unknown after max.block.ms
+    :raises BrokerError: if this user may not write there
+    """
+    max_block_ms = client.settings.number("max.block.ms")
+    deadline_ms = client.now_ms() + max_block_ms
+    failures = 0
+    trouble = client.retries.trouble(f"asking for topic {topic}", "max.block.ms")
+    while True:
+        with client.retries.of(trouble, lambda: deadline_ms):
+            info = client.refresh([topic], deadline_ms, may_create=True).topics[topic]
+        if info.error is ErrorCode.NONE and info.partitions:
+            client.retries.passed(trouble)
+            return len(info.partitions)
+        if info.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise not_authorized(topic)
+        if not info.error.retriable and info.error is not ErrorCode.NONE:
+            raise broker_error(info.error, f"topic {topic}")
+        failures += 1
+        client.doubt()
+        wait_ms = client.wait_ms(failures)
+        if client.now_ms() + wait_ms >= deadline_ms:
+            raise TopicMissing(
+                f"topic {topic} does not exist: it was waited for {max_block_ms} ms "
+                "(max.block.ms); create it, or let brokers do so with auto.create.topics.enable"
+            )
+        client.retries.failed(trouble, broker_error(info.error, f"topic {topic}"), deadline_ms)
+        client.pause(wait_ms)

@@ -1,0 +1,227 @@
+"""Names that Kafka's Java clients do not have as settings: what their user meant. Pure.
+
+Java's clients log such a name at WARNING and go on without it. So does klog for Spark's options,
+except where the loss would change how connections are secured, or which records are read.
+"""
+
+import re
+from collections.abc import Collection
+
+from pyspark_klog.client.settings.setting_rows import SETTINGS, Effect
+from pyspark_klog.security.config import uses_sasl, uses_tls
+from pyspark_klog.security.jaas import EXAMPLE
+
+RENAMED: dict[str, str] = {
+    # Kafka's clients before 0.9, and producers before 1.0
+    "broker.list": "bootstrap.servers",
+    "metadata.broker.list": "bootstrap.servers",
+    "brokers": "bootstrap.servers",
+    "auto.commit.enable": "enable.auto.commit",
+    "block.on.buffer.full": "max.block.ms",
+    "metadata.fetch.timeout.ms": "max.block.ms",
+    "timeout.ms": "request.timeout.ms",
+    "compression.codec": "compression.type",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "message.send.max.retries": "retries",
+    "queue.buffering.max.ms": "linger.ms",
+    "request.required.acks": "acks",
+    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
+    # librdkafka
+    "batch.num.messages": "batch.size",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "queue.buffering.max.kbytes": "buffer.memory",
+    "receive.message.max.bytes": "fetch.max.bytes",
+    "reconnect.backoff.jitter.ms": "reconnect.backoff.ms",
+    "socket.receive.buffer.bytes": "receive.buffer.bytes",
+    "socket.send.buffer.bytes": "send.buffer.bytes",
+    "socket.timeout.ms": "request.timeout.ms",
+    "sasl.mechanisms": "sasl.mechanism",
+    "sasl.oauthbearer.client.id": "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.secret": "sasl.oauthbearer.client.credentials.client.secret",
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "ssl.certificate.location": "ssl.keystore.location",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+    "ssl.key.location": "ssl.keystore.location",
+    "ssl.key.pem": "ssl.keystore.key",
+    # Written from memory
+    "ssl.cafile": "ssl.truststore.location",
+    "ssl.keystore.path": "ssl.keystore.location",
+    "ssl.truststore.path": "ssl.truststore.location",
+}
+"""Names of other clients and earlier releases, and what Kafka's Java clients call the same."""
+
+_DECIDES_MORE_THAN_SPEED = ("security.protocol", "isolation.level")
+_LOGINS = (
+    "sasl.jaas.config",
+    "sasl.client.callback.handler.class",
+    "sasl.login.callback.handler.class",
+    "sasl.oauthbearer.token.endpoint.url",
+)
+_PASSWORDS = ("sasl.username", "sasl.password", "sasl.user")
+_KERBEROS = ("sasl.kerberos.keytab", "sasl.kerberos.principal")
+
+_OWNERS = (
+    (
+        re.compile(
+            r"consumer\.timeout\.ms|rebalance\.|offsets\.(storage|channel|commit)|dual\.commit"
+        ),
+        "it belongs to Kafka's consumer before 0.9",
+    ),
+    (
+        re.compile(
+            r"schema\.registry\.|basic\.auth\.|auto\.register\.schemas|use\.latest\.version|"
+            r"specific\.(avro|protobuf)|avro\.|json\.(fail|value)|normalize\.schemas|"
+            r".*subject\.name\.strategy|(key|value)\.converter|(key|value)\.format"
+        ),
+        "it belongs to the serializers of a schema registry, and Spark's columns are bytes: decode "
+        "them in the query, as with from_avro",
+    ),
+    (
+        re.compile(
+            r"zookeeper\.|advertised\.|listener|inter\.broker|security\.inter\.broker|"
+            r"sasl\.enabled\.mechanisms|sasl\.mechanism\.inter|ssl\.client\.auth|broker\.id|"
+            r"auto\.create\.topics|delete\.topic|num\.partitions|(default\.)?replication\.factor|"
+            r"min\.insync|retention\.|cleanup\.policy|segment\.|log\.(?!connection)|"
+            r"offsets\.topic|transaction\.state|message\.max\.bytes|max\.message\.bytes"
+        ),
+        "it belongs to brokers and topics, and a client does not have it",
+    ),
+    (
+        re.compile(
+            r"sasl\.(username|password)$|api\.version\.|broker\.(version|address)|queued\.|queue\.|statistics\.|debug$|"
+            r"socket\.|enable\.(partition\.eof|auto\.offset|gapless|ssl|sasl|random)|offset\.store|"
+            r"log\.connection|enabled_events|topic\.|coordinator\.query|consume\.callback|ssl\.crl|"
+            r"sticky\.partitioning|message\.(copy|send)|delivery\.report|compression\.level|"
+            r"builtin\.|allow\.auto\.create"
+        ),
+        "it belongs to librdkafka",
+    ),
+)
+_SIDES = re.compile(r"(kafka|consumer|producer|admin|client|spark)\.")
+_SHORTEST_BEGINNING = 5
+_SHORTEST_FOR_TWO = 10
+"""Names from this length on may have two letters wrong, shorter ones one."""
+
+
+def meant_setting(name: str, known: Collection[str] = SETTINGS) -> str | None:
+    """The setting among ``known`` that a name stands for; None if it is not clear which.
+
+    Finds other clients' names, a side in front (``consumer.``), a missing end, words in another
+    order, and at most two letters wrong. Never a setting that only looks alike.
+    """
+    plain = re.sub("[_-]", ".", name.strip().lower())
+    found = RENAMED.get(plain, plain)
+    if found in known:
+        return found
+    longer = [each for each in known if each.startswith(plain)]
+    if f"{plain}.ms" in longer:
+        return f"{plain}.ms"
+    if len(longer) == 1 and len(plain) >= _SHORTEST_BEGINNING:
+        return longer[0]
+    if _owner(plain) is not None:
+        return None
+    side = _SIDES.match(plain)
+    if side is not None:
+        return meant_setting(plain[side.end() :], known)
+    words = sorted(plain.split("."))
+    for each in known:
+        if sorted(each.split(".")) == words:
+            return each
+    most = 2 if len(plain) >= _SHORTEST_FOR_TWO else 1
+    near = [(_distance(plain, each, most), each) for each in known]
+    distance, nearest = min(near, default=(most + 1, ""))
+    return nearest if distance <= most else None
+
+
+def unknown_text(name: str, prefix: str = "") -> str:
+    """The sentence about a name that does not exist, with the setting that was meant."""
+    return f"{prefix}{name} is no setting of Kafka's clients{_hint(name, prefix)}"
+
+
+def ignored_text(name: str, given: Collection[str], prefix: str, note: str | None) -> str:
+    """Why a name has no effect, as a clause.
+
+    ``given`` are the names of all settings, ``note`` is what the caller knows about this one.
+    """
+    meant = meant_setting(name)
+    if note:
+        hint = f"; {note}"
+    elif meant is not None and meant in given:
+        hint = f"; {prefix}{meant} counts, which is given, too"
+    else:
+        hint = _hint(name, prefix)
+    return f"it is no setting of Kafka's clients{hint}"
+
+
+def refusal(name: str, given: Collection[str], protocol: str, prefix: str) -> str | None:
+    """Why a name must not be ignored, as a sentence; None if it may be.
+
+    ``given`` are the names of the other settings, ``protocol`` is security.protocol.
+    """
+    if name in (*_PASSWORDS, *_KERBEROS):
+        has_login = uses_sasl(protocol) and any(login in given for login in _LOGINS)
+        return None if has_login else _no_login(name, prefix)
+    meant = meant_setting(name)
+    if meant is None or meant in given or SETTINGS[meant].effect is not Effect.APPLIED:
+        return None
+    secures = (meant.startswith("ssl.") and uses_tls(protocol)) or (
+        meant.startswith("sasl.") and uses_sasl(protocol)
+    )
+    if not secures and meant not in _DECIDES_MORE_THAN_SPEED:
+        return None
+    default = SETTINGS[meant].default
+    stays = "unset" if default is None else default
+    return (
+        f"{prefix}{name} is no setting of Kafka's clients; did you mean {prefix}{meant}? "
+        f"Without it {prefix}{meant} would stay {stays}"
+    )
+
+
+def _no_login(name: str, prefix: str) -> str:
+    if name in _KERBEROS:
+        return (
+            f"{prefix}{name} is for GSSAPI (Kerberos), which is not supported, and no other login "
+            f"is given: set {prefix}security.protocol, {prefix}sasl.mechanism (PLAIN, "
+            f"SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER) and {prefix}sasl.jaas.config"
+        )
+    return (
+        f"{prefix}{name} is a setting of librdkafka, and no login would be made with it: set "
+        f"{prefix}security.protocol, {prefix}sasl.mechanism and {prefix}sasl.jaas.config, as in "
+        f"{EXAMPLE}"
+    )
+
+
+def _hint(name: str, prefix: str) -> str:
+    meant = meant_setting(name)
+    if meant is not None:
+        row = SETTINGS[meant]
+        if row.effect is Effect.NONE:
+            return f"; {prefix}{meant} has no effect either: {row.without}"
+        return f"; did you mean {prefix}{meant}?"
+    owner = _owner(name.lower())
+    return "" if owner is None else f"; {owner}"
+
+
+def _owner(name: str) -> str | None:
+    return next((words for pattern, words in _OWNERS if pattern.match(name)), None)
+
+
+def _distance(one: str, other: str, most: int) -> int:
+    """Letters to insert, remove, replace or swap with the next; above ``most`` it is not exact."""
+    if abs(len(one) - len(other)) > most:
+        return most + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        previous, row = row, [i]
+        for j, wanted in enumerate(other, 1):
+            cost = min(previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+                cost = min(cost, before[j - 2] + 1)
+            row.append(cost)
+        if min(row) > most:
+            return most + 1
+        before = previous
+    return row[-1]

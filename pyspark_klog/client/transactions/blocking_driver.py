@@ -1,0 +1,82 @@
+"""The blocking driver of a `TransactionManager`: sends its steps, waits, takes the answers back."""
+
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.errors import ClientError, TimedOut, is_retriable
+from pyspark_klog.client.transactions.manager import TransactionManager
+from pyspark_klog.client.transactions.steps import FindCoordinator, PendingStep
+from pyspark_klog.client.transport.connection import Call
+from pyspark_klog.errors import KlogError
+from pyspark_klog.protocol.message import Response
+
+TRANSACTION_VERSION = "transaction.version"
+"""The feature that decides how brokers are to be asked."""
+_COORDINATORS = 2
+"""That of the transactional id and that of a group: who is looked for more often was not there."""
+
+
+def carry_out(
+    client: BlockingClient, manager: TransactionManager, deadline_ms: int, bound: str | None
+) -> None:
+    """Send the manager's steps until all are done; ``bound`` is the deadline's setting.
+
+    :raises TimedOut: at the deadline; the manager has the steps still, and may be carried on
+    :raises TransactionMustAbort, ProducerUnusable: as answers say
+    """
+    first = manager.next_step()
+    if first is None:
+        return
+    trouble = client.retries.trouble(first.step.value, bound)
+    looks = 0
+    while (step := manager.next_step()) is not None:
+        if isinstance(step, FindCoordinator):
+            looks += 1
+            if looks > _COORDINATORS:
+                client.doubt()
+        wait_ms = step.not_before_ms - client.now_ms()
+        if wait_ms > 0:
+            if step.not_before_ms >= deadline_ms:
+                raise TimedOut(f"{step.step.value} did not succeed in time: {step.last_error}")
+            client.pause(wait_ms)
+        try:
+            with client.retries.of(trouble, lambda: deadline_ms):
+                reply = _ask(client, manager, step, deadline_ms)
+        except TimedOut as error:
+            manager.on_lost(step, error, client.now_ms())
+            raise
+        except KlogError as error:
+            if is_retriable(error):
+                manager.on_lost(step, error, client.now_ms())
+                client.retries.failed(trouble, error, deadline_ms)
+            else:
+                manager.on_error(error)
+        else:
+            failures = step.failures
+            manager.on_reply(step, reply, client.now_ms())
+            if step.failures > failures:
+                client.retries.failed(trouble, ClientError(step.last_error), deadline_ms)
+        if manager.error is not None:
+            raise manager.error
+    client.retries.passed(trouble)
+
+
+def _ask(
+    client: BlockingClient, manager: TransactionManager, step: PendingStep, deadline_ms: int
+) -> Response:
+    if step.coordinator is None:
+        link = client.link_to_any(deadline_ms)
+    else:
+        link = client.links.to(manager.address_of(step.coordinator), deadline_ms)
+    version = link.connection.version(step.response.api_key, *step.versions)
+    call: Call[Response] = client.send(link, step.request, step.response, version)
+    return client.wait(call, deadline_ms)
+
+
+def transaction_version(client: BlockingClient) -> tuple[int, int]:
+    """The newest epoch of the features that this client's open connections have heard of, and the
+    transaction.version in it (0 where brokers know of none)."""
+    newest = (-1, 0)
+    for link in client.links:
+        versions = link.connection.versions
+        if versions is not None and versions.features_epoch > newest[0]:
+            newest = versions.features_epoch, versions.features.get(TRANSACTION_VERSION, 0)
+    return newest

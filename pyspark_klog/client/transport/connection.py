@@ -1,0 +1,397 @@
+"""One connection to one broker as a state machine: no socket, no clock.
+
+The driver tells what happened (`connected`, `received`, `lost`, `on_deadline`) and carries out
+what is asked for (`to_send`, `receive_buffer`, `next_deadline_ms`). A connection begins by asking
+for the broker's versions (ApiVersions), and authenticates itself if it has a mechanism of SASL;
+then `send` takes requests, whose replies come in order. A broker may end a session's trust after
+some time: `authentication_due` tells when `authenticate` is to be called again (KIP-368).
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Generic, TypeVar, cast
+
+from pyspark_klog._version import __version__
+from pyspark_klog.client.errors import (
+    AuthenticationFailed,
+    ClientError,
+    ConnectionFailed,
+    ReplyUnreadable,
+    RequestTimedOut,
+)
+from pyspark_klog.client.transport.api_versions import BrokerVersions
+from pyspark_klog.client.transport.frames import ReplyFrames
+from pyspark_klog.client.transport.sasl_exchange import (
+    HANDSHAKE_VERSION,
+    REAUTHENTICATE_AT,
+    Mechanism,
+    SaslExchange,
+)
+from pyspark_klog.errors import ErrorCode, KlogError
+from pyspark_klog.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pyspark_klog.protocol.apis.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from pyspark_klog.protocol.apis.sasl_handshake import SaslHandshakeResponse
+from pyspark_klog.protocol.fields import FileRegion
+from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request_parts
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.protocol.message import Request, Response
+
+R = TypeVar("R", bound=Response)
+
+MAX_REPLY_BYTES = 1 << 30
+MAX_STRANGERS_REPLY_BYTES = 1 << 20
+"""Most bytes of a reply before the connection is ready: until then anybody may be the peer."""
+_LAST_CORRELATION_ID = 2**31 - 1
+_API_VERSIONS_VERSION = 4
+"""Version 5 adds only the ids of the cluster and broker that the client means (KIP-1242). This
+client does not send them, and brokers before Kafka 4.4 refuse version 5, which costs a round trip.
+"""
+
+
+class State(Enum):
+    """Where a connection stands. Each state follows the one before, and CLOSED any of them."""
+
+    CONNECTING = "connecting"
+    NEGOTIATING = "asking for versions"
+    AUTHENTICATING = "authenticating"
+    READY = "ready"
+    CLOSED = "closed"
+
+
+@dataclass(slots=True)
+class Call(Generic[R]):
+    """A request that was sent, and, once it is done, its reply or its error."""
+
+    api_key: ApiKey
+    version: int
+    correlation_id: int
+    deadline_ms: int
+    reply: R | None = None
+    error: KlogError | None = None
+    expects_reply: bool = field(default=True)
+
+    @property
+    def is_done(self) -> bool:
+        return self.reply is not None or self.error is not None
+
+    def result(self) -> R:
+        """The reply; raises the error."""
+        if self.error is not None:
+            raise self.error
+        if self.reply is None:
+            raise RuntimeError("the call is not done yet")
+        return self.reply
+
+
+class Connection:
+    """The protocol's side of a connection to ``peer`` (its address, for messages).
+
+    ``mechanism`` is how this client authenticates itself; None where the listener has no SASL.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        *,
+        client_id: str,
+        request_timeout_ms: int,
+        max_reply_bytes: int,
+        mechanism: Mechanism | None = None,
+    ) -> None:
+        self.peer = peer
+        self.state = State.CONNECTING
+        self.error: KlogError | None = None
+        self.versions: BrokerVersions | None = None
+        self._chosen: dict[tuple[ApiKey, int, int | None], int] = {}
+        """What `version` has answered, by what it was asked."""
+        self.sent_bytes = 0
+        self.received_bytes = 0
+        self._client_id = client_id
+        self._request_timeout_ms = request_timeout_ms
+        self._max_reply_bytes = max_reply_bytes
+        self._frames = ReplyFrames(min(max_reply_bytes, MAX_STRANGERS_REPLY_BYTES))
+        self._calls: deque[Call[Response]] = deque()
+        self._out: deque[memoryview] = deque()
+        self._queued_bytes = 0
+        self._unanswered: deque[tuple[int, Call[Response], Response]] = deque()
+        """Calls without a reply: where they end among the bytes queued, and what ends them."""
+        self._next_correlation_id = 0
+        self._has_answered = False
+        self._uses_sasl = mechanism is not None
+        self._mechanism = mechanism
+        self._exchange: SaslExchange | None = None
+        self._exchange_call: Call[Response] | None = None
+        self._exchange_began_ms = 0
+        self._authentication_due_ms: int | None = None
+
+    # --- what happened ---------------------------------------------------------------------------
+    def connected(self, now_ms: int) -> None:
+        """The socket is connected: ask for the versions, newest first (KIP-511)."""
+        self.state = State.NEGOTIATING
+        self._ask_for_versions(_API_VERSIONS_VERSION, now_ms)
+
+    def received(self, count: int) -> None:
+        """``count`` bytes (0: the other side closed) were put into `receive_buffer`."""
+        if self.state is State.CLOSED:
+            return
+        if count == 0:
+            self.lost(ConnectionFailed(f"{self.peer} closed the connection{self._closed_while()}"))
+            return
+        self.received_bytes += count
+        try:
+            for frame in self._whole_frames(count):
+                self._take_reply(frame)
+        except KlogError as error:
+            self.lost(error)
+
+    def lost(self, error: KlogError) -> None:
+        """The connection is over; every call that waits ends with ``error``."""
+        if self.state is State.CLOSED:
+            return
+        self.state = State.CLOSED
+        self.error = error
+        self._out.clear()
+        for call in (*self._calls, *(call for _, call, _ in self._unanswered)):
+            call.error = error
+        self._calls.clear()
+        self._unanswered.clear()
+
+    def on_deadline(self, now_ms: int) -> None:
+        """Time passed. A reply that is late ends the connection: later replies have no order."""
+        due = self.next_deadline_ms()
+        if due is not None and now_ms >= due:
+            name = self._calls[0].api_key.name
+            self.lost(RequestTimedOut(f"{self.peer} did not answer {name} in time"))
+
+    # --- what is to be done ----------------------------------------------------------------------
+    def to_send(self) -> memoryview | None:
+        """The next bytes for the socket; `sent` says how many of them went."""
+        return self._out[0] if self._out else None
+
+    def sent(self, count: int) -> None:
+        """``count`` bytes of `to_send` were sent."""
+        self.sent_bytes += count
+        first = self._out[0]
+        if count == len(first):
+            self._out.popleft()
+        else:
+            self._out[0] = first[count:]
+        while self._unanswered and self._unanswered[0][0] <= self.sent_bytes:
+            _, call, reply = self._unanswered.popleft()
+            call.reply = reply
+
+    def receive_buffer(self) -> memoryview:
+        """Where the next bytes that come are to be put."""
+        return self._frames.buffer()
+
+    def next_deadline_ms(self) -> int | None:
+        """When `on_deadline` is to be called, if no reply comes before."""
+        return self._calls[0].deadline_ms if self._calls else None
+
+    # --- authentication --------------------------------------------------------------------------
+    def authentication_due(self, now_ms: int) -> bool:
+        """Whether the broker's trust ends soon: then `authenticate` before the next request."""
+        due_ms = self._authentication_due_ms
+        return due_ms is not None and now_ms >= due_ms and self.state is State.READY
+
+    def authenticate(self, mechanism: Mechanism, now_ms: int) -> None:
+        """Begin an authentication. No request may be sent until the connection is ready again.
+
+        :raises AuthenticationFailed, UnsupportedByBroker: if the broker has no SASL of this kind
+        """
+        if self.versions is not None and ApiKey.SASL_HANDSHAKE not in self.versions.ranges:
+            raise AuthenticationFailed(
+                f"{self.peer} is a broker without SASL: set security.protocol to PLAINTEXT, or to "
+                "SSL if its listener has TLS"
+            )
+        version = self.version(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, HANDSHAKE_VERSION)
+        self.state = State.AUTHENTICATING
+        self._authentication_due_ms = None
+        self._exchange = SaslExchange(mechanism, self.peer)
+        self._exchange_began_ms = now_ms
+        request = self._exchange.begin()
+        call = self._queue(request, SaslHandshakeResponse, version, now_ms)
+        self._exchange_call = cast("Call[Response]", call)
+
+    # --- requests --------------------------------------------------------------------------------
+    @property
+    def in_flight(self) -> int:
+        """Requests whose replies have not come."""
+        return len(self._calls)
+
+    def version(self, api_key: ApiKey, low: int = 0, high: int | None = None) -> int:
+        """The newest version of an API that klog (from ``low`` to ``high``) and the broker speak.
+
+        :raises UnsupportedByBroker: if there is none
+        """
+        wanted = (api_key, low, high)
+        chosen = self._chosen.get(wanted)
+        if chosen is None:
+            if self.versions is None:
+                raise RuntimeError("the versions are known once the connection is ready")
+            chosen = self._chosen[wanted] = self.versions.choose(api_key, low, high, self.peer)
+        return chosen
+
+    def send(
+        self,
+        message: Request,
+        reply_class: type[R],
+        version: int,
+        now_ms: int,
+        *,
+        timeout_ms: int | None = None,
+        expects_reply: bool = True,
+    ) -> Call[R]:
+        """Queue a request. ``timeout_ms`` is added to the request's timeout (long polls).
+
+        A call that expects no reply is done, with an empty reply, once all its bytes were sent.
+        """
+        if self.state is State.CLOSED:
+            raise self.error or ConnectionFailed(f"the connection to {self.peer} is closed")
+        if self.state is not State.READY:
+            raise RuntimeError(f"the connection to {self.peer} is {self.state.value}, not ready")
+        return self._queue(
+            message,
+            reply_class,
+            version,
+            now_ms,
+            timeout_ms=timeout_ms,
+            expects_reply=expects_reply,
+        )
+
+    # --- inside ----------------------------------------------------------------------------------
+    def _queue(
+        self,
+        message: Request,
+        reply_class: type[R],
+        version: int,
+        now_ms: int,
+        *,
+        timeout_ms: int | None = None,
+        expects_reply: bool = True,
+    ) -> Call[R]:
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & _LAST_CORRELATION_ID
+        api_key = reply_class.api_key
+        deadline_ms = now_ms + self._request_timeout_ms + (timeout_ms or 0)
+        header = RequestHeader(
+            api_key=api_key,
+            api_version=version,
+            correlation_id=correlation_id,
+            client_id=self._client_id,
+        )
+        for part in encode_request_parts(header, message):
+            assert not isinstance(part, FileRegion)
+            if len(part):
+                self._out.append(memoryview(part))
+                self._queued_bytes += len(part)
+        call: Call[R] = Call(api_key, version, correlation_id, deadline_ms)
+        if expects_reply:
+            self._calls.append(cast("Call[Response]", call))
+        else:
+            call.expects_reply = False
+            end = (self._queued_bytes, cast("Call[Response]", call), reply_class())
+            self._unanswered.append(end)
+        return call
+
+    def _whole_frames(self, count: int) -> list[memoryview]:
+        try:
+            return self._frames.received(count)
+        except ReplyUnreadable as error:
+            raise ReplyUnreadable(f"{self.peer}: {error}") from None
+
+    def _closed_while(self) -> str:
+        """What was going on when the broker closed the connection, and what that may mean."""
+        if self.state is not State.READY:
+            hint = ": has this listener TLS?" if self.state is State.NEGOTIATING else ""
+            return f" while {self.state.value}{hint}"
+        if self._has_answered or self._uses_sasl or not self._calls:
+            return ""
+        # A listener with SASL answers ApiVersions, and closes the connection at anything else.
+        name = self._calls[0].api_key.name
+        return f" at the first request, {name}: has this listener SASL?"
+
+    def _ask_for_versions(self, version: int, now_ms: int) -> None:
+        request = ApiVersionsRequest()
+        if version >= 3:
+            request.client_software_name = "pyspark-klog"
+            request.client_software_version = __version__
+        self._queue(request, ApiVersionsResponse, version, now_ms)
+
+    def _take_reply(self, frame: memoryview) -> None:
+        if not self._calls:
+            raise ReplyUnreadable(f"{self.peer} sent a reply that nothing had asked for")
+        call = self._calls[0]
+        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+        if correlation_id != call.correlation_id:
+            raise ReplyUnreadable(
+                f"{self.peer} answered request {correlation_id}; expected {call.correlation_id}, "
+                "replies come in order"
+            )
+        if self.state is State.NEGOTIATING:
+            self._calls.popleft()
+            self._take_versions(frame, call)
+            return
+        try:
+            reply = decode_response(frame, call.api_key, call.version)
+        except KlogError as error:
+            text = f"the reply of {self.peer} to {call.api_key.name} v{call.version} is unreadable"
+            raise ReplyUnreadable(f"{text}: {error}") from error
+        self._calls.popleft()
+        call.reply = reply
+        self._has_answered = True
+        if call is self._exchange_call:
+            self._go_on_authenticating(reply)
+
+    def _go_on_authenticating(self, reply: Response) -> None:
+        """Take a step of the exchange. All steps share the time of one request."""
+        exchange = self._exchange
+        assert exchange is not None
+        request: SaslAuthenticateRequest | None
+        if isinstance(reply, SaslHandshakeResponse):
+            request = exchange.on_handshake(reply)
+        else:
+            assert isinstance(reply, SaslAuthenticateResponse)
+            request = exchange.on_authenticate(reply)
+        if request is not None:
+            version = self.version(ApiKey.SASL_AUTHENTICATE)
+            call = self._queue(request, SaslAuthenticateResponse, version, self._exchange_began_ms)
+            self._exchange_call = cast("Call[Response]", call)
+            return
+        self._exchange = self._exchange_call = None
+        if exchange.session_lifetime_ms > 0:
+            # Counted from the exchange's begin, which is before the broker's own count.
+            usable_ms = int(exchange.session_lifetime_ms * REAUTHENTICATE_AT)
+            self._authentication_due_ms = self._exchange_began_ms + usable_ms
+        self._become_ready()
+
+    def _become_ready(self) -> None:
+        self.state = State.READY
+        self._frames.max_frame_bytes = self._max_reply_bytes
+
+    def _take_versions(self, frame: memoryview, call: Call[Response]) -> None:
+        """Take the versions. With UNSUPPORTED_VERSION (35) newer brokers give the range of
+        ApiVersions itself; then this client asks again, in the highest version of that range."""
+        reply = decode_response(frame, ApiKey.API_VERSIONS, call.version)
+        assert isinstance(reply, ApiVersionsResponse)
+        if reply.error_code == ErrorCode.UNSUPPORTED_VERSION and call.version > 0:
+            own = [row for row in reply.api_keys if row.api_key == ApiKey.API_VERSIONS]
+            highest = min(own[0].max_version, call.version - 1) if own else 0
+            self._ask_for_versions(max(highest, 0), call.deadline_ms - self._request_timeout_ms)
+            return
+        if reply.error_code:
+            raise ClientError(
+                f"{self.peer} refused ApiVersions with error {reply.error_code}; "
+                "expected a Kafka broker from 0.10.1 on"
+            )
+        self.versions = BrokerVersions.of(reply)
+        self._chosen.clear()
+        if self._mechanism is not None:
+            mechanism, self._mechanism = self._mechanism, None
+            self.authenticate(mechanism, call.deadline_ms - self._request_timeout_ms)
+            return
+        self._become_ready()

@@ -1,0 +1,408 @@
+"""The evented driver: a connection to one broker, for code that runs in an event loop.
+
+Nothing here waits and there is no thread: the loop calls when a descriptor is ready or a time has
+come. Loop and streams are Protocols (`event_loop`), chance is an argument. TLS and SASL are left to
+the blocking driver.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pyspark_klog.client.errors import ConnectionFailed, RequestTimedOut
+from pyspark_klog.client.transport.addresses import Address
+from pyspark_klog.client.transport.backoff import Backoff
+from pyspark_klog.client.transport.connection import MAX_REPLY_BYTES, Call, Connection, State
+from pyspark_klog.client.transport.event_loop import (
+    BROKEN,
+    READABLE,
+    WRITABLE,
+    Connector,
+    EventLoop,
+    LoopStream,
+    LoopTimer,
+)
+from pyspark_klog.errors import KlogError
+from pyspark_klog.protocol.message import Request, Response
+
+R = TypeVar("R", bound=Response)
+
+RECEIVE_BYTES = 1 << 20
+"""After so many bytes of one connection the loop's other descriptors have their turn."""
+
+Build = Callable[[int], Request]
+"""Makes a request for the version that was chosen, and does nothing else."""
+OnDone = Callable[[R | None, KlogError | None], None]
+"""Takes the reply or the error; the other one is None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventedSettings:
+    """How connections are made and used; the defaults are those of Kafka's clients."""
+
+    client_id: str
+    from_address: str | None = None
+    """The IP address of this end; None: the system's choice."""
+    setup_timeout_ms: int = 10_000
+    """For connecting and the broker's answer about its versions, together."""
+    reconnect: Backoff = field(default_factory=lambda: Backoff(50, 1_000))
+    """From the end of one connection to the begin of the next."""
+    max_in_flight: int = 5
+    """Requests that were sent and have no reply yet; further ones wait for their turn here."""
+    max_reply_bytes: int = MAX_REPLY_BYTES
+
+
+@dataclass(slots=True, eq=False)
+class _Ask:
+    """A request, from `EventedConnection.send` to its callback."""
+
+    number: int
+    """Its place in the order of sending."""
+    build: Build
+    reply_class: type[Response]
+    on_done: OnDone[Any]
+    deadline_ms: int
+    versions: tuple[int, int | None]
+    """The lowest and the highest that the caller can use."""
+    call: Call[Response] | None = None
+    error: KlogError | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.error is not None or (self.call is not None and self.call.is_done)
+
+    @property
+    def name(self) -> str:
+        return self.reply_class.api_key.name
+
+    def answer(self) -> None:
+        """Call back. Called exactly once, by the code that took this request out of the queue."""
+        call = self.call
+        if self.error is not None or call is None:
+            self.on_done(None, self.error)
+        else:
+            self.on_done(call.reply, call.error)
+
+
+class EventedConnection:
+    """A connection to one broker, made when a request needs it and made anew once it is lost.
+
+    Each `send` is answered exactly once, in the order of sending, from the loop: never within
+    `send` or another callback. Callbacks may call `send` and `close`. When a connection can't be
+    made or is lost, or a request's time is over, the connection is closed, and all requests fail
+    with that error, also those that still waited for their turn: so no later request overtakes one
+    that its sender tries again. All methods belong to the loop's thread. ``random`` gives [0, 1),
+    for the waits between connections.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        settings: EventedSettings,
+        *,
+        loop: EventLoop,
+        connector: Connector,
+        random: Callable[[], float],
+    ) -> None:
+        self.address = address
+        self._settings = settings
+        self._loop = loop
+        self._connector = connector
+        self._random = random
+        self._closed: ConnectionFailed | None = None
+        self._link: tuple[Connection, LoopStream] | None = None
+        self._interest = 0
+        self._setup_deadline_ms = 0
+        self._failures = 0
+        self._last_error: KlogError | None = None
+        self._connect_at_ms = 0
+        self._next_number = 0
+        self._started: deque[_Ask] = deque()
+        """Requests that were put on the connection, or have failed; all before `_waiting`."""
+        self._waiting: deque[_Ask] = deque()
+        self._is_answering = False
+        self._is_called_soon = False
+        self._is_sent_soon = False
+        self._timer: LoopTimer | None = None
+        self._timer_ms = 0
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called: whoever tries again after an error should ask first."""
+        return self._closed is not None
+
+    @property
+    def unanswered(self) -> int:
+        """Requests whose callbacks were not called yet."""
+        return len(self._started) + len(self._waiting)
+
+    def send(
+        self,
+        reply_class: type[R],
+        build: Build,
+        on_done: OnDone[R],
+        timeout_ms: int,
+        *,
+        low: int = 0,
+        high: int | None = None,
+    ) -> None:
+        """Ask in the newest version that both sides speak, from ``low`` to ``high``.
+
+        ``timeout_ms`` counts from now and includes connecting and waiting for a turn. Errors:
+        ConnectionFailed (also after `close`), RequestTimedOut, ReplyUnreadable and ClientError. The
+        connection stays as it is after UnsupportedByBroker and the errors of encoding.
+        """
+        deadline_ms = self._loop.now_ms() + timeout_ms
+        ask = _Ask(self._next_number, build, reply_class, on_done, deadline_ms, (low, high))
+        self._next_number += 1
+        if self._closed is not None:
+            ask.error = self._closed
+            self._started.append(ask)
+        else:
+            self._waiting.append(ask)
+            self._wake_by(deadline_ms)
+        if self._closed is None:
+            if not self._is_sent_soon:
+                self._is_sent_soon = True
+                self._loop.call_at_send(self._on_send)
+        elif not self._is_answering:
+            self._call_soon()
+
+    def close(self, reason: str = "the client closed it") -> None:
+        """End the connection for good. Unanswered requests fail with ConnectionFailed, before this
+        returns or, if a callback called `close`, right after that callback."""
+        if self._closed is not None:
+            return
+        self._closed = ConnectionFailed(f"connection to {self.address}: {reason}")
+        self._end(self._closed)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._is_answering:
+            self._go_on()
+
+    # --- turns -----------------------------------------------------------------------------------
+    def _go_on(self) -> None:
+        """Answer the requests that are done, then start those that wait. Every event ends here."""
+        self._answer()
+        self._start()
+
+    def _on_send(self) -> None:
+        self._is_sent_soon = False
+        if self._closed is None:
+            self._start()
+
+    def _start(self) -> None:
+        if self._link is None:
+            self._connect_if_due()
+        elif self._link[0].state is not State.CONNECTING:
+            self._start_waiting(self._link[0])
+            self._send_pending(*self._link)
+        if self._started and self._started[0].is_done:
+            self._call_soon()
+
+    def _answer(self) -> None:
+        """Call back in order, as far as requests are done. Requests that callbacks send are
+        answered in a later turn, so that a sender who tries again at once can't hold the loop."""
+        end = self._next_number
+        started = self._started
+        self._is_answering = True
+        try:
+            while started and started[0].is_done and started[0].number < end:
+                ask = started.popleft()
+                if ask.call is not None and ask.call.reply is not None:
+                    self._failures = 0
+                ask.answer()
+        finally:
+            self._is_answering = False
+
+    def _start_waiting(self, connection: Connection) -> None:
+        while (
+            self._waiting
+            and connection.state is State.READY
+            and connection.in_flight < self._settings.max_in_flight
+        ):
+            ask = self._waiting.popleft()
+            self._started.append(ask)
+            try:
+                version = connection.version(ask.reply_class.api_key, *ask.versions)
+                # Deadlines are kept here, where a request's time begins before it is started.
+                ask.call = connection.send(
+                    ask.build(version), ask.reply_class, version, self._loop.now_ms()
+                )
+            except KlogError as error:
+                ask.error = error
+
+    def _call_soon(self) -> None:
+        if not self._is_called_soon:
+            self._is_called_soon = True
+            self._loop.call_soon(self._on_soon)
+
+    def _on_soon(self) -> None:
+        self._is_called_soon = False
+        self._go_on()
+
+    # --- the stream ------------------------------------------------------------------------------
+    def _connect_if_due(self) -> None:
+        now_ms = self._loop.now_ms()
+        if not self._waiting:
+            return
+        if now_ms < self._connect_at_ms:
+            self._wake_by(self._connect_at_ms)
+            return
+        settings = self._settings
+        try:
+            stream = self._connector.connect(*self.address, settings.from_address)
+        except (OSError, ValueError) as error:
+            self._lost(self._could_not_connect(error))
+            return
+        connection = Connection(
+            str(self.address),
+            client_id=settings.client_id,
+            request_timeout_ms=settings.setup_timeout_ms,
+            max_reply_bytes=settings.max_reply_bytes,
+        )
+        self._link = (connection, stream)
+        self._setup_deadline_ms = now_ms + settings.setup_timeout_ms
+        self._wake_by(self._setup_deadline_ms)
+        self._interest = WRITABLE
+        self._loop.register(stream.fileno(), WRITABLE, self._on_ready)
+
+    def _on_ready(self, events: int) -> None:
+        if self._link is None:
+            return
+        connection, stream = self._link
+        if connection.state is not State.CONNECTING:
+            if events & (READABLE | BROKEN):
+                self._receive(connection, stream)
+        elif events & WRITABLE:
+            error = stream.connect_error()
+            if error is not None:
+                self._lost(self._could_not_connect(error))
+            else:
+                connection.connected(self._loop.now_ms())
+        self._go_on()
+
+    def _receive(self, connection: Connection, stream: LoopStream) -> None:
+        """Receive what has come, up to a share of the turn."""
+        left = RECEIVE_BYTES
+        try:
+            while left > 0 and connection.state is not State.CLOSED:
+                with connection.receive_buffer() as whole, whole[:left] as buffer:
+                    room = len(buffer)
+                    count = stream.recv_into(buffer)
+                connection.received(count)
+                if count < room:
+                    break
+                left -= count
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._broke(connection, error)
+        if connection.error is not None:
+            self._lost(connection.error)
+
+    def _send_pending(self, connection: Connection, stream: LoopStream) -> None:
+        """Send what the stream takes now, and wait for room if there is more."""
+        try:
+            while (data := connection.to_send()) is not None:
+                connection.sent(stream.send([data]))
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._broke(connection, error)
+        if connection.error is not None:
+            self._lost(connection.error)
+            return
+        wanted = READABLE | (WRITABLE if connection.to_send() is not None else 0)
+        if wanted != self._interest:
+            self._interest = wanted
+            self._loop.modify(stream.fileno(), wanted)
+
+    def _broke(self, connection: Connection, error: OSError) -> None:
+        if isinstance(error, ConnectionResetError) and connection.state is State.NEGOTIATING:
+            connection.received(0)  # which says what a close at that point may mean
+            return
+        text = error.strerror or str(error)
+        connection.lost(ConnectionFailed(f"connection to {self.address} was lost: {text}"))
+
+    def _could_not_connect(self, error: OSError | ValueError) -> ConnectionFailed:
+        text = getattr(error, "strerror", None) or str(error)
+        return ConnectionFailed(f"could not connect to {self.address}: {text}")
+
+    # --- ends and time ---------------------------------------------------------------------------
+    def _lost(self, error: KlogError) -> None:
+        """The connection has failed: the next one has to wait, longer after each failure in a row.
+        A row ends with the reply to a request, not with a connection that is made."""
+        self._failures += 1
+        wait_ms = self._settings.reconnect.wait_ms(self._failures, self._random)
+        self._connect_at_ms = self._loop.now_ms() + wait_ms
+        self._last_error = error
+        self._end(error)
+
+    def _end(self, error: KlogError) -> None:
+        """Close the stream, if there is one; whatever is unanswered is done, with ``error``."""
+        link, self._link = self._link, None
+        if link is not None:
+            connection, stream = link
+            connection.lost(error)
+            self._loop.unregister(stream.fileno())
+            stream.close()
+        self._started += self._waiting
+        self._waiting.clear()
+        for ask in self._started:
+            if not ask.is_done:
+                ask.error = error
+
+    def _wake_by(self, at_ms: int) -> None:
+        """See to it that the timer expires at ``at_ms`` at the latest."""
+        if self._timer is not None:
+            if self._timer_ms <= at_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = at_ms
+        self._timer = self._loop.call_at(at_ms, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        if self._link is not None and self._link[0].state is not State.CONNECTING:
+            self._receive(*self._link)  # a reply may have come while the loop was busy elsewhere
+        overdue = self._overdue(self._loop.now_ms())
+        if overdue is not None and self._link is not None:
+            self._lost(overdue)
+        elif overdue is not None:
+            self._end(overdue)
+        self._go_on()
+        self._wake_for_the_next()
+
+    def _wake_for_the_next(self) -> None:
+        due_ms = [ask.deadline_ms for ask in (*self._started, *self._waiting) if not ask.is_done]
+        if self._link is None:
+            if self._waiting:
+                due_ms.append(self._connect_at_ms)
+        elif self._link[0].state is not State.READY:
+            due_ms.append(self._setup_deadline_ms)
+        if due_ms:
+            self._wake_by(min(due_ms))
+
+    def _overdue(self, now_ms: int) -> KlogError | None:
+        """The error of the setup or the request whose time is over; None if there is none."""
+        connection = self._link[0] if self._link is not None else None
+        if connection is not None and now_ms >= self._setup_deadline_ms:
+            if connection.state is State.NEGOTIATING:
+                return RequestTimedOut(f"{self.address} did not answer API_VERSIONS in time")
+            if connection.state is State.CONNECTING:
+                waited = f"no answer within {self._settings.setup_timeout_ms} ms"
+                return ConnectionFailed(f"could not connect to {self.address}: {waited}")
+        for ask in (*self._started, *self._waiting):
+            if now_ms < ask.deadline_ms or ask.is_done:
+                continue
+            if ask.call is not None:
+                return RequestTimedOut(f"{self.address} did not answer {ask.name} in time")
+            if connection is None:
+                why = str(self._last_error or "there was no connection yet")
+            else:
+                why = f"the connection is {connection.state.value}"
+            return RequestTimedOut(f"{self.address} was not asked for {ask.name} in time: {why}")
+        return None

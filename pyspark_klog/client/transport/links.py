@@ -1,0 +1,277 @@
+"""The connections of one client, one to each broker, and their sockets.
+
+A connection is made when it is first needed, kept, and made anew once it has ended. `Links.poll`
+moves bytes on all of them. What a request means is not known here.
+"""
+
+import selectors
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from pyspark_klog.client.errors import (
+    ClientError,
+    ConnectionFailed,
+    NoBrokerAvailable,
+    TimedOut,
+    is_retriable,
+)
+from pyspark_klog.client.settings.client_settings import ClientSettings
+from pyspark_klog.client.transport.addresses import Address
+from pyspark_klog.client.transport.backoff import Backoff
+from pyspark_klog.client.transport.connection import MAX_REPLY_BYTES, Connection, State
+from pyspark_klog.client.transport.sasl_exchange import Mechanism
+from pyspark_klog.client.transport.socket_link import Link
+from pyspark_klog.errors import KlogError
+
+IDLE_PROBE_MS = 1_000
+"""A connection that was unused for longer is looked at before a request is put on it."""
+_NOT_READY = (State.NEGOTIATING, State.AUTHENTICATING)
+
+
+class LinkSecurity(Protocol):
+    """TLS and SASL for the connections of one client; `security/driver.py` implements it."""
+
+    def wrap(self, sock: socket.socket, host: str, peer: str) -> socket.socket:
+        """Return the socket after the TLS handshake, or unchanged if TLS is not used.
+
+        :raises ClientError: if the handshake fails; the socket is closed then
+        """
+
+    def link(
+        self,
+        address: Address,
+        connection: Connection,
+        sock: socket.socket,
+        selector: selectors.BaseSelector,
+    ) -> Link:
+        """Return the link that moves bytes over a socket that `wrap` returned."""
+
+    def mechanism(self) -> Mechanism | None:
+        """Return a new SASL exchange for one authentication; None if SASL is not used.
+
+        :raises ClientError: if there is no password or token
+        """
+
+
+class Links:
+    """Connections to ``bootstrap`` and the brokers behind it, used by one thread."""
+
+    def __init__(
+        self,
+        bootstrap: Iterable[Address],
+        settings: ClientSettings,
+        *,
+        security: LinkSecurity | None,
+        now_ms: Callable[[], int],
+        sleep: Callable[[float], None],
+        random: Callable[[], float],
+    ) -> None:
+        self._bootstrap = list(bootstrap)
+        self._settings = settings
+        self._now_ms = now_ms
+        self._sleep = sleep
+        self._random = random
+        self._selector = selectors.DefaultSelector()
+        self._security = security
+        self._links: dict[Address, Link] = {}
+        self._failures: dict[Address, tuple[int, int]] = {}
+        """Attempts in a row that failed, and the time of the last one."""
+        self._reconnect = Backoff(
+            settings.number("reconnect.backoff.ms"), settings.number("reconnect.backoff.max.ms")
+        )
+
+    def __iter__(self) -> Iterator[Link]:
+        """The connections that there are now."""
+        return iter(list(self._links.values()))
+
+    def close(self) -> None:
+        """Close every connection. None can be made afterwards."""
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+        self._selector.close()
+
+    def to(self, address: Address, deadline_ms: int) -> Link:
+        """A ready connection to an address, opened if need be.
+
+        :raises ClientError: if it can't be made before the deadline
+        """
+        link = self._links.get(address)
+        if link is not None and self._is_stale(link):
+            self._drop(link)
+            link = None
+        if link is None:
+            self._wait_to_reconnect(address, deadline_ms)
+            try:
+                link = _connect(
+                    address,
+                    self._settings,
+                    self._selector,
+                    self._now_ms,
+                    deadline_ms,
+                    self._security,
+                )
+            except ClientError:
+                self._note_failure(address)
+                raise
+            self._links[address] = link
+        elif self._security is not None and link.connection.authentication_due(self._now_ms()):
+            self._authenticate_again(link, self._security)
+        while link.connection.state is not State.READY:
+            if link.connection.error is not None:
+                self._note_failure(address)
+                self._drop(link)
+                raise link.connection.error
+            self.poll(deadline_ms)
+            if self._now_ms() >= deadline_ms and link.connection.state in _NOT_READY:
+                raise TimedOut(f"{address} did not answer in time: {link.connection.state.value}")
+        self._failures.pop(address, None)
+        link.last_used_ms = self._now_ms()
+        return link
+
+    def to_any(
+        self, known: Iterable[Address], deadline_ms: int, doubted: Address | None = None
+    ) -> Link:
+        """A ready connection to any broker: an open one, one of ``known``, a bootstrap server; to
+        ``doubted`` only if nobody else is likely to answer.
+
+        :raises NoBrokerAvailable: naming each address and why it did not serve
+        """
+        now_ms = self._now_ms()
+        for link in list(self._links.values()):
+            connection = link.connection
+            if link.address == doubted or connection.authentication_due(now_ms):
+                continue  # `to` authenticates it again, if its turn comes
+            if connection.state is State.READY and not self._is_stale(link):
+                link.last_used_ms = now_ms
+                return link
+        shuffled = sorted(known, key=lambda _: self._random())
+        addresses = dict.fromkeys([*shuffled, *self._bootstrap, *self._links])
+        reasons: list[str] = []
+        for address in sorted(
+            addresses, key=lambda each: (each in self._failures, each == doubted)
+        ):
+            try:
+                return self.to(address, deadline_ms)
+            except KlogError as error:
+                if not is_retriable(error):
+                    raise
+                reasons.append(str(error))
+        raise NoBrokerAvailable(
+            f"no broker could be reached: {'; '.join(reasons)}; check "
+            f"{self._settings.prefix}bootstrap.servers, and whether these addresses can be reached "
+            f"from {this_host()}"
+        )
+
+    def poll(self, deadline_ms: int) -> None:
+        """Move bytes on all connections: returns after something happened, or at the deadline."""
+        for link in list(self._links.values()):
+            if link.connection.to_send() is not None:
+                link.send_pending()
+            if not link.is_open:
+                self._drop(link)
+                # The connection's calls have ended, and the caller waits for one of them.
+                deadline_ms = self._now_ms()
+        due = [deadline_ms]
+        due += [d for k in self._links.values() if (d := k.connection.next_deadline_ms())]
+        wait_s = max(min(due) - self._now_ms(), 0) / 1000
+        for key, events in self._selector.select(wait_s):
+            ready: Link = key.data
+            if events & selectors.EVENT_WRITE:
+                ready.send_pending()
+            if events & selectors.EVENT_READ:
+                ready.receive_available()
+        now_ms = self._now_ms()
+        for link in list(self._links.values()):
+            link.connection.on_deadline(now_ms)
+            if not link.is_open:
+                self._drop(link)
+
+    def _authenticate_again(self, link: Link, security: LinkSecurity) -> None:
+        """Begin to authenticate again (KIP-368). Requests that are under way are answered first."""
+        mechanism = security.mechanism()
+        assert mechanism is not None
+        link.connection.authenticate(mechanism, self._now_ms())
+        link.send_pending()
+
+    def _is_stale(self, link: Link) -> bool:
+        """Whether a connection has ended, or was unused for so long that it is given up."""
+        idle_ms = self._now_ms() - link.last_used_ms
+        longest_ms = self._settings.number("connections.max.idle.ms")
+        if link.is_open and link.connection.in_flight == 0 and idle_ms >= IDLE_PROBE_MS:
+            link.receive_available()
+            if 0 <= longest_ms <= idle_ms:
+                return True
+        return not link.is_open
+
+    def _wait_to_reconnect(self, address: Address, deadline_ms: int) -> None:
+        failures, last_ms = self._failures.get(address, (0, 0))
+        if failures == 0:
+            return
+        wait_ms = last_ms + self._reconnect.wait_ms(failures, self._random) - self._now_ms()
+        if wait_ms > 0:
+            self._sleep(min(wait_ms, max(deadline_ms - self._now_ms(), 0)) / 1000)
+
+    def _note_failure(self, address: Address) -> None:
+        self._failures[address] = (self._failures.get(address, (0, 0))[0] + 1, self._now_ms())
+
+    def _drop(self, link: Link) -> None:
+        link.close()
+        if self._links.get(link.address) is link:
+            del self._links[link.address]
+
+
+def this_host() -> str:
+    """This machine's name, for messages about addresses that cannot be reached from it."""
+    return socket.gethostname()
+
+
+def _connect(
+    address: Address,
+    settings: ClientSettings,
+    selector: selectors.BaseSelector,
+    now_ms: Callable[[], int],
+    deadline_ms: int,
+    security: LinkSecurity | None,
+) -> Link:
+    """A link whose socket is connected and whose connection asks for the versions.
+
+    Every address of the host's name is tried, each for as long as the setting says and the
+    deadline allows. TLS's handshake is done when this returns, SASL's begins once the versions
+    are known.
+
+    :raises ConnectionFailed: naming the address and why
+    :raises ClientError: if it can't be secured as ``security`` asks for
+    """
+    mechanism = security.mechanism() if security else None
+    setup_ms = settings.number("socket.connection.setup.timeout.ms")
+    timeout_ms = max(min(setup_ms, deadline_ms - now_ms()), 1)
+    try:
+        sock = socket.create_connection(address, timeout=timeout_ms / 1000)
+    except (OSError, UnicodeError) as error:
+        text = getattr(error, "strerror", None) or str(error)
+        raise ConnectionFailed(f"could not connect to {address}: {text}") from None
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, option in (
+        ("receive.buffer.bytes", socket.SO_RCVBUF),
+        ("send.buffer.bytes", socket.SO_SNDBUF),
+    ):
+        if settings.number(name) > 0:
+            sock.setsockopt(socket.SOL_SOCKET, option, settings.number(name))
+    if security is not None:
+        sock = security.wrap(sock, address.host, str(address))
+    sock.setblocking(False)
+    connection = Connection(
+        str(address),
+        client_id=settings.text("client.id"),
+        request_timeout_ms=settings.number("request.timeout.ms"),
+        max_reply_bytes=MAX_REPLY_BYTES,
+        mechanism=mechanism,
+    )
+    make_link = Link if security is None else security.link
+    link = make_link(address, connection, sock, selector)
+    connection.connected(now_ms())
+    link.send_pending()
+    return link

@@ -1,0 +1,170 @@
+"""SASL OAUTHBEARER (RFC 7628), and tokens as far as a client reads them. Pure."""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark_klog.security.errors import AuthenticationFailed, SettingError, one_line
+from pyspark_klog.security.secret import Secret
+
+_SEPARATOR = "\x01"
+_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+_EXTENSION_NAME = re.compile(r"[A-Za-z]+")
+_EXTENSION_VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")
+
+_STRING, _NUMBER, _LIST = (f"unsecuredLogin{kind}Claim_" for kind in ("String", "Number", "List"))
+_DEFAULT_LIFETIME_S = 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A bearer token. ``expires_ms`` is a time since the epoch; None if it is not known."""
+
+    value: Secret
+    expires_ms: int | None = None
+    extensions: Mapping[str, str] = field(default_factory=dict)
+    """SASL extensions (KIP-342), which some services need beside the token."""
+
+
+class OAuthBearer:
+    """One exchange."""
+
+    name = "OAUTHBEARER"
+    who = ""
+    """Empty: only the token says who the user is, and this client does not read it."""
+
+    def __init__(self, token: Token) -> None:
+        self._token = token
+        self._refusal: str | None = None
+
+    def initial(self) -> bytes:
+        """The token and its extensions."""
+        parts = ["n,,", f"auth=Bearer {self._token.value.reveal()}"]
+        parts += [f"{name}={value}" for name, value in self._token.extensions.items()]
+        return (_SEPARATOR.join(parts) + _SEPARATOR * 2).encode()
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        """None when the broker has accepted. A challenge says why it refuses, and must be answered
+        before the broker's error comes (RFC 7628, 3.2.3)."""
+        if self._refusal is not None:
+            # After a refusal there is no consent: only an error may follow (RFC 7628, 3.2.3).
+            raise AuthenticationFailed(f"it refused the token: {self._refusal}")
+        if not challenge:
+            return None
+        self._refusal = self._without_token(_refusal(challenge))
+        return _SEPARATOR.encode()
+
+    def explain(self, text: str) -> str:
+        """The broker's last words, with the reason that it gave before, and without the token."""
+        text = self._without_token(text)
+        if self._refusal is None or self._refusal in text:
+            return text
+        # Kafka repeats the JSON of its challenge as its last words.
+        is_told = not text or text.lstrip().startswith("{")
+        return self._refusal if is_told else f"{text} ({self._refusal})"
+
+    def _without_token(self, text: str) -> str:
+        return text.replace(self._token.value.reveal(), "***")
+
+
+def _refusal(challenge: bytes) -> str:
+    """The status and scope out of a refusal, which is JSON, for a message."""
+    try:
+        found = json.loads(challenge)
+        parts = [f"{k} {found[k]}" for k in ("status", "scope") if isinstance(found.get(k), str)]
+    except (ValueError, AttributeError, RecursionError):
+        parts = []
+    return one_line(", ".join(parts), 200) or "no reason given"
+
+
+def check_token(text: str) -> Secret:
+    """A token that can go into the exchange.
+
+    :raises AuthenticationFailed: for anything else, without showing it
+    """
+    if not _TOKEN.fullmatch(text):
+        raise AuthenticationFailed(
+            "the token has characters that a bearer token cannot have (RFC 6750): expected "
+            "letters, digits and -._~+/="
+        )
+    return Secret(text)
+
+
+def read_extensions(options: Mapping[str, Secret], prefix: str, name: str) -> dict[str, str]:
+    """The SASL extensions among a login module's options, which begin with ``prefix``.
+
+    :raises SettingError: for a name or value that RFC 7628 does not allow
+    """
+    found: dict[str, str] = {}
+    for option, value in options.items():
+        if not option.startswith(prefix):
+            continue
+        extension = option.removeprefix(prefix)
+        if not _EXTENSION_NAME.fullmatch(extension) or extension == "auth":
+            raise SettingError(
+                f"{name} has the option {option}; expected only letters after {prefix}, not auth"
+            )
+        if not _EXTENSION_VALUE.fullmatch(value.reveal()):
+            raise SettingError(f"{name} has an option {option} with a value that cannot be sent")
+        found[extension] = value.reveal()
+    return found
+
+
+def expiry_of(token: Secret) -> int | None:
+    """When a token expires, in ms of the epoch, if it is a JWT that says so."""
+    parts = token.reveal().split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return int(float(claims["exp"]) * 1000)
+    except (binascii.Error, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def unsecured_token(options: Mapping[str, Secret], now_ms: int, name: str) -> Token:
+    """The token of Java's OAuthBearerUnsecuredLoginCallbackHandler: claims without a signature.
+
+    :raises SettingError: for options that give no token
+    """
+    plain = {option: value.reveal() for option, value in options.items()}
+    claims: dict[str, object] = {}
+    for option, text in plain.items():
+        if option.startswith(_STRING):
+            claims[option.removeprefix(_STRING)] = text
+        elif option.startswith(_NUMBER):
+            claims[option.removeprefix(_NUMBER)] = _as_number(option, text, name)
+        elif option.startswith(_LIST):
+            # The first character is what separates the rest.
+            claims[option.removeprefix(_LIST)] = text[1:].split(text[0]) if text else []
+    principal = plain.get("unsecuredLoginPrincipalClaimName", "sub")
+    if not isinstance(claims.get(principal), str):
+        raise SettingError(
+            f"{name} gives no claim {principal} for an unsecured token; expected the option "
+            f'{_STRING}{principal}="alice"'
+        )
+    lifetime = plain.get("unsecuredLoginLifetimeSeconds", str(_DEFAULT_LIFETIME_S))
+    lifetime_s = _as_number("unsecuredLoginLifetimeSeconds", lifetime, name)
+    expires_ms = now_ms + int(lifetime_s * 1000)
+    claims = {"iat": now_ms / 1000, "exp": expires_ms / 1000} | claims
+    text = f"{_base64url({'alg': 'none'})}.{_base64url(claims)}."
+    extensions = read_extensions(options, "unsecuredLoginExtension_", name)
+    return Token(Secret(text), expires_ms, extensions)
+
+
+def _as_number(option: str, text: str, name: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not -1e15 < number < 1e15:
+        raise SettingError(f"{name} has an option {option} that is no number")
+    return number
+
+
+def _base64url(value: object) -> str:
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
