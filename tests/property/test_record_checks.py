@@ -101,7 +101,7 @@ def test_both_forms_find_the_same_batches(
     compiled = KERNELS.scan(buffer, 0, end, check_crc=check_crc)
     if all(row.magic == at.MAGIC_V2 for row in compiled.rows):
         assert plain == compiled
-    # What neither scan took lies behind what both did.
+    # No scan goes past the end of the range.
     assert plain.end_position <= end
 
 
@@ -208,7 +208,8 @@ def test_both_forms_give_the_same_digest_of_a_log(
 
 
 def test_an_open_transaction_is_known_from_its_first_batch_on() -> None:
-    """Also where it has more batches than a producer's state remembers, behind others' commits."""
+    """A transaction may have more batches than a producer's state remembers, after the commits of
+    other producers."""
     buffer, offset = bytearray(), 0
     commit = EndTransactionMarker(ControlType.COMMIT, 4)
     for producer_id, batches in ((1, 2), (2, 1), (1, 9), (2, 7)):
@@ -298,7 +299,7 @@ def test_records_written_anew_are_the_same_records(
     if isinstance(looks[0], type):
         assert looks[0] is looks[1]
         return
-    # Of what is no UTF-8 in a header's name the plain form makes U+FFFD, as readers do.
+    # The plain form replaces bytes of a header's name that are not UTF-8 by U+FFFD, as readers do.
     found = looks[1]
     assert looks[0]._replace(size_bytes=0) == found._replace(size_bytes=0)
     written = [

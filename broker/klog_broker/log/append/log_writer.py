@@ -1,7 +1,7 @@
 """Appends to a log in two steps: write, then commit.
 
-Written bytes lie after the log's end. They have no effect, and are cut off again if the append
-fails or is dropped. The commit makes the batches part of the log.
+Written bytes lie after the log's end, where readers do not see them. If the append fails or is
+dropped the bytes are cut off again. The commit makes the batches part of the log.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -25,11 +25,9 @@ _FEW_ROWS = 4
 
 
 class KernelChecks(KernelRewriting):
-    """The checks in compiled code. The first one made imports numba, and compiles if the kernels'
-    cache is cold.
-
-    It has no state: any thread of any broker in the process may use it at any time.
-    """
+    """The checks in compiled code. The first instance imports numba, and compiles if the kernels'
+    cache is cold. All threads of all brokers in the process can share an instance, because
+    instances have no state."""
 
     work_per_record = 2
 

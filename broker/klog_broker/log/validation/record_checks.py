@@ -41,8 +41,8 @@ class Fault(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The result of a first pass: how many records there are, how much room they take when they are
-    written anew, and their faults."""
+    """The result of a first pass over records: their number, their size in the stored form, and
+    their faults."""
 
     end_position: int
     record_count: int
