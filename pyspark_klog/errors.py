@@ -1,4 +1,4 @@
-"""KlogError, the one root of what klog raises, and Kafka's error codes."""
+"""KlogError, the base class of all exceptions that klog raises, and Kafka's error codes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from enum import IntEnum
 
 
 class KlogError(Exception):
-    """Root of klog's exceptions. The text says what was wrong, what was expected and what to do."""
+    """Base class of klog's exceptions. Each text names the fault, the expected value and a cure."""
 
 
 class ClientError(KlogError):
-    """Root of the errors of klog's client. `retriable`: whether trying again may help."""
+    """Base class of the errors of klog's client; `retriable`: the same call may succeed later."""
 
     retriable = False
 
 
 class InvariantViolation(KlogError):
-    """Something that guards data does not hold: a bug or a damaged file, never bad input."""
+    """A check that protects data has failed: klog has a bug or a file is damaged.
+
+    Bad input from a client or a user never raises this error.
+    """
 
 
 _RETRY = "retry"
@@ -24,10 +27,11 @@ _REFRESH = "refresh and retry"
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes, as of 4.3. A code that klog does not know is no member.
+    """Kafka's error codes as of Kafka 4.3; ``ErrorCode(n)`` raises ValueError for other numbers.
 
-    ``message`` is a clause in klog's words. ``retriable`` says that the same request may succeed
-    later, ``refresh_metadata`` that the client should learn anew who leads what before it tries.
+    ``message`` describes the error in klog's words. ``retriable``: the same request may succeed
+    later. ``refresh_metadata``: the client should fetch the partition leaders again before it
+    retries.
     """
 
     message: str
@@ -248,9 +252,9 @@ class ErrorCode(IntEnum):
 
 
 class BrokerError(KlogError):
-    """A broker's answer (or a handler's decision) that is an error code.
+    """An error code that a broker returned, or that a request handler is about to return.
 
-    ``text`` says more than the code's own message where somebody knows more.
+    ``text`` replaces the code's general message where the caller knows the exact cause.
     """
 
     def __init__(self, code: ErrorCode, text: str | None = None) -> None:

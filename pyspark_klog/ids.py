@@ -1,7 +1,7 @@
-"""The names that klog gives to numbers: one type for each meaning (see docs/architecture)."""
+"""Types for ids, epochs and offsets: one NewType for each meaning, so that mypy finds mix-ups."""
 
 from typing import NamedTuple, NewType
-from uuid import UUID as UUID  # the type, for whoever must not make ids up
+from uuid import UUID as UUID  # exported: simulated modules need the type, never uuid4()
 
 Offset = NewType("Offset", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
@@ -19,7 +19,7 @@ NO_SEQUENCE = -1
 
 
 class TopicPartition(NamedTuple):
-    """A partition by its topic's name and its number; prints as Kafka prints it, ``topic-0``."""
+    """A topic's name and a partition's number; ``str()`` gives Kafka's form, ``topic-0``."""
 
     topic: str
     partition: int

@@ -1,13 +1,14 @@
-"""Numbers in texts as Java's Integer, Long and Double read them, and Java's trim.
+"""Parsers that accept the same numbers as Java's Long.parseLong and Double.parseDouble, and trim.
 
-Python's int() and float() also take ``1_000`` and other blanks, and Java's ``0.5d`` they do not.
+Python's int() and float() differ: they accept ``1_000`` and more kinds of blanks, and they refuse
+Java's ``0.5d``.
 """
 
 import re
 
 _BLANKS = "".join(map(chr, range(0x21)))
 _MOST_DIGITS = 40
-"""int() of a very long text is slow, and limited by Python."""
+"""Longest text, in digits, that is passed to int(), which is slow and limited for long texts."""
 _LAST_OF_TWO_BYTES = "\uffff"
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?[fd]?", re.ASCII | re.IGNORECASE)
 _HEXADECIMAL = re.compile(
@@ -17,15 +18,17 @@ _WORDS = re.compile(r"[+-]?(?:NaN|Infinity)")
 
 
 def trim(text: str) -> str:
-    """The text without the characters up to the blank at both ends, as String.trim gives it."""
+    """Remove all characters from U+0000 to U+0020 at both ends, like Java's String.trim."""
     return text.strip(_BLANKS)
 
 
 def parse_integer(text: str) -> int:
-    """A whole number as Long.parseLong reads it: a sign, then decimal digits of any script.
+    """Parse a whole number like Long.parseLong: an optional sign and decimal digits of any script.
+
+    The caller checks the range of the result.
 
     :raises ValueError: for any other text
-    :raises OverflowError: for more than 40 digits, which fit into no type
+    :raises OverflowError: for more than 40 digits, which fit into no integer type of Java
     """
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isdecimal() or max(digits) > _LAST_OF_TWO_BYTES:
@@ -36,7 +39,7 @@ def parse_integer(text: str) -> int:
 
 
 def parse_double(text: str) -> float:
-    """A number as Double.parseDouble reads it, NaN and infinite ones included.
+    """Parse a number like Double.parseDouble, including ``NaN`` and ``Infinity``.
 
     :raises ValueError: for any other text
     """
@@ -46,7 +49,7 @@ def parse_double(text: str) -> float:
     if _DECIMAL.fullmatch(text):
         return float(text.rstrip("fFdD"))
     if _HEXADECIMAL.fullmatch(text):
-        # In the digits before the exponent d and f are digits.
+        # Before the exponent d and f are hexadecimal digits, so strip the suffix only after it.
         digits, exponent = re.split("[pP]", text)
         try:
             return float.fromhex(f"{digits}p{exponent.rstrip('fFdD')}")

@@ -1,7 +1,7 @@
-"""Where the connector's log records go while nobody has configured logging.
+"""Prints the connector's log records to stderr while the user has configured no logging.
 
-Spark configures none in the driver's Python and in its workers, and what logging does by itself is
-to print bare words, without time, level or logger.
+Spark configures no logging in the driver's Python process and in its Python workers. Python's
+own fallback (`logging.lastResort`) prints the bare message, without time, level or logger.
 """
 
 import logging
@@ -9,14 +9,14 @@ import sys
 
 LOGGER = "pyspark_klog"
 FORMAT = "%(asctime)s level=%(levelname)s logger=%(name)s %(message)s"
-"""As the broker logs."""
+"""Format of a log line, the same as the broker's."""
 
 
 class FallbackHandler(logging.Handler):
-    """Prints to stderr the records that no other handler takes, and no others.
+    """Prints a log record to stderr if no other handler receives the record.
 
-    Whether there is one is seen anew for each record: a user's own handlers count from the moment
-    on in which they are added, and a `logging.NullHandler` silences.
+    The handler looks for other handlers at each record. So a handler that the user adds later
+    takes over at once, and a `logging.NullHandler` silences the connector.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class FallbackHandler(logging.Handler):
         self.setFormatter(logging.Formatter(FORMAT))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print it, unless a handler on its way to the root has it as well."""
+        """Print `record`, unless its logger or a parent up to the root has another handler."""
         if self._is_taken(record):
             return
         stream = sys.stderr
@@ -46,8 +46,11 @@ class FallbackHandler(logging.Handler):
 
 
 def log_notice(logger: logging.Logger, message: str, *args: object) -> None:
-    """Log a line at level INFO that a user should see who has configured no logging: without a
-    configuration INFO is off, and Spark's Python workers have none."""
+    """Log `message` at level INFO, and show it even where the user has configured no logging.
+
+    Without a configuration INFO is off, and Spark's Python workers have no configuration. In that
+    case the record goes directly to the FallbackHandler.
+    """
     if logger.isEnabledFor(logging.INFO):
         logger.info(message, *args)
         return
@@ -62,7 +65,7 @@ def log_notice(logger: logging.Logger, message: str, *args: object) -> None:
 
 
 def install() -> None:
-    """Give the connector's logger the handler, once in a process."""
+    """Add a FallbackHandler to the connector's logger, unless the logger has one already."""
     logger = logging.getLogger(LOGGER)
     if not any(isinstance(handler, FallbackHandler) for handler in logger.handlers):
         logger.addHandler(FallbackHandler())

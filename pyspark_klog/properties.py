@@ -1,9 +1,9 @@
-"""Java's .properties syntax, as java.util.Properties reads it, with the line of every entry.
+"""Parses Java's .properties syntax like java.util.Properties, and keeps each entry's line number.
 
-Blank lines and lines that begin with ``#`` or ``!`` are left out; ``=``, ``:`` or blanks end a
-name; a backslash at a line's end joins the next line without its leading blanks; ``\\t``, ``\\n``,
-``\\r``, ``\\f`` and ``\\u`` with four hexadecimal digits are escapes, any other escaped character
-is itself.
+Blank lines and lines that begin with ``#`` or ``!`` are skipped. ``=``, ``:`` or blanks end a
+name. A backslash at the end of a line joins the next line without its leading blanks. Escapes are
+``\\t``, ``\\n``, ``\\r``, ``\\f`` and ``\\u`` with four hexadecimal digits; a backslash before any
+other character stands for that character.
 """
 
 import re
@@ -19,11 +19,14 @@ _LINE_END = re.compile("\r\n|\n|\r")
 
 
 class PropertiesError(KlogError):
-    """A file that cannot be read, or text that is no .properties."""
+    """A properties file is unreadable, or a text breaks the .properties syntax."""
 
 
 class Entry(NamedTuple):
-    """One name and its text, and where it stood: the file's name and the entry's first line."""
+    """A name, its text, and their place: the file's name and the number of the entry's first line.
+
+    Lines count from 1.
+    """
 
     name: str
     text: str
@@ -32,7 +35,10 @@ class Entry(NamedTuple):
 
 
 def read_properties(path: Path) -> list[Entry]:
-    """The entries of a file. UTF-8, or Latin-1 (Java's reading) where it is not valid UTF-8."""
+    """Return the entries of a file, decoded as UTF-8, or as Latin-1 where UTF-8 is not valid.
+
+    Java reads such a file as Latin-1. Raises PropertiesError for an unreadable file.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -47,7 +53,10 @@ def read_properties(path: Path) -> list[Entry]:
 
 
 def parse_properties(text: str, *, file: str = "") -> list[Entry]:
-    """The entries of `text` in their order; PropertiesError for an incomplete ``\\u`` escape."""
+    """Return the entries of `text` in file order, repeated names included.
+
+    Raises PropertiesError for an incomplete ``\\u`` escape.
+    """
     entries = []
     for number, line in _logical_lines(text):
         name_end = _name_end(line)
@@ -65,7 +74,7 @@ def parse_properties(text: str, *, file: str = "") -> list[Entry]:
 
 
 def escape(text: str, *, is_name: bool = False) -> str:
-    """`text` so that `parse_properties` reads it back: for files that klog writes."""
+    """Escape `text` for a .properties file, so that `parse_properties` returns the same text."""
     out = []
     for index, char in enumerate(text):
         if char == "\\" or (char == " " and index == 0) or (is_name and char in " #!=:"):
@@ -81,13 +90,13 @@ def escape(text: str, *, is_name: bool = False) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(first line's number, joined text) of every entry; comments and blank lines left out."""
+    """Yield (number of the first line, joined text) of every entry; skip comments and blanks."""
     joined = ""
     first = 0
     for number, line in enumerate(_LINE_END.split(text), start=1):
         line = line.lstrip(_BLANKS)
         if not joined:
-            # A comment may follow a line that holds nothing but a joining backslash, as in Java.
+            # Java skips a comment even after a line that consists of one joining backslash.
             if not line or line[0] in "#!":
                 continue
             first = number
@@ -138,5 +147,5 @@ def _unescape(text: str, where: str) -> str:
             position += 4
         else:
             out.append(_ESCAPES.get(escaped, escaped))
-    # Two escapes may be the halves of one character (a surrogate pair).
+    # Two \u escapes may be a surrogate pair: join them into one character.
     return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
