@@ -1,5 +1,6 @@
-"""The record format of Kafka (v0, v1, v2): the same bytes on the wire and on disk.
+"""Kafka's record formats v0, v1 and v2, which are the same bytes on the wire and on disk.
 
-May import ids and errors of this package and the codecs; numba only in kernels/, when it is used.
-Start reading at FORMAT.md, then layout.py, batch.py (views), builder.py and sets.py (any format).
+This package may import pyspark_klog.ids, pyspark_klog.errors and the codecs. Only kernels/ imports
+numba, and only when a kernel is used. Start reading at FORMAT.md, then layout.py, batch.py (views),
+builder.py and sets.py (entries of any format).
 """

@@ -1,4 +1,4 @@
-"""Which batches of a Fetch response are hidden from a reader of committed records only."""
+"""Decides which batches of a Fetch response a read_committed consumer must skip."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -14,17 +14,21 @@ from pyspark_klog.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT, Buffer
 
 
 class AbortedTransaction(NamedTuple):
-    """As a Fetch response lists them: this producer's batches from here to its marker are void."""
+    """An entry of a Fetch response's list of aborted transactions.
+
+    The producer's transactional batches from ``first_offset`` to its abort marker are aborted.
+    """
 
     producer_id: int
     first_offset: int
 
 
 class AbortedFilter:
-    """Kafka's rule for read_committed, over one response.
+    """Applies Kafka's rule for read_committed to the batches of one Fetch response.
 
-    From the first offset of a listed transaction its producer's batches are void, until the marker
-    of its end. The list has no end offsets, and a producer can be on it more than once.
+    From the first offset of a listed transaction on, the producer's transactional batches are
+    aborted, until the abort marker of that transaction. The list has no end offsets, and a producer
+    can occur in the list more than once.
     """
 
     def __init__(self, buffer: Buffer, aborted: Sequence[tuple[int, int]]) -> None:
@@ -33,7 +37,10 @@ class AbortedFilter:
         self._producers: set[int] = set()
 
     def committed(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """For each batch, in order, whether it may be shown."""
+        """Return a boolean for each row of a scan table: whether the batch is not aborted.
+
+        ``rows`` must continue the batches of the previous call without a gap.
+        """
         shown = np.ones(len(rows), np.bool_)
         columns = [scan.PRODUCER_ID, scan.LAST_OFFSET, scan.ATTRIBUTES, scan.POSITION]
         for row, fields in enumerate(rows[:, columns].tolist()):
@@ -41,8 +48,11 @@ class AbortedFilter:
         return shown
 
     def shows(self, producer_id: int, last_offset: int, attributes: int, position: int) -> bool:
-        """Whether the next batch, which begins at that byte, may be shown. None is left out, not
-        even one of a producer without transactions or of markers."""
+        """Whether the next batch, which begins at byte ``position``, is not aborted.
+
+        The caller must pass every batch in log order, including control batches and batches of
+        producers without transactions.
+        """
         while self._coming and self._coming[0][1] <= last_offset:
             self._producers.add(self._coming.popleft()[0])
         if producer_id not in self._producers:

@@ -1,7 +1,8 @@
-"""Batches to Arrow columns and back: the names that others use.
+"""Public names for decoding batches to Arrow columns and encoding Arrow columns to batches.
 
-Importing this loads numba (if it is there) and the compiled kernels from their cache, or compiles
-them, which takes seconds: ``python -m pyspark_klog.warm`` does it beforehand.
+Importing this module loads numba, if it is installed, and the compiled kernels from their cache.
+Compiling a kernel that is missing in the cache takes seconds; ``python -m pyspark_klog.warm`` fills
+the cache beforehand.
 """
 
 from pyspark_klog.records.aborted import AbortedTransaction

@@ -1,4 +1,4 @@
-"""The buffers of the Arrow columns that records are decoded into, and what becomes of them."""
+"""Buffers that the decode kernel fills, and the Arrow columns that are made from them."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,10 @@ COLUMN_TYPES: dict[str, pa.DataType] = {
     "timestampType": pa.int32(),
     "headers": pa.list_(pa.field("element", HEADER_STRUCT)),
 }
-"""The columns of the connector's rows, in its order; all of them may be null, as Spark declares."""
+"""The columns of the connector's rows, in the connector's order, with their Arrow types.
+
+All columns are nullable, like the columns that Spark's own connector declares.
+"""
 
 DEFAULT_COLUMNS = tuple(name for name in COLUMN_TYPES if name != "headers")
 
@@ -37,7 +40,7 @@ MAX_COLUMN_BYTES = 2**31 - 1
 
 
 def schema_for(columns: Sequence[str]) -> pa.Schema:
-    """The schema of decoded batches; ValueError names a column that does not exist."""
+    """Return the schema of decoded batches; ValueError for unknown or repeated columns, or none."""
     unknown = [name for name in columns if name not in COLUMN_TYPES]
     if unknown or not columns or len(set(columns)) != len(columns):
         raise ValueError(
@@ -47,12 +50,12 @@ def schema_for(columns: Sequence[str]) -> pa.Schema:
 
 
 def wanted_bits(columns: Sequence[str]) -> int:
-    """The columns that the kernel fills, as its bits."""
+    """Return the WANT_* bits of those ``columns`` that the decode kernel fills."""
     return sum(_WANTED.get(name, 0) for name in columns)
 
 
 class _Room:
-    """One Arrow buffer that a kernel writes to, seen as an array."""
+    """An Arrow buffer of ``count`` elements; ``array`` is the view that a kernel writes to."""
 
     def __init__(self, count: int, dtype: npt.DTypeLike) -> None:
         self._itemsize = np.dtype(dtype).itemsize
@@ -60,8 +63,11 @@ class _Room:
         self.array: npt.NDArray[np.generic] = np.frombuffer(self._buffer, dtype)
 
     def take(self, count: int) -> pa.Buffer:
-        """The first ``count`` elements as a buffer; a rest that is larger is given back."""
-        self.array = _NOTHING  # it points into memory that may move now
+        """Return the first ``count`` elements as a buffer; ``array`` is empty afterwards.
+
+        If more than half of the memory is unused, the buffer is shrunk to free it.
+        """
+        self.array = _NOTHING  # shrinking may move the memory of the old array
         used = count * self._itemsize
         if used < self._buffer.size // 2:
             self._buffer.resize(used, shrink_to_fit=True)
@@ -73,14 +79,14 @@ _NOTHING = np.empty(0, np.uint8)
 
 
 class _Absent(_Room):
-    """Stands for a column that is not wanted: an empty array."""
+    """An empty array in place of a column that the caller did not request."""
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self.array = np.empty(0, dtype)
 
 
 class _Bytes:
-    """A column of byte strings: where each ends, the bytes, and which are there."""
+    """Buffers of a binary column: the values' ends, their bytes, and the validity bitmap."""
 
     def __init__(self, rows: int, room_bytes: int, *, wanted: bool) -> None:
         self.ends = _Room(rows + 1, np.int32) if wanted else _Absent(np.int32)
@@ -97,7 +103,11 @@ class _Bytes:
 
 
 class ColumnBuffers:
-    """Room for up to ``max_rows`` records, with ``room_bytes`` for all keys, for all values, ..."""
+    """Buffers for up to ``max_rows`` records.
+
+    The keys together may have ``room_bytes`` bytes, and so may the values, the header keys and the
+    header values.
+    """
 
     def __init__(self, wanted: int, max_rows: int, room_bytes: int) -> None:
         self.max_rows = max_rows
@@ -110,8 +120,8 @@ class ColumnBuffers:
         self.header_ends = _Room(max_rows + 1, np.int32) if with_headers else _Absent(np.int32)
         if with_headers:
             self.header_ends.array[0] = 0
-        # A header takes two bytes at least, so one record with headers always fits; usual ones are
-        # larger by far, and room for the most of them would be four times the bytes.
+        # A header takes at least two bytes of a record. So this many headers always suffice for one
+        # record with headers, and usual headers are far larger than two bytes.
         most_headers = max(room_bytes // 2, 1)
         self.header_keys = _Bytes(most_headers, room_bytes, wanted=with_headers)
         self.header_values = _Bytes(most_headers, room_bytes, wanted=with_headers)
@@ -120,7 +130,7 @@ class ColumnBuffers:
         return _Room(self.max_rows, dtype) if wanted else _Absent(dtype)
 
     def arguments(self) -> tuple[npt.NDArray[np.generic], ...]:
-        """The arrays in the order in which the kernel takes them."""
+        """Return the arrays in the order of the parameters of ``decode.decode_batches``."""
         return (
             self.offsets.array,
             self.timestamps.array,
@@ -134,7 +144,10 @@ class ColumnBuffers:
         )
 
     def finish(self, state: Sequence[int], columns: Sequence[str]) -> dict[str, pa.Array]:
-        """The filled columns among ``columns``, by name. The buffers are not to be used again."""
+        """Return those of ``columns`` that the kernel filled, by name.
+
+        ``state`` is the kernel's state. The buffers must not be used again afterwards.
+        """
         rows = state[decode.ROWS]
         done: dict[str, pa.Array] = {}
         for name in columns:
@@ -161,7 +174,7 @@ class ColumnBuffers:
         count = state[decode.HEADERS]
         key_bytes = state[decode.HEADER_KEY_BYTES]
         if state[decode.HEADER_KEYS_NOT_UTF8]:
-            # Kafka's clients put U+FFFD for what is no UTF-8, and so does the iterators' Header.
+            # Kafka's clients replace invalid UTF-8 with U+FFFD, and so does record_section.
             raw = self.header_keys.finish(pa.binary(), count, key_bytes, 0)
             names = [key.decode("utf-8", "replace") for key in raw.to_pylist()]
             keys = pa.array(names, pa.string())
@@ -175,7 +188,7 @@ class ColumnBuffers:
         )
         structs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_STRUCT))
         ends = self.header_ends.take(rows + 1)
-        # As in Spark's Kafka connector a record without headers has null, no empty list.
+        # Like in Spark's Kafka connector, a record without headers gets null, not an empty list.
         edges = np.frombuffer(ends, np.int32, rows + 1)
         some = edges[1:] != edges[:-1]
         nulls = rows - int(np.count_nonzero(some))

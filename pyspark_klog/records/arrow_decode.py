@@ -1,4 +1,4 @@
-"""Batches to Arrow columns: Fetch responses or segment files, many batches a call."""
+"""Decodes the batches of Fetch responses or segment files to Arrow RecordBatches."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -36,40 +36,42 @@ from pyspark_klog.records.legacy import LegacyView
 
 Table: TypeAlias = npt.NDArray[np.int64]
 
-# One scan goes so far and no farther, so that its bytes are still in the processor's cache when
-# they are decoded; as many batches fit a table. Inflated records are gathered up to the same size.
+# Limits of one scan, in bytes and batches. The scanned bytes should still be in the processor's
+# cache when they are decoded. Inflated records are collected up to _SCAN_BYTES too.
 _SCAN_BYTES = 1 << 20
 _TABLE_ROWS = 4096
 _FEWEST_ROWS = 1024
 
 _PLAIN, _COMPRESSED, _LEGACY = range(3)
 
-# Timestamps in milliseconds whose microseconds fit 64 bits.
+# Largest timestamp in milliseconds that fits 64 bits in microseconds.
 _MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
 
 
 class DecodedRecords(NamedTuple):
-    """What :func:`decode_to_arrow` found."""
+    """The result of :func:`decode_to_arrow`."""
 
     batches: list[pa.RecordBatch]
-    next_offset: int  # where the next Fetch goes on
-    cut_off_bytes: int  # of a batch that the last buffer holds only the beginning of
+    next_offset: int  # offset for the next Fetch
+    cut_off_bytes: int  # size of the partial batch at the end of the last buffer; 0 without one
 
 
 class ArrowDecoder:
     """Turns the batches of one partition into RecordBatches of bounded size.
 
-    Feed it buffers in order of their offsets, each from a batch's start. Columns fill up over many
-    batches and buffers: :meth:`decode` gives a RecordBatch whenever one is full, :meth:`flush` the
-    rest. Records below ``start_offset`` and from ``end_offset`` on are dropped, as are control
-    records, and, as in Kafka's consumer, what comes again below ``next_offset``. A RecordBatch has
-    at most ``max_rows`` rows and ``target_bytes`` of keys and of values; one larger record is a
-    RecordBatch by itself. Formats v0 and v1 are read without kernels.
+    Pass the buffers to :meth:`decode` in order of their offsets; each must begin with a batch. A
+    RecordBatch collects records of many batches and buffers: :meth:`decode` yields each full
+    RecordBatch, and :meth:`flush` returns the rest. Control records and records outside
+    ``start_offset`` <= offset < ``end_offset`` are dropped. Like in Kafka's consumer, records below
+    ``next_offset`` that arrive a second time are dropped too. A RecordBatch has at most
+    ``max_rows`` rows, ``target_bytes`` of keys and ``target_bytes`` of values; a single larger
+    record becomes a RecordBatch by itself. Formats v0 and v1 are read without kernels.
 
     Raises CorruptRecords (length, CRC, magic, counts, numbers), UnsupportedCodec,
     DecompressedTooLarge for a batch of more than ``max_decompressed_bytes``, and MalformedTimestamp
-    if a timestamp is wanted that microseconds cannot hold; what came before stays with
-    :meth:`flush`. Header keys that are no UTF-8 get U+FFFD, as in Kafka's clients.
+    if the timestamp column is requested and a timestamp in microseconds does not fit 64 bits. After
+    an error :meth:`flush` returns the records before the error. Invalid UTF-8 in header keys
+    becomes U+FFFD, like in Kafka's clients.
     """
 
     def __init__(
@@ -92,9 +94,9 @@ class ArrowDecoder:
             )
         self.schema = schema_for(columns)
         self.next_offset = start_offset
-        """Where the next Fetch goes on: behind the last batch that was decoded."""
+        """Offset for the next Fetch: the offset after the last decoded batch."""
         self.cut_off_bytes = 0
-        """What the last buffer held of a batch that it did not hold whole."""
+        """Size of the partial batch at the end of the last buffer; 0 without one."""
         self._topic = topic
         self._partition = partition
         self._columns = tuple(columns)
@@ -114,16 +116,17 @@ class ArrowDecoder:
 
     @property
     def is_done(self) -> bool:
-        """Whether ``end_offset`` is reached, so that nothing more needs to be fetched."""
+        """Whether ``next_offset`` has reached ``end_offset``, so that no Fetch is needed."""
         return self.next_offset >= self._end_offset
 
     def decode(
         self, buffer: Buffer, aborted: Sequence[tuple[int, int]] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """Read one buffer; ``next_offset`` moves on as the iterator is used up.
+        """Decode one buffer; ``next_offset`` advances while the caller uses the iterator.
 
-        ``aborted`` is the response's list for this buffer, (producer id, first offset) each, for
-        read_committed. A batch cut off by the buffer's end is no error: ``cut_off_bytes``.
+        For read_committed ``aborted`` is the Fetch response's list of aborted transactions, as
+        (producer id, first offset). A partial batch at the end of the buffer is no error, and sets
+        ``cut_off_bytes``.
         """
         self.cut_off_bytes = 0
         if len(buffer) == 0:
@@ -152,11 +155,11 @@ class ArrowDecoder:
             raise self._scan_error(buffer, position, status)
 
     def skip_to(self, offset: int) -> None:
-        """Drop records below ``offset``, too."""
+        """Drop records below ``offset`` too, and set ``next_offset`` to at least ``offset``."""
         self.next_offset = max(self.next_offset, offset)
 
     def flush(self) -> pa.RecordBatch | None:
-        """What is left since the last full RecordBatch; None if there is nothing."""
+        """Return the records since the last full RecordBatch; None without records."""
         if self._legacy.records:
             return self._finish_legacy()
         if self._buffers is None or not self._state[decode.ROWS]:
@@ -179,7 +182,8 @@ class ArrowDecoder:
             and not in_common & (at.CODEC_MASK | at.CONTROL_BIT)
             and not self._scan_state[scan.STATE_LEGACY]
         ):
-            # The usual case; the kernel itself drops records, so this leaves out none too few.
+            # The usual case needs no look at single batches: the kernel drops the records
+            # outside start_offset and end_offset.
             yield from self._append(data, rows)
             return
         attributes = rows[:, scan.ATTRIBUTES]
@@ -226,7 +230,7 @@ class ArrowDecoder:
     ) -> Iterator[pa.RecordBatch]:
         moved = rows.copy()
         sizes = [len(section) for section in inflated]
-        # As if each had its header before it.
+        # The kernel adds the header's size to each position, and inflated sections have no header.
         moved[:, scan.POSITION] = np.cumsum(sizes) - sizes - at.RECORDS_AT
         moved[:, scan.SIZE_BYTES] = sizes
         moved[:, scan.SIZE_BYTES] += at.RECORDS_AT
@@ -240,7 +244,7 @@ class ArrowDecoder:
         if self._legacy.records:
             yield self._finish_legacy()
         state = self._state
-        state[: decode.ROWS] = 0  # where to go on
+        state[: decode.ROWS] = 0  # start at the first record of the first batch
         flat = rows.reshape(-1)
         status = FULL
         room_bytes = self._target_bytes
@@ -264,9 +268,10 @@ class ArrowDecoder:
             raise self._record_error(rows, status)
 
     def _likely_rows(self, rows: Table, room_bytes: int) -> int:
-        """For how many rows to make room, from the size of the records to come, and some more.
+        """Estimate how many rows the next RecordBatch will have, plus a quarter and some more.
 
-        Room for too many costs time; with too few a RecordBatch ends a little early.
+        The estimate uses the average record size of ``rows``. Buffers for too many rows cost time;
+        with buffers for too few rows a RecordBatch ends a little early.
         """
         records = int(rows[:, scan.RECORD_COUNT].sum())
         size_bytes = max(int(rows[:, scan.SIZE_BYTES].sum()) - len(rows) * at.RECORDS_AT, 1)
@@ -289,7 +294,7 @@ class ArrowDecoder:
         )
 
     def _constant(self, name: str, rows: int) -> pa.Array:
-        """A column of one value; the longest one made so far is shared by all."""
+        """Return the topic or partition column, a slice of the longest one created so far."""
         longest = self._constants.get(name)
         if longest is None or len(longest) < rows:
             value = self._topic if name == "topic" else self._partition
@@ -346,7 +351,7 @@ class ArrowDecoder:
 
 
 def _rising(rows: Table) -> Sequence[Table]:
-    """The table, cut where a batch begins before the one ahead of it has ended."""
+    """Split the table before each batch that does not begin after the previous batch's offsets."""
     falls = rows[1:, scan.BASE_OFFSET] <= rows[:-1, scan.LAST_OFFSET]
     return np.split(rows, np.flatnonzero(falls) + 1) if falls.any() else (rows,)
 
@@ -365,10 +370,10 @@ def decode_to_arrow(
     max_rows: int = 50_000,
     target_bytes: int = 1 << 20,
 ) -> DecodedRecords:
-    """Decode one buffer, or several that follow each other, at once: see :class:`ArrowDecoder`.
+    """Decode one buffer, or several consecutive ones, with an :class:`ArrowDecoder`.
 
-    ``aborted`` holds for all of them. Reading goes on behind a cut-off batch only with the next
-    buffer, which then has to begin with that batch again.
+    ``aborted`` holds for all buffers. If a buffer ends with a partial batch, the next buffer must
+    begin with the same batch again.
     """
     decoder = ArrowDecoder(
         topic=topic,

@@ -1,4 +1,4 @@
-"""Arrow columns to v2 batches: partitioned, split, compressed and summed, no object per record."""
+"""Encodes Arrow columns as v2 batches per partition, without a Python object for each record."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -34,7 +34,7 @@ _NO_SEQUENCES = np.empty(0, np.int64)
 
 
 class RowProblem(IntEnum):
-    """Why a row is in no batch."""
+    """The reason why a row was left out of all batches."""
 
     TOO_LARGE = ROW_TOO_LARGE
     BAD_PARTITION = ROW_BAD_PARTITION
@@ -43,7 +43,7 @@ class RowProblem(IntEnum):
 
 
 class RejectedRow(NamedTuple):
-    """A row that was left out."""
+    """A row that was left out of all batches: its number in the columns, and the reason."""
 
     row: int
     problem: RowProblem
@@ -52,27 +52,28 @@ class RejectedRow(NamedTuple):
 class EncodedBatch(NamedTuple):
     """One v2 batch, ready to be sent.
 
-    ``payload`` can be written to: ``BatchView(payload).set_producer_state(...)`` gives it to a
-    producer later. It is a part of a larger buffer, which lives as long as one of its batches.
+    ``payload`` is writable, so ``BatchView(payload).set_producer_state(...)`` can set the producer
+    fields later. An uncompressed payload is a view of a larger buffer that all batches of the call
+    share.
     """
 
     partition: int
     payload: memoryview
     record_count: int
     rows: npt.NDArray[np.int32]
-    """The number of each record's row, in the order of the records."""
+    """The row number of each record, in the order of the records."""
     base_timestamp_ms: int
     max_timestamp_ms: int
     base_sequence: int
 
 
 class EncodedRows(NamedTuple):
-    """What became of the rows: batches in the order of partitions and rows, and those left out."""
+    """The result of an encoding: rejected rows, and batches sorted by partition, then by row."""
 
     batches: list[EncodedBatch]
     rejected: list[RejectedRow]
     unkeyed_count: int
-    """Rows without a key (or a given partition), which went to the sticky partition."""
+    """Number of rows with neither partition nor key, which went to the sticky partition."""
 
 
 def encode_from_arrow(
@@ -97,16 +98,16 @@ def encode_from_arrow(
     """Encode rows into batches for each partition of one topic.
 
     ``value`` and ``key`` are binary or string, ``headers`` list<struct<key: string, value:
-    binary>>, ``timestamp`` a timestamp of any unit, ``partition`` integers. A row's partition is
-    the given one, else that of its key (murmur2, as every Kafka client), else ``sticky_partition``,
-    which the caller changes from call to call (KIP-480). A null timestamp, or no such column, is
-    ``now_ms``.
+    binary>>, ``timestamp`` a timestamp of any unit, ``partition`` integers. The partition of a row
+    is the value in ``partition``, else the murmur2 partition of its key (like in Kafka's clients),
+    else ``sticky_partition``, which the caller changes from call to call (KIP-480). A null or
+    missing timestamp becomes ``now_ms``.
 
-    ``max_batch_bytes`` bounds a batch before compression; a row that is larger alone is left out
-    and reported, as is one with a partition outside the topic, a header without a key or a
-    timestamp before 1970, which Kafka's own producer refuses too.
-    ``next_sequences`` has one number for each partition and is moved on by what was encoded.
-    Batches that are not compressed lie in ``memory``, if it is given.
+    ``max_batch_bytes`` bounds a batch before compression. Rejected are rows that alone exceed this
+    bound, and rows with a partition outside the topic, a header without a key, or a timestamp
+    before 1970; Kafka's producer refuses such rows too. ``next_sequences`` has the next sequence
+    number of each partition, and is advanced in place by the encoded records. ``memory`` provides
+    the buffer that the records are encoded into; uncompressed batches are views of this buffer.
 
     Raises InvalidRecords for a column of a wrong type or length.
     """
@@ -158,7 +159,7 @@ def _check_numbers(partition_count: int, sticky_partition: int, max_batch_bytes:
 
 
 class _Writer:
-    """Runs the kernel and finishes the batches that have to be compressed."""
+    """Runs the encode kernel, then compresses the batches and writes the headers of these."""
 
     def __init__(
         self,
@@ -223,7 +224,7 @@ class _Writer:
         return [self._finish(view, fields, order) for fields in encoded.tolist()]
 
     def _room(self, count: int) -> npt.NDArray[np.uint8]:
-        # Arrow's allocator, too, hands out memory that was used before, but not always.
+        # Arrow's allocator reuses freed memory too, but not reliably.
         if self._memory is None:
             return np.frombuffer(pa.allocate_buffer(count), np.uint8)
         return np.frombuffer(self._memory.take(count), np.uint8)

@@ -1,6 +1,7 @@
-"""Arrow columns of rows that are to be written, as kernels take them: ends, bytes, bits.
+"""Converts the Arrow columns of rows to be written into the arrays that the kernels take.
 
-All functions raise InvalidRecords for a column of a wrong type.
+The arrays of a column are the ends of its values, their bytes, and the validity bitmap. All
+functions raise InvalidRecords for a column of a wrong type.
 """
 
 from collections.abc import Sequence
@@ -14,13 +15,17 @@ from pyspark_klog.records.errors import InvalidRecords
 
 NO_BYTES = np.empty(0, np.uint8)
 NO_ENDS = np.empty(0, np.int32)
-# Differences of two such timestamps fit what the kernel can write.
+# The difference of two timestamps up to this value fits the varlong that the kernel writes.
 _MAX_TIMESTAMP_MS = 2**61
 _UNITS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
 class BytesColumn(NamedTuple):
-    """A binary column as kernels take it; without ends if it is absent."""
+    """The arrays of a binary column. An absent column has empty arrays.
+
+    Value i is ``data[ends[i]:ends[i + 1]]``. Bit ``valid_from + i`` of ``valid`` is 0 for a null;
+    an empty ``valid`` means that no value is null.
+    """
 
     ends: npt.NDArray[np.int32] = NO_ENDS
     data: npt.NDArray[np.uint8] = NO_BYTES
@@ -33,7 +38,10 @@ class BytesColumn(NamedTuple):
 
 
 class HeaderColumn(NamedTuple):
-    """A list<struct<key, value>> column: which headers each row has, and the headers."""
+    """The arrays of a list<struct<key, value>> column.
+
+    Row i has the headers ``ends[i]`` to ``ends[i + 1]`` - 1 of ``keys`` and ``values``.
+    """
 
     ends: npt.NDArray[np.int32] = NO_ENDS
     valid: npt.NDArray[np.uint8] = NO_BYTES
@@ -43,7 +51,11 @@ class HeaderColumn(NamedTuple):
 
 
 def bytes_column(name: str, column: pa.Array | None) -> BytesColumn:
-    """A binary or string column of any layout; ``name`` is for errors."""
+    """Return the arrays of a binary or string column of any Arrow layout.
+
+    ``name`` is the column's name; error texts contain it, and a value column of Arrow's null type
+    becomes a column of nulls, while other null or missing columns count as absent.
+    """
     if column is None or pa.types.is_null(column.type):
         if name == "value" and column is not None:
             column = column.cast(pa.binary())
@@ -79,14 +91,14 @@ def _as_binary(name: str, column: pa.Array) -> pa.Array:
 
 
 def validity(column: pa.Array, valid: pa.Buffer | None) -> tuple[npt.NDArray[np.uint8], int]:
-    """A column's bitmap and its first row's bit; an empty bitmap if no row is null."""
+    """Return (validity bitmap, bit of the first row); an empty bitmap if no row is null."""
     if valid is None or column.null_count == 0:
         return NO_BYTES, 0
     return np.frombuffer(valid, np.uint8), column.offset
 
 
 def header_column(column: pa.Array | None) -> HeaderColumn:
-    """A column of headers; the case of its fields' names is that of a user's schema."""
+    """Return the arrays of a headers column; its field names may have any case (Key, VALUE)."""
     if column is None or pa.types.is_null(column.type):
         return HeaderColumn()
     kind = column.type
@@ -101,7 +113,7 @@ def header_column(column: pa.Array | None) -> HeaderColumn:
             f"column headers is of type {kind}, expected list<struct<key: string, value: binary>>"
         )
     structs = column.values
-    # flatten() marks the fields of a null struct as null: a header without a key.
+    # flatten() marks the fields of a null struct as null, so a null header has a null key.
     fields = structs.flatten()
     valid, ends = column.buffers()[:2]
     first = column.offset
@@ -118,7 +130,10 @@ def header_column(column: pa.Array | None) -> HeaderColumn:
 def partition_column(
     column: pa.Array | None,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], int]:
-    """Numbers, and which of them are there; no numbers if the column is absent."""
+    """Return (partition numbers, validity bitmap, bit of the first row).
+
+    The arrays are empty if the column is absent.
+    """
     if column is None or pa.types.is_null(column.type):
         return np.empty(0, np.int32), NO_BYTES, 0
     if not pa.types.is_integer(column.type):
@@ -133,7 +148,10 @@ def partition_column(
 
 
 def timestamps_in_ms(column: pa.Array | None, now_ms: int) -> npt.NDArray[np.int64]:
-    """Milliseconds, rounded down, for each row, or one for all."""
+    """Return the timestamps in milliseconds, rounded down; null becomes ``now_ms``.
+
+    Without a timestamp column the array has one element, ``now_ms``, which holds for all rows.
+    """
     if column is None or pa.types.is_null(column.type):
         return np.array([now_ms], np.int64)
     if not pa.types.is_timestamp(column.type):

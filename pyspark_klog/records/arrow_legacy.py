@@ -1,4 +1,4 @@
-"""Records of formats v0 and v1 as Arrow columns, one record after the other, without kernels."""
+"""Converts records of formats v0 and v1 to Arrow columns in plain Python, without kernels."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,11 @@ from pyspark_klog.records.record import Record
 
 
 class LegacyRows:
-    """Rows on their way to a RecordBatch of at most ``max_rows`` rows and ``target_bytes`` of keys
-    and values; one larger record is a RecordBatch by itself."""
+    """Collects rows for a RecordBatch of at most ``max_rows`` rows.
+
+    The keys and values of a RecordBatch together have at most ``target_bytes`` bytes. A single
+    record with more bytes becomes a RecordBatch by itself.
+    """
 
     def __init__(self, columns: Sequence[str], max_rows: int, target_bytes: int) -> None:
         self.records: list[Record] = []
@@ -20,20 +23,25 @@ class LegacyRows:
         self._bytes = 0
 
     def has_room_for(self, record: Record) -> bool:
-        """Whether ``record`` goes into the same RecordBatch as those before it."""
+        """Whether ``record`` fits into the same RecordBatch as the records added so far."""
         if not self.records:
             return True
         new_bytes = self._bytes + _data_bytes(record)
         return len(self.records) < self._max_rows and new_bytes <= self._target_bytes
 
     def add(self, record: Record) -> None:
-        """Put a record behind the others; its timestamp must fit microseconds if it is wanted."""
+        """Append a record.
+
+        If the timestamp column is requested, the timestamp in microseconds must fit 64 bits.
+        """
         self.records.append(record)
         self._bytes += _data_bytes(record)
 
     def finish(self) -> dict[str, pa.Array]:
-        """The records that were added since the last time, as columns; topic and partition, which
-        are the same in all rows, are left out."""
+        """Return the records added since the last call as columns by name, and forget them.
+
+        The columns topic and partition, which are the same in all rows, are left out.
+        """
         records, self.records, self._bytes = self.records, [], 0
         fields: dict[str, list[object]] = {
             "key": [record.key for record in records],

@@ -1,4 +1,4 @@
-"""Views of v2 batches: look at a header and patch it where it lies, without copying the batch."""
+"""Views of v2 batches, which read and patch a batch header in place, without a copy."""
 
 from collections.abc import Iterator
 from typing import cast
@@ -18,11 +18,11 @@ from pyspark_klog.records.record_section import read_records, wrap_int64
 
 
 class BatchView:
-    """One v2 batch at ``position`` of a buffer (bytes, bytearray or memoryview).
+    """A view of one v2 batch at ``position`` of a buffer (bytes, bytearray or memoryview).
 
-    Making one checks that the whole batch lies before ``end`` and is of format v2 (CorruptRecords);
-    its CRC and records are checked only on demand. Fields are read when asked for, so a patch is
-    seen at once. The ``set_*`` methods need a writable buffer; they make the CRC anew where it
+    The constructor raises CorruptRecords unless the whole batch lies before ``end`` and has format
+    v2. CRC and records are checked on demand only. Each property reads the buffer, so it shows
+    later patches. The ``set_*`` methods need a writable buffer, and update the CRC where the CRC
     covers the field.
     """
 
@@ -71,7 +71,7 @@ class BatchView:
 
     @property
     def batch_length(self) -> int:
-        """Bytes after the length field: ``size_bytes`` less 12."""
+        """Number of bytes after the length field: ``size_bytes`` - 12."""
         return self._int32(at.BATCH_LENGTH_AT)
 
     @property
@@ -93,7 +93,7 @@ class BatchView:
 
     @property
     def codec(self) -> Codec:
-        """Raises UnsupportedCodec for a number that names none."""
+        """The codec of the records; UnsupportedCodec for an unknown number."""
         return codec_of(self.attributes)
 
     @property
@@ -112,7 +112,10 @@ class BatchView:
 
     @property
     def has_delete_horizon(self) -> bool:
-        """If set, ``base_timestamp_ms`` is the time at which tombstones may go (KIP-534)."""
+        """Whether ``base_timestamp_ms`` is the delete horizon.
+
+        The delete horizon is the time from which the log cleaner may delete tombstones (KIP-534).
+        """
         return bool(self.attributes & at.DELETE_HORIZON_BIT)
 
     @property
@@ -133,12 +136,12 @@ class BatchView:
 
     @property
     def base_timestamp_ms(self) -> int:
-        """What the records' timestamps count from; the delete horizon if there is one."""
+        """The timestamp that the records' deltas count from; the delete horizon if one is set."""
         return self._int64(at.BASE_TIMESTAMP_AT)
 
     @property
     def max_timestamp_ms(self) -> int:
-        """Largest timestamp of the records; under log append time, that of each of them."""
+        """Largest timestamp of the records; under log append time the timestamp of every record."""
         return self._int64(at.MAX_TIMESTAMP_AT)
 
     @property
@@ -155,7 +158,7 @@ class BatchView:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, -1 without sequences; 0 follows 2^31 - 1."""
+        """Sequence number of the last record, -1 without sequences; 0 follows 2^31 - 1."""
         base = self.base_sequence
         if base == at.NO_SEQUENCE:
             return at.NO_SEQUENCE
@@ -163,12 +166,12 @@ class BatchView:
 
     @property
     def record_count(self) -> int:
-        """As the header says; 0 for a batch that compaction emptied."""
+        """Number of records according to the header; 0 for a batch that compaction emptied."""
         return self._int32(at.RECORD_COUNT_AT)
 
     # --- the CRC ---------------------------------------------------------------------------------
     def compute_crc(self) -> int:
-        """The CRC-32C that the bytes should carry."""
+        """Compute the CRC-32C of the bytes that the CRC covers, unsigned."""
         with (
             memoryview(self._buffer) as view,
             view[self.position + at.CRC_START_AT : self.position + self.size_bytes] as covered,
@@ -179,7 +182,7 @@ class BatchView:
         return self.crc == self.compute_crc()
 
     def check_crc(self) -> None:
-        """Raise CorruptRecords unless the CRC fits."""
+        """Raise CorruptRecords unless the stored CRC is the CRC of the bytes."""
         computed = self.compute_crc()
         if self.crc != computed:
             raise CorruptRecords(
@@ -189,11 +192,14 @@ class BatchView:
 
     # --- patches in place ------------------------------------------------------------------------
     def set_base_offset(self, base_offset: int) -> None:
-        """Not covered by the CRC."""
+        """Set the base offset, which the CRC does not cover."""
         at.INT64.pack_into(self._writable(), self.position + at.BASE_OFFSET_AT, base_offset)
 
     def set_max_timestamp(self, timestamp_ms: int, timestamp_type: TimestampType) -> None:
-        """Set both and make the CRC anew, unless nothing changes. v2 always has a type."""
+        """Set max timestamp and timestamp type, and update the CRC unless both are unchanged.
+
+        Raises ValueError for NO_TIMESTAMP, because a v2 batch always has a timestamp type.
+        """
         if timestamp_type is TimestampType.NO_TIMESTAMP:
             raise ValueError("a v2 batch has a timestamp type: CREATE_TIME or LOG_APPEND_TIME")
         if timestamp_type is self.timestamp_type and timestamp_ms == self.max_timestamp_ms:
@@ -209,7 +215,10 @@ class BatchView:
     def set_producer_state(
         self, producer_id: int, producer_epoch: int, base_sequence: int, *, is_transactional: bool
     ) -> None:
-        """Give a batch to a producer (a client does so just before it sends); new CRC."""
+        """Set the producer fields and the transactional bit, and update the CRC.
+
+        A client calls this method just before it sends the batch.
+        """
         target = self._writable()
         attributes = self.attributes & ~at.TRANSACTIONAL_BIT
         if is_transactional:
@@ -221,28 +230,34 @@ class BatchView:
         self.update_crc()
 
     def set_times(self, timestamp_ms: int) -> None:
-        """Let all records have this time, of a batch whose records have all the same; new CRC."""
+        """Set the timestamp of all records, and update the CRC.
+
+        All records of the batch must have the same timestamp before, so that their deltas are 0.
+        """
         target = self._writable()
         at.INT64.pack_into(target, self.position + at.BASE_TIMESTAMP_AT, timestamp_ms)
         at.INT64.pack_into(target, self.position + at.MAX_TIMESTAMP_AT, timestamp_ms)
         self.update_crc()
 
     def update_crc(self) -> None:
-        """Store the CRC that fits the bytes as they are now."""
+        """Compute the CRC of the batch and store it in the header."""
         at.UINT32.pack_into(self._writable(), self.position + at.CRC_AT, self.compute_crc())
 
     def _writable(self) -> bytearray | memoryview:
-        """The buffer; struct raises TypeError when it cannot be written to."""
+        """Return the buffer, typed as writable; struct raises TypeError if it is read-only."""
         return cast(bytearray | memoryview, self._buffer)
 
-    # --- what is inside --------------------------------------------------------------------------
+    # --- the contents ----------------------------------------------------------------------------
     def to_bytes(self) -> bytes:
         """A copy of the whole batch."""
         with memoryview(self._buffer) as view:
             return bytes(view[self.position : self.position + self.size_bytes])
 
     def records_section(self, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes | bytearray:
-        """The records, inflated if need be; ``max_bytes`` bounds what inflating may give."""
+        """Return the uncompressed record section; DecompressedTooLarge above ``max_bytes`` bytes.
+
+        The bound holds for compressed batches only.
+        """
         with (
             memoryview(self._buffer) as view,
             view[self.position + at.RECORDS_AT : self.position + self.size_bytes] as section,
@@ -253,12 +268,12 @@ class BatchView:
             return decompress(codec, section, magic=at.MAGIC_V2, max_bytes=max_bytes)
 
     def records(self, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
-        """The records in order; the CRC is not checked, everything else is.
+        """Iterate over the records in order. All of the batch is checked except the CRC.
 
         Raises CorruptRecords, UnsupportedCodec or DecompressedTooLarge, before the first record or
-        at the damaged one. Under log append time each record has the batch's max timestamp. As in
-        Kafka, a batch whose count is 0 has no records, whatever bytes follow its header; and sums
-        of base and delta wrap around as 64-bit numbers do.
+        at the damaged one. Under log append time each record has the batch's max timestamp. Like in
+        Kafka, a batch whose record count is 0 has no records, whatever bytes follow the header, and
+        sums of base and delta wrap around at 64 bits.
         """
         count = self.record_count
         if count == 0:
@@ -275,17 +290,18 @@ class BatchView:
 
 
 def add_to_sequence(sequence: int, increment: int) -> int:
-    """``sequence`` moved on by ``increment``; 0 follows 2^31 - 1."""
+    """Return ``sequence`` + ``increment`` as a sequence number: 0 follows 2^31 - 1."""
     return (sequence + increment) & at.INT32_MAX
 
 
 def split_batches(
     buffer: Buffer, start: int = 0, end: int | None = None, *, allow_partial: bool = False
 ) -> Iterator[BatchView]:
-    """Walk the v2 batches of ``buffer[start:end]``, checking magic and lengths.
+    """Yield the v2 batches of ``buffer[start:end]``; checks magic and lengths only.
 
-    Raises CorruptRecords at what is no batch. A last batch that is cut off by the end raises too,
-    unless ``allow_partial``: then it ends the walk (replies of Fetch may end so).
+    Raises CorruptRecords at bytes that are no v2 batch. A batch that is cut off at the end raises
+    too, unless ``allow_partial`` is set: Fetch responses may end with a partial batch, and then
+    the iteration stops before that batch.
     """
     position = start
     stop = len(buffer) if end is None else end

@@ -1,4 +1,4 @@
-"""Build v2 batches record by record: for clients, control records, coordinators and tools."""
+"""Builds v2 batches record by record, for clients, coordinators and tools."""
 
 from collections.abc import Sequence
 
@@ -38,9 +38,9 @@ from pyspark_klog.records.record_section import (
 class BatchBuilder:
     """Collects records and writes them as one v2 batch.
 
-    ``max_bytes`` bounds :attr:`size_bytes`, which counts uncompressed. ``log_append_time_ms`` is
-    needed with LOG_APPEND_TIME: every record then has that timestamp. ``delete_horizon_ms`` sets
-    the bit of that name and the time (KIP-534).
+    ``max_bytes`` bounds :attr:`size_bytes`, the size before compression. ``log_append_time_ms`` is
+    required with LOG_APPEND_TIME, and is then the timestamp of every record.
+    ``delete_horizon_ms`` sets the delete horizon and its bit in the attributes (KIP-534).
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class BatchBuilder:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the batch so far, uncompressed; 61 without a record."""
+        """Size of the batch so far, before compression; 61 (the header) without a record."""
         return BATCH_HEADER_BYTES + len(self._section)
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next record gets unless it brings its own."""
+        """The offset of the next record, if ``append`` is called without an offset."""
         return self._last_offset + 1
 
     def has_room_for(
@@ -120,10 +120,10 @@ class BatchBuilder:
         headers: Sequence[tuple[str, bytes | None]] = (),
         offset: int | None = None,
     ) -> int:
-        """Add a record and return its offset, which must rise (gaps are allowed).
+        """Add a record and return its offset; offsets must rise, and gaps are allowed.
 
-        Raises BatchTooLarge when it does not fit, InvalidRecords for an offset or a timestamp that
-        the batch cannot hold; either leaves the batch as it was.
+        Raises BatchTooLarge when the record does not fit, and InvalidRecords for an offset or a
+        timestamp that the batch cannot hold. After an error the batch is unchanged.
         """
         at = self.next_offset if offset is None else offset
         if not self._last_offset < at <= min(self.base_offset + INT32_MAX, INT64_MAX):
@@ -157,7 +157,7 @@ class BatchBuilder:
         return at
 
     def build(self) -> bytes:
-        """The batch. More may be appended afterwards; InvalidRecords while it is empty."""
+        """Return the batch; InvalidRecords if it is empty. More records may follow."""
         if not self.record_count:
             raise InvalidRecords("a batch needs a record; see empty_batch for compaction's")
         return _assemble(
@@ -184,7 +184,7 @@ class BatchBuilder:
 
     @property
     def _limit_bytes(self) -> int:
-        # Without a limit of the caller's: what the length field can say.
+        # Without max_bytes the limit is the largest batch that the length field can express.
         most = INT32_MAX + LOG_OVERHEAD_BYTES
         return most if self._max_bytes is None else min(self._max_bytes, most)
 
@@ -192,8 +192,10 @@ class BatchBuilder:
 def plain_batch(
     records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int
 ) -> bytearray:
-    """One uncompressed batch without a producer, of keys and values that all have the same time:
-    what :class:`BatchBuilder` makes of them, in a fraction of the time.
+    """Return one uncompressed batch of (key, value) records that all have ``timestamp_ms``.
+
+    The batch has no producer id. The result equals that of :class:`BatchBuilder`, in a fraction of
+    the time.
     """
     batch = bytearray(BATCH_HEADER_BYTES)
     for offset_delta, (key, value) in enumerate(records):
@@ -203,8 +205,11 @@ def plain_batch(
 
 
 def finish_plain_batch(batch: bytearray, record_count: int, timestamp_ms: int) -> None:
-    """Fill in the header of a batch as :func:`plain_batch` makes them. ``batch`` has room for the
-    header, and behind that the records (:func:`append_plain_record`), numbered from 0."""
+    """Fill in the header of a batch of the kind that :func:`plain_batch` returns.
+
+    ``batch`` consists of 61 bytes for the header and of records that :func:`append_plain_record`
+    wrote, with the offset deltas 0, 1, 2 ...
+    """
     if not record_count:
         raise InvalidRecords("a batch needs a record; see empty_batch for compaction's")
     length = len(batch) - LOG_OVERHEAD_BYTES
@@ -237,7 +242,10 @@ def compressed_batch(
     codec: Codec,
     level: int | None = None,
 ) -> bytearray:
-    """What :func:`finish_plain_batch` would make, with its records compressed."""
+    """Return a compressed copy of a batch that could be passed to :func:`finish_plain_batch`.
+
+    The header of ``plain`` need not be filled in.
+    """
     if not record_count:
         raise InvalidRecords("a batch needs a record; see empty_batch for compaction's")
     section = compress(codec, plain[BATCH_HEADER_BYTES:], level=level)
@@ -256,10 +264,11 @@ def compressed_batch(
 
 
 def empty_batch(source: BatchView) -> bytes:
-    """What compaction leaves of a batch to keep its producer's state: the header, no records.
+    """Return the header of ``source`` as a batch without records, which keeps the producer state.
 
-    Offsets, producer fields, leader epoch, max timestamp and attributes (less codec and delete
-    horizon) stay; the base timestamp is "none".
+    Compaction writes such a batch in place of a batch that lost all its records. Offsets, producer
+    fields, leader epoch, max timestamp and attributes stay, except codec and delete horizon. The
+    base timestamp becomes -1.
     """
     return _assemble(
         base_offset=source.base_offset,
@@ -309,9 +318,10 @@ def write_header(
     producer: tuple[int, int, int],
     record_count: int,
 ) -> None:
-    """Fill in the first 61 bytes of a batch whose records lie behind them, with its CRC.
+    """Fill in the header with its CRC: the first 61 bytes of ``batch``, before the records.
 
-    ``timestamps_ms`` are the base and the largest, ``producer`` its id, epoch and base sequence.
+    ``timestamps_ms`` is (base timestamp, max timestamp) and ``producer`` is (id, epoch, base
+    sequence).
     """
     length = len(batch) - LOG_OVERHEAD_BYTES
     if length > INT32_MAX:

@@ -8,10 +8,16 @@ from pyspark_klog.records.layout import Buffer
 
 
 def crc32c(data: Buffer, before: int = 0) -> int:
-    """CRC-32C of all of ``data``, behind what has the CRC-32C ``before``, as an unsigned number."""
+    """Return the CRC-32C of ``data`` as an unsigned 32-bit number.
+
+    ``before`` is the CRC-32C of preceding bytes: the result then covers those bytes and ``data``.
+    """
     return int(_crc32c(data, before))
 
 
 def crc32(data: Buffer, before: int = 0) -> int:
-    """CRC-32 of all of ``data``, behind what has the CRC-32 ``before``, as an unsigned number."""
+    """Return the CRC-32 of ``data`` as an unsigned 32-bit number.
+
+    ``before`` is the CRC-32 of preceding bytes: the result then covers those bytes and ``data``.
+    """
     return zlib.crc32(data, before)

@@ -1,9 +1,10 @@
-"""The four codecs, written as Kafka's Java clients write them and read with a bound.
+"""Compression with Kafka's four codecs, and decompression with a bound on the inflated size.
 
-Reading is streaming: the bound is enforced while inflating, so a bomb costs no more memory than a
-small multiple of the bound. Concatenated gzip members, lz4 frames and zstd frames are one stream.
-Snappy is read raw or in the framing of xerial's Java library, and written in the latter. Bytes
-behind a stream of gzip, lz4 or snappy are ignored where Kafka ignores them
+Compressed bytes have the form that Kafka's Java clients write. Decompression checks the bound while
+it inflates, so a compression bomb costs no more memory than a small multiple of the bound.
+Concatenated gzip members, lz4 frames and zstd frames are read as one stream. Snappy is read raw or
+in the framing of xerial's Java library, and written in that framing. Bytes after a stream of gzip,
+lz4 or snappy are ignored where Kafka ignores them
 (docs/decisions/0056-what-compressed-records-may-be.md).
 """
 
@@ -22,12 +23,12 @@ from pyspark_klog.records.errors import (
 )
 from pyspark_klog.records.layout import CODEC_MASK, MAGIC_V0, MAGIC_V2, Buffer
 
-# Used where a caller gives no bound of its own.
+# Bound on the inflated size of one batch or wrapper, if the caller passes no bound.
 DEFAULT_MAX_DECOMPRESSED_BYTES = 128 << 20
 
 
 class Codec(IntEnum):
-    """Compression, by its number in the attributes."""
+    """A compression codec; the value is its number in a batch's or message's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -37,33 +38,35 @@ class Codec(IntEnum):
 
 
 class Inflated(NamedTuple):
-    """Inflated bytes, and how far the compressed ones are what every client reads."""
+    """Inflated bytes, and whether every client would read all of the compressed bytes."""
 
     data: bytes | bytearray
     is_plain: bool
-    """Whether one gzip member, lz4 frame or xerial stream fills the compressed bytes; True for
-    zstd. Some clients read nothing of other compressed bytes, or only the beginning."""
+    """Whether one gzip member, lz4 frame or xerial stream fills the compressed bytes.
+
+    True for zstd. Where the value is False, some clients read only the beginning or nothing.
+    """
     has_further_frames: bool = False
-    """Whether lz4 frames follow that were not read."""
+    """Whether further lz4 frames follow that were not read."""
 
 
-_GZIP_FORMAT = 31  # zlib's word for: gzip header and trailer, window of 32 KiB
+_GZIP_FORMAT = 31  # zlib's wbits for a gzip header and trailer with a window of 32 KiB
 _GZIP_MEMBER_START = b"\x1f\x8b\x08"
-# Java looks for another gzip member only in more bytes than these: none is shorter.
+# Java looks for another gzip member only if more than 18 bytes are left.
 _NO_GZIP_MEMBER_BYTES = 18
 _LZ4_MAGIC_BYTES = 4
-# The bit of an lz4 frame's flags, behind its magic, without which a block needs the ones before it.
+# Bit of the flags after an lz4 frame's magic: set if each block can be read without earlier blocks.
 _LZ4_INDEPENDENT_BLOCKS = 0x20
-# Input is handed to a decoder in slices, because decoders copy what they have not used yet.
+# Decoders copy input that they have not consumed yet, so they get the input in slices.
 _SLICE_BYTES = 64 * 1024
 _FIRST_SLICE_BYTES = 1024
 _OUTPUT_STEP_BYTES = 256 * 1024
-# The largest window that zstd's own decoders accept unasked.
+# The largest window that zstd's decoders accept by default.
 _ZSTD_MAX_WINDOW_BYTES = 128 << 20
 _LZ4_DEFAULT_LEVEL = 9
 _LZ4_STEP_BYTES = 256 * 1024  # whole blocks
 
-# Levels that Kafka's settings allow (KIP-390); None in compress() is the codec's own default.
+# Levels that Kafka's settings allow (KIP-390). compress(level=None) uses the codec's default.
 LEVELS: dict[Codec, range] = {
     Codec.GZIP: range(-1, 10),
     Codec.LZ4: range(1, 18),
@@ -72,7 +75,10 @@ LEVELS: dict[Codec, range] = {
 
 
 def codec_of(attributes: int) -> Codec:
-    """The codec that a batch's or message's attributes name; UnsupportedCodec if there is none."""
+    """Return the codec in the attributes of a batch or message.
+
+    Raises UnsupportedCodec for an unknown number.
+    """
     number = attributes & CODEC_MASK
     if number > Codec.ZSTD:
         raise UnsupportedCodec(f"codec {number} is unknown, the known ones are 0 to {Codec.ZSTD:d}")
@@ -86,9 +92,10 @@ def compress(
     magic: int = MAGIC_V2,
     level: int | None = None,
 ) -> bytes:
-    """``data`` as the format ``magic`` (0, 1 or 2) holds it; snappy and no codec have no level.
+    """Compress ``data`` in the form that record format ``magic`` (0, 1 or 2) requires.
 
-    Raises UnsupportedCodec for zstd before v2 and ValueError for a level that Kafka refuses.
+    Raises UnsupportedCodec for zstd before v2, and ValueError for a level that Kafka refuses;
+    SNAPPY and NONE accept no level.
     """
     if level is not None and (codec not in LEVELS or level not in LEVELS[codec]):
         allowed = f"{LEVELS[codec][0]} to {LEVELS[codec][-1]}" if codec in LEVELS else "none"
@@ -116,13 +123,14 @@ def decompress(
     max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     max_parts: int | None = None,
 ) -> bytes | bytearray:
-    """Inflate ``data``; of lz4, all frames.
+    """Inflate ``data``, including all lz4 frames.
 
-    Raises DecompressedTooLarge, naming ``max_bytes``, when it would give more; DamagedCompression
-    when it is cut off or damaged, or if bytes that are no frame follow zstd; UnsupportedCodec for
-    zstd before v2. ``Codec.NONE`` gives a copy and has no bound: nothing grows. ``max_parts``
-    bounds how many gzip members, lz4 frames, or blocks of the others there may be
-    (DecompressedTooLarge, too): each costs a little Python, however few bytes it is.
+    Raises DecompressedTooLarge if the result would exceed ``max_bytes``, DamagedCompression for
+    partial or damaged data and for bytes other than frames after zstd, and UnsupportedCodec for
+    zstd before v2. ``Codec.NONE`` copies ``data`` without a bound.
+
+    ``max_parts`` bounds the number of gzip members, lz4 frames, or blocks of snappy and zstd, since
+    each part costs some Python time, however small it is. More parts raise DecompressedTooLarge.
     """
     return _inflate(codec, data, magic, max_bytes, max_parts, all_lz4_frames=True).data
 
@@ -135,8 +143,11 @@ def inflate_produced(
     max_bytes: int,
     max_parts: int | None = None,
 ) -> Inflated:
-    """As :func:`decompress`, for records that a producer sends, as strict as Kafka's brokers are:
-    of lz4 only the first frame counts, and it must be one that Java's clients read."""
+    """Inflate records that a producer sent, as strictly as Kafka's brokers do.
+
+    The function differs from :func:`decompress` for lz4: only the first frame is read, and this
+    frame must be readable by Java's clients (DamagedCompression).
+    """
     return _inflate(codec, data, magic, max_bytes, max_parts, all_lz4_frames=False)
 
 
@@ -181,14 +192,14 @@ def check_codec_fits(codec: Codec, magic: int) -> None:
 
 def _compress_lz4(data: bytes | bytearray | memoryview, magic: int, level: int | None) -> bytes:
     compressor = lz4.frame.LZ4FrameCompressor(
-        # Kafka takes its default, 9, to mean the fast compressor, and the other levels as they are.
+        # Kafka's default level 9 selects the fast compressor, which is level 0 in this library.
         compression_level=0 if level in (None, _LZ4_DEFAULT_LEVEL) else level,
         block_size=lz4.frame.BLOCKSIZE_MAX64KB,
         block_linked=False,
         content_checksum=False,
     )
     frame = bytearray(compressor.begin())
-    # In steps, because room is taken for the worst case of what is given at once.
+    # Compress in steps, because each call allocates memory for the worst case of its input.
     with memoryview(data) as view:
         for start in range(0, len(view), _LZ4_STEP_BYTES):
             frame += compressor.compress(view[start : start + _LZ4_STEP_BYTES])
@@ -210,7 +221,7 @@ def _decompress_gzip(data: memoryview, max_bytes: int, max_parts: int | None) ->
         inflater = zlib_ng.decompressobj(_GZIP_FORMAT)
         slice_bytes = _FIRST_SLICE_BYTES
         piece: bytes | memoryview = b""
-        is_full = False  # the decoder may hold more output, though no more input
+        is_full = False  # the last output was full: the decoder may have more output
         while not inflater.eof:
             if not piece and not is_full:
                 if position >= len(data):
@@ -233,17 +244,19 @@ def _decompress_gzip(data: memoryview, max_bytes: int, max_parts: int | None) ->
 
 
 def _begins_gzip_member(data: memoryview, position: int) -> bool:
-    """Whether Java's reader takes the bytes behind a member for another one, not for a rest that
-    it ignores."""
+    """Whether Java's reader takes the bytes at ``position`` for another gzip member.
+
+    Java ignores other bytes after a member.
+    """
     rest_bytes = len(data) - position
     start = data[position : position + len(_GZIP_MEMBER_START)]
     return rest_bytes > _NO_GZIP_MEMBER_BYTES and start == _GZIP_MEMBER_START
 
 
 def _check_lz4_is_javas(data: memoryview) -> None:
-    """DamagedCompression for frames that Java's clients cannot read, and lz4's library can."""
+    """Raise DamagedCompression for frames that lz4's library reads and Java's clients refuse."""
     if len(data) <= _LZ4_MAGIC_BYTES or not lz4_v0.begins_frame(data, 0):
-        return  # the library refuses these
+        return  # lz4's library refuses such data itself
     if int.from_bytes(data[:_LZ4_MAGIC_BYTES], "little") != lz4_v0.FRAME_MAGIC:
         raise DamagedCompression("lz4: a skippable frame, which Java's clients do not skip")
     if not data[_LZ4_MAGIC_BYTES] & _LZ4_INDEPENDENT_BLOCKS:
@@ -264,7 +277,7 @@ def _decompress_lz4(
         except DamagedCompression:
             if parts == 1:
                 raise
-            # Java's clients look at nothing behind the first frame.
+            # Java's clients read only the first frame, so ignore a later damaged one.
             del out[inflated_bytes:]
             break
     rest_magic = int.from_bytes(data[position : position + _LZ4_MAGIC_BYTES], "little")
@@ -273,7 +286,7 @@ def _decompress_lz4(
 
 
 def _decompress_lz4_frame(data: memoryview, position: int, out: bytearray, max_bytes: int) -> int:
-    """Add what the frame at ``position`` holds to ``out``; returns where the frame ends."""
+    """Append the inflated frame at ``position`` to ``out``, and return the end of the frame."""
     decoder = lz4.frame.LZ4FrameDecompressor()
     slice_bytes = _FIRST_SLICE_BYTES
     while not decoder.eof:

@@ -1,7 +1,8 @@
-"""Control records: marks that the log itself writes, in batches with the control bit set.
+"""Control records, which brokers write themselves, in batches with the control bit set.
 
-The key says the type, the value depends on it. A broker writes the ends of transactions (KIP-98);
-the types of KRaft (3 and up) are named so that logs that hold them can be read.
+The key of a control record gives its type, and the type decides the format of the value. A broker
+writes transaction markers (ABORT and COMMIT, KIP-98). The other types belong to KRaft; they are
+listed so that logs that contain them are readable.
 """
 
 from dataclasses import dataclass
@@ -33,21 +34,24 @@ assert CONTROL_KEY.size == 4
 assert END_TRANSACTION_VALUE.size == 6
 _VERSION = 0
 
-# A marker's one record as brokers write it, so that it can be read without a look at each field:
+# The single record of a transaction marker as brokers write it; one unpack reads all fields:
 # its length, attributes, deltas of timestamp and offset, the key's length; the key's version and
 # type; the value's length; the value's version and coordinator epoch; the number of headers.
 _MARKER_RECORD = Struct(">5shhbhib")
 _MARKER_RECORD_START = bytes((2 * 16, 0, 0, 0, 2 * CONTROL_KEY.size))
 _PLAIN_MARKER = (_VERSION, 2 * END_TRANSACTION_VALUE.size, _VERSION, 0)
 _MOST_INFLATED_BYTES = 1024
-"""Of a control batch that is compressed, which no broker writes. Its one record is some bytes; who
-looks at batches that others wrote, in the loop, must not inflate what few bytes may hold."""
+"""Bound on inflating a compressed control batch.
+
+No broker writes such a batch, and a control record has only some bytes. The bound protects the
+event loop against a small batch from elsewhere that inflates to many bytes.
+"""
 _MARKER_BATCH_BYTES = RECORDS_AT + _MARKER_RECORD.size
 assert _MARKER_RECORD.size == 17
 
 
 class ControlType(IntEnum):
-    """What a control record marks; UNKNOWN for types of the future, which readers pass over."""
+    """The type of a control record; UNKNOWN stands for newer types, which readers skip."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -64,7 +68,7 @@ _ENDS = {each.value: each for each in (ControlType.ABORT, ControlType.COMMIT)}
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionMarker:
-    """The end of a producer's transaction on this partition."""
+    """A transaction marker: a producer's transaction ends on this partition, by ABORT or COMMIT."""
 
     control_type: ControlType
     coordinator_epoch: int
@@ -77,10 +81,10 @@ class EndTransactionMarker:
 
 
 def control_type_of(key: bytes | None) -> ControlType:
-    """The type that a control record's key says.
+    """Return the type in the key of a control record.
 
-    As in Kafka a newer version of the key is read like version 0; InvalidRecords if it is shorter
-    than four bytes or its version is negative.
+    Like Kafka, the function reads a newer version of the key as version 0. Raises InvalidRecords if
+    the key is null or shorter than four bytes, or if its version is negative.
     """
     if key is None or len(key) < CONTROL_KEY.size:
         size = "null" if key is None else f"{len(key)} bytes"
@@ -95,7 +99,7 @@ def control_type_of(key: bytes | None) -> ControlType:
 
 
 def decode_end_transaction(record: Record) -> EndTransactionMarker:
-    """Read the marker; InvalidRecords if the record is none or its value is too short."""
+    """Read a transaction marker; InvalidRecords if the record is none or its value is too short."""
     control_type = control_type_of(record.key)
     value = record.value
     if value is None or len(value) < END_TRANSACTION_VALUE.size:
@@ -110,10 +114,10 @@ def decode_end_transaction(record: Record) -> EndTransactionMarker:
 def end_transaction_at(
     buffer: Buffer, position: int, size_bytes: int
 ) -> EndTransactionMarker | None:
-    """The marker that a control batch of ``size_bytes`` holds; None if it holds none.
+    """Return the transaction marker in the control batch at ``position``; None without a marker.
 
-    The log cleaner leaves control batches without a record behind (Kafka), and types that end no
-    transaction have nothing to say of one. What cannot be read is none either.
+    Kafka's log cleaner leaves control batches without records, and other types of control records
+    end no transaction. An unreadable batch gives None too.
     """
     if size_bytes == _MARKER_BATCH_BYTES:
         start, key_version, number, value_size, version, coordinator_epoch, headers = (
@@ -143,7 +147,10 @@ def end_transaction_batch(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """The batch that a broker appends for WriteTxnMarkers: one control record, no sequence."""
+    """Return the batch that a broker appends for WriteTxnMarkers.
+
+    The batch has one control record and no sequence number.
+    """
     batch = bytearray(_MARKER_BATCH_BYTES)
     _MARKER_RECORD.pack_into(
         batch,

@@ -1,8 +1,8 @@
-"""Conversion down, as Kafka 3.9 does it, for clients that fetch with versions before 4 and for
-brokers before 0.11: to v1 or v0.
+"""Down-conversion of records to format v1 or v0, with the same results as Kafka 3.9.
 
-Records are written by kernels (kernels/down.py); Python is left with what is compressed, entry by
-entry. Nearly all runs without the GIL, so that a broker can do it beside its loop.
+Clients that fetch with versions before 4, and brokers before 0.11, read only these formats. The
+kernels in kernels/down.py write the records; Python code handles compressed entries one by one.
+Nearly all work runs without the GIL, so that a broker can convert in a helper thread.
 """
 
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.records.sets import Entry, entry_at
 
-# What an entry that is compressed costs besides its bytes, in bytes that could be written instead.
+# Fixed cost of a compressed entry: the time in which so many bytes could be written instead.
 _ENTRY_WORK_BYTES = 8 * 1024
-# The messages of one entry may take so many times what it may inflate to.
+# Bound on the messages of one entry, as a multiple of the bound on its inflated size.
 _MOST_GROWTH = 2
 _UNBOUNDED = 1 << 62
 _NULL_KEY = at.INT32.pack(-1)
@@ -34,7 +34,10 @@ _OVERFLOW_HEAD = Struct(">qi")
 
 
 class DownConverted(NamedTuple):
-    """What a conversion gave: a set, and how many records of it had to be written anew."""
+    """The result of a conversion: a message set, and how many of its records were converted.
+
+    The messages of old entries that were copied do not count.
+    """
 
     data: bytes | memoryview
     records_converted: int
@@ -42,7 +45,7 @@ class DownConverted(NamedTuple):
 
 @dataclass(slots=True)
 class Work:
-    """What conversions may cost together, and have cost so far: bytes inflated and written."""
+    """A budget that several conversions share, in bytes inflated and written: limit and use."""
 
     limit_bytes: int
     done_bytes: int = 0
@@ -62,17 +65,19 @@ def down_convert(
     allow_partial: bool = False,
     max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> DownConverted:
-    """The entries of ``buffer[start:end]`` in formats no newer than ``magic`` (0 or 1).
+    """Convert the entries of ``buffer[start:end]`` to formats no newer than ``magic`` (0 or 1).
 
-    Entries that are old enough are copied. Of the others the CRC is checked, control batches are
-    left out, headers and producer fields are lost, offsets, codec and timestamps stay (v0 has no
-    timestamps), and each becomes one wrapper or, uncompressed, a row of messages. ``first_offset``
-    is the offset that the client asked for: lesser ones of uncompressed entries are left out,
-    because old clients do not all skip them; of compressed ones they are kept.
+    Entries in an old enough format are copied. For each newer entry the CRC is checked. Control
+    batches are left out. Offsets, codec and timestamps stay (v0 has no timestamps), while headers
+    and producer fields are lost. A compressed entry becomes one wrapper, and an uncompressed entry
+    becomes plain messages.
 
-    Raises UnsupportedCodec at a zstd batch, also if nothing of it were left, CorruptRecords,
-    InvalidRecords or DecompressedTooLarge (``max_bytes`` bounds what each entry inflates to, and
-    twice as much the messages that are made of it).
+    ``first_offset`` is the fetch offset. Records of uncompressed entries below it are left out,
+    because not all old clients skip them; compressed entries keep such records.
+
+    Raises CorruptRecords, InvalidRecords, UnsupportedCodec for a zstd batch, even one without
+    records, and DecompressedTooLarge if an entry inflates to more than ``max_bytes`` or its
+    messages take more than twice ``max_bytes``.
     """
     end = len(buffer) if end is None else end
     conversion = _Conversion(buffer, magic, first_offset, start, end, max_bytes, Work(_UNBOUNDED))
@@ -91,14 +96,15 @@ def down_convert(
 def down_convert_some(
     data: Buffer, magic: int, *, first_offset: int, max_bytes: int, work: Work
 ) -> DownConverted | None:
-    """As :func:`down_convert`, for what was read for a Fetch, the last entry maybe cut off: so many
-    whole entries as make a set of about the size of ``data``, as Kafka has it, and as ``work``
-    allows. The first one comes however much work it is, if none has been done before; None if
-    there is none because of the work.
+    """Convert like :func:`down_convert` the bytes that were read for a Fetch.
 
-    What comes before an entry that cannot be converted is given; raises if that one is the first.
-    Where nothing is left of what was converted (control batches), the set is the head of a larger
-    message.
+    Whole entries are converted until the set has about the size of ``data``, like in Kafka, or
+    until ``work`` is used up. The last entry may be cut off. While ``work`` is unused, the first
+    entry is converted whatever it costs. Returns None if ``work`` allowed no entry.
+
+    An entry that cannot be converted ends the set, and raises if no entry before it gave any
+    messages. If all converted entries give no messages (control batches), the set is
+    :func:`overflow_message`.
     """
     conversion = _Conversion(data, magic, first_offset, 0, len(data), max_bytes, work)
     ending = conversion.run(len(data))
@@ -112,25 +118,28 @@ def down_convert_some(
 
 
 def overflow_message(room_bytes: int) -> bytes:
-    """The head of a message that is larger than ``room_bytes``, the size of the reply's set.
+    """Return the head of a message larger than ``room_bytes``, the size of the response's set.
 
-    Kafka sends it when conversion down left nothing of what was read (control batches): an old
-    client takes it for a message cut off by its fetch size, reports that, and does not fetch the
-    same offset forever in silence.
+    Kafka sends this head when down-conversion leaves no message (control batches). An old client
+    takes the head for a message that its fetch size cut off, and reports an error. With an empty
+    set the client would fetch the same offset forever.
     """
     size = max(room_bytes + 1, at.BATCH_HEADER_BYTES)
     return _OVERFLOW_HEAD.pack(-1, size)
 
 
 class _Ending(NamedTuple):
-    """Why a conversion came to its end: neither of both is what was asked for."""
+    """Why a conversion stopped: an error, or a partial entry at the end of the buffer.
+
+    Without either, the conversion reached the end of the buffer, the size limit or the work limit.
+    """
 
     error: RecordsError | None
     is_cut_off: bool
 
 
 class _Conversion:
-    """Of one set: its entries in a row, from ``position`` on."""
+    """The conversion of one buffer; ``position`` is the start of the next entry to convert."""
 
     def __init__(
         self,
@@ -160,12 +169,12 @@ class _Conversion:
         self._max_bytes = max_bytes
         self._work = work
         self._state = np.zeros(down.STATE_FIELDS, dtype=np.int64)
-        # Used again and again; what is not written to costs nothing.
+        # All kernel calls write to this buffer. Pages that are never written cost no time.
         self._out = self._empty(down.MOST_GROWTH * (end - start))
         self._pieces: list[Any] = []
 
     def run(self, stop_bytes: int) -> _Ending:
-        """Converts until the set has ``stop_bytes``, or the work is done."""
+        """Convert entries until the set has ``stop_bytes``, the work is used up or data ends."""
         while True:
             found = self._run_plain(stop_bytes)
             if found in (status.OK, status.FULL, status.INCOMPLETE):
@@ -181,16 +190,19 @@ class _Conversion:
             self.position += entry.size_bytes
 
     def converted(self) -> DownConverted:
-        """What there is so far."""
+        """Return the message set converted so far."""
         data: bytes | memoryview = b""
         if self._pieces:
-            # As ``b"".join``, without the GIL.
+            # Like ``b"".join``, but numpy copies without the GIL.
             joined: Any = self._np.concatenate(self._pieces)
             data = memoryview(joined)
         return DownConverted(data, int(self._state[self._down.MESSAGES]))
 
     def _run_plain(self, stop_bytes: int) -> int:
-        """Goes on as far as nothing has to be inflated: a status."""
+        """Convert entries up to the next compressed one, and return the kernel's status.
+
+        The kernel stops at ``stop_bytes`` and at the work limit too.
+        """
         stop_bytes = min(stop_bytes - self.size_bytes, self._work.left_bytes)
         if self.position >= self._end:
             return status.OK
@@ -208,7 +220,7 @@ class _Conversion:
         return found
 
     def _convert_compressed(self, entry: Entry) -> bool:
-        """The entry becomes a wrapper; False if too little work is left for it."""
+        """Convert a compressed entry to a wrapper; return False if too little work is left."""
         if entry.attributes & at.CODEC_MASK == Codec.ZSTD:
             raise UnsupportedCodec(
                 "a batch compressed with zstd cannot be converted down: record formats 0 and 1 "
@@ -225,7 +237,7 @@ class _Conversion:
         except DecompressedTooLarge:
             if max_bytes == self._max_bytes:
                 raise
-            # It was work all the same.
+            # Inflating up to the limit has used the rest of the budget.
             work.done_bytes = work.limit_bytes
             return False
         work.done_bytes += inflated_bytes + len(messages) + _ENTRY_WORK_BYTES
@@ -234,7 +246,7 @@ class _Conversion:
         return True
 
     def _messages(self, entry: Entry, max_bytes: int) -> tuple[memoryview, int]:
-        """What the wrapper is to hold, and the size of what ``entry`` inflates to."""
+        """Return (the messages for the wrapper, inflated size of ``entry`` in bytes)."""
         if isinstance(entry, BatchView):
             if not entry.record_count:
                 return memoryview(b""), 0
@@ -271,7 +283,7 @@ class _Conversion:
         )
 
     def _add_wrapper(self, entry: Entry, messages: memoryview) -> None:
-        """``encode_message`` in pieces, since the value may be large."""
+        """Add a wrapper like ``encode_message``, but in pieces: the value may be large."""
         codec, state, down = entry.codec, self._state, self._down
         value = compress(codec, messages, magic=self._magic)
         attributes = int(codec)

@@ -1,32 +1,41 @@
-"""What reading and writing of records can raise. Only handlers know the numbers on the wire."""
+"""Exceptions of reading and writing records; request handlers map them to Kafka's error codes."""
 
 from pyspark_klog.errors import KlogError
 
 
 class RecordsError(KlogError):
-    """Root of this room: whatever the bytes are, reading them raises a subclass of this."""
+    """Base class of this package's exceptions: unreadable bytes always raise a subclass of it."""
 
 
 class CorruptRecords(RecordsError):
-    """A length, count, varint, magic or CRC does not fit the bytes (CORRUPT_MESSAGE)."""
+    """A length, count, varint, magic or CRC contradicts the bytes (CORRUPT_MESSAGE)."""
 
 
 class DamagedCompression(CorruptRecords):
-    """Compressed bytes that their codec cannot inflate (from Produce: UNKNOWN_SERVER_ERROR, as from
-    Kafka; Java's client does not retry that, as it does CORRUPT_MESSAGE)."""
+    """A codec cannot inflate the compressed bytes.
+
+    Produce answers UNKNOWN_SERVER_ERROR, like Kafka. Java's client does not retry that error, while
+    it would retry CORRUPT_MESSAGE.
+    """
 
 
 class InvalidRecords(RecordsError):
-    """The bytes can be read, but say something that is not allowed (INVALID_RECORD)."""
+    """The bytes are readable, but a value in them is not allowed (INVALID_RECORD)."""
 
 
 class UnsupportedCodec(RecordsError):
-    """An unknown codec, or one that the format cannot hold (UNSUPPORTED_COMPRESSION_TYPE)."""
+    """The codec is unknown, or the record format cannot hold it (UNSUPPORTED_COMPRESSION_TYPE)."""
 
 
 class DecompressedTooLarge(RecordsError):
-    """Inflating would pass the limit, which the text names; stopped there (MESSAGE_TOO_LARGE)."""
+    """The inflated bytes would exceed the limit that the text names (MESSAGE_TOO_LARGE).
+
+    Inflating stops at the limit.
+    """
 
 
 class BatchTooLarge(RecordsError):
-    """A record does not fit into the batch or set being built; nothing was added to it."""
+    """A record does not fit into the batch or message set that is being built.
+
+    The batch or set is left as it was before.
+    """

@@ -1,26 +1,26 @@
-"""Memory for large things that come one after the other, used again once nobody looks at it.
+"""Reuses large buffers for data that arrives piece by piece, once no view of a buffer is left.
 
-New memory is cleared twice, by the system and by Python, page after page at its first use: that
-costs more than receiving into it, or encoding into it.
+New memory is cleared twice, page by page: by the operating system at the first use of a page, and
+by Python. Clearing takes longer than receiving or encoding data into the buffer.
 """
 
 _SLACK_BYTES = 64 * 1024
 
 
 class KeptMemory:
-    """Keeps the last ``count`` pieces of memory that it gave. For one thread."""
+    """A pool of the last ``count`` buffers that :meth:`take` returned. Not thread-safe."""
 
     def __init__(self, count: int, max_bytes: int) -> None:
-        """Pieces of more than ``max_bytes`` are not kept."""
+        """Create an empty pool; buffers of more than ``max_bytes`` are never pooled."""
         self._count = count
         self._max_bytes = max_bytes
         self._kept: list[bytearray] = []
 
     def take(self, size_bytes: int) -> bytearray:
-        """At least so many bytes, which may hold anything.
+        """Return a buffer of at least ``size_bytes`` bytes with arbitrary contents.
 
-        They are the caller's as long as there is a view of them (a memoryview, a numpy array); the
-        first one has to be made before this is called again.
+        The buffer belongs to the caller as long as a view of it exists (a memoryview or a numpy
+        array). The caller must create the first view before the next call of ``take``.
         """
         for place, kept in enumerate(self._kept):
             fits = size_bytes <= len(kept) <= 2 * size_bytes + _SLACK_BYTES
@@ -34,7 +34,7 @@ class KeptMemory:
 
 
 def _is_free(memory: bytearray) -> bool:
-    """Whether no view is left: while there is one, the size can't be changed."""
+    """Whether no view of ``memory`` is left: a bytearray with a view refuses to change its size."""
     try:
         memory.append(memory.pop())
     except BufferError:

@@ -1,14 +1,13 @@
-"""Where each field of a record lies: named structs with asserted sizes, and the attribute bits.
+"""Positions, sizes and attribute bits of the fields in batches (v2) and messages (v0, v1).
 
-All numbers are big-endian. ``*_AT`` is a position from the start of the entry, whatever its
-format: offset, size and magic lie at the same place in v0, v1 and v2, so a reader can tell them
-apart.
+All numbers are big-endian. A constant ``*_AT`` is a position from the start of the entry. Offset,
+size and magic have the same positions in v0, v1 and v2, so a reader can distinguish the formats.
 """
 
 from struct import Struct
 from typing import TypeAlias
 
-# What records are read from. Slices are taken through a memoryview, so none of these is copied.
+# The types that records are read from. Readers slice them through a memoryview, without a copy.
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 INT8 = Struct(">b")
@@ -86,8 +85,8 @@ assert tuple(Struct(">" + "".join(c for _, c in BATCH_FIELDS[:i])).size for i in
     RECORDS_AT,
 )
 
-# Smallest value of batch_length, and of one record inside (a length, then six bytes of value zero
-# or one each: attributes, timestamp delta, offset delta, key length, value length, header count).
+# Smallest value of batch_length, and smallest size of one record in a batch: one byte each for the
+# length, attributes, timestamp delta, offset delta, key length, value length and header count.
 MIN_BATCH_LENGTH = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
 MIN_RECORD_BYTES = 7
 
@@ -107,7 +106,7 @@ MIN_MESSAGE_SIZE = (14, 22)
 # --- attribute bits (an int16 in v2, an int8 before) --------------------------------------------
 CODEC_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08  # set: log append time (not in v0)
-TRANSACTIONAL_BIT = 0x10  # this and the following: v2 only
+TRANSACTIONAL_BIT = 0x10  # this bit and the following two exist in v2 only
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 

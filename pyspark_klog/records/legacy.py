@@ -1,8 +1,9 @@
-"""Formats v0 and v1: views of messages and wrappers, and a builder.
+"""Formats v0 and v1: views of messages and wrappers, and the encoding of one message.
 
-A set is a row of messages. A message whose attributes name a codec is a wrapper: its value is a
-compressed set of plain messages. A v0 wrapper and the messages in it carry absolute offsets. In v1
-the inner offsets count from 0 and the wrapper carries the last one's absolute offset.
+A message set is a sequence of messages. A message whose attributes name a codec is a wrapper: its
+value is a compressed set of plain messages. A v0 wrapper and the messages in it carry absolute
+offsets. In v1 the inner offsets count from 0, and the wrapper carries the absolute offset of its
+last message.
 """
 
 from collections.abc import Iterator
@@ -23,11 +24,12 @@ from pyspark_klog.records.record_section import wrap_int64
 
 
 class LegacyView:
-    """One v0 or v1 entry of a set, a message or a wrapper, at ``position`` of a buffer.
+    """A view of one v0 or v1 entry, a message or a wrapper, at ``position`` of a buffer.
 
-    Making one checks that it lies whole before ``end``, that its format is 0 or 1 and that key and
-    value fill it exactly (CorruptRecords); the CRC and what a wrapper holds are checked on demand.
-    The header's fields are read once: a message is not patched in place.
+    The constructor raises CorruptRecords unless the whole entry lies before ``end``, its format is
+    0 or 1, and key and value fill the entry exactly. The CRC and the contents of a wrapper are
+    checked on demand only. The constructor reads the header's fields; later changes of the buffer
+    do not change them.
     """
 
     __slots__ = (
@@ -43,10 +45,10 @@ class LegacyView:
         "timestamp_ms",
     )
 
-    offset: int  # as stored: a message's own, or the last one's of a wrapper
+    offset: int  # as stored: the message's offset, or the last offset in a wrapper
     crc: int  # the stored CRC-32, unsigned
     attributes: int
-    timestamp_ms: int  # as stored (a wrapper's: its largest, or the append time); v0: -1
+    timestamp_ms: int  # as stored; in a wrapper the largest one or the append time; v0: -1
 
     def __init__(self, buffer: Buffer, position: int = 0, end: int | None = None) -> None:
         available = (len(buffer) if end is None else end) - position
@@ -81,7 +83,10 @@ class LegacyView:
             )
 
     def _field(self, length_at: int, message_end: int) -> tuple[int, int, bool]:
-        """Start, end, and whether there is one: null is any negative length, as in Kafka."""
+        """Return (start, end, whether the field is not null).
+
+        Like in Kafka, any negative length means null.
+        """
         start = length_at + 4
         if start > message_end:
             raise CorruptRecords(f"the message at byte {self.position} has no room for a length")
@@ -105,7 +110,7 @@ class LegacyView:
     # --- the header ------------------------------------------------------------------------------
     @property
     def codec(self) -> Codec:
-        """Raises UnsupportedCodec for a number that names none, and for zstd."""
+        """The codec of a wrapper; UnsupportedCodec for zstd and for an unknown number."""
         codec = codec_of(self.attributes)
         check_codec_fits(codec, self.magic)
         return codec
@@ -118,7 +123,7 @@ class LegacyView:
             return TimestampType.LOG_APPEND_TIME
         return TimestampType.CREATE_TIME
 
-    # --- what it has in common with BatchView ----------------------------------------------------
+    # --- the interface shared with BatchView -----------------------------------------------------
     @property
     def last_offset(self) -> int:
         return self.offset
@@ -133,16 +138,16 @@ class LegacyView:
 
     @property
     def partition_leader_epoch(self) -> int:
-        """None before v2."""
+        """Always -1: formats before v2 store no leader epoch."""
         return at.NO_LEADER_EPOCH
 
     @property
     def is_control(self) -> bool:
-        """Never before v2."""
+        """Always False: formats before v2 have no control batches."""
         return False
 
     def compute_crc(self) -> int:
-        """The CRC-32 that the bytes should carry."""
+        """Compute the CRC-32 of the entry's bytes, unsigned."""
         with (
             memoryview(self._buffer) as view,
             view[self.position + at.LEGACY_CRC_START_AT : self.position + self.size_bytes] as part,
@@ -153,7 +158,7 @@ class LegacyView:
         return self.crc == self.compute_crc()
 
     def check_crc(self) -> None:
-        """Raise CorruptRecords unless the CRC fits."""
+        """Raise CorruptRecords unless the stored CRC is the CRC of the bytes."""
         computed = self.compute_crc()
         if self.crc != computed:
             raise CorruptRecords(
@@ -169,12 +174,13 @@ class LegacyView:
     def records(
         self, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES, *, check_inner_crcs: bool = False
     ) -> Iterator[Record]:
-        """The record, or the wrapper's records with absolute offsets.
+        """Return the record of a plain message, or all records of a wrapper, with absolute offsets.
 
-        A wrapper's timestamp type holds for all in it; under log append time its timestamp too.
-        Raises CorruptRecords or DecompressedTooLarge for what does not fit the bytes,
-        InvalidRecords for a wrapper that is null, empty, of mixed formats, holds a wrapper, or
-        whose offset is less than its messages'. The entry's own CRC is not checked here.
+        The wrapper's timestamp type holds for all its records, and under log append time so does
+        its timestamp. Raises CorruptRecords for damaged bytes, DecompressedTooLarge if the wrapper
+        inflates to more than ``max_bytes``, and InvalidRecords for a wrapper that is null, is
+        empty, mixes formats, contains a wrapper, or has a smaller offset than its last message.
+        The CRC of the entry itself is not checked.
         """
         if self.codec is Codec.NONE:
             return iter((self._record(self.offset, self.timestamp_ms, self.timestamp_type),))
@@ -187,7 +193,7 @@ class LegacyView:
     def _inner_records(self, max_bytes: int, check_inner_crcs: bool) -> Iterator[Record]:
         inner = self._inner_messages(max_bytes)
         base_offset = 0
-        # librdkafka once sent v1 wrappers with offset 0, whatever they held: then from 0, as Kafka.
+        # Old librdkafka sends v1 wrappers with offset 0. Like Kafka, let their offsets start at 0.
         if self.magic == at.MAGIC_V1 and self.offset != 0:
             base_offset = wrap_int64(self.offset - inner[-1].offset)
             if self.offset < inner[-1].offset:
@@ -206,12 +212,12 @@ class LegacyView:
             yield message._record(offset, timestamp_ms, timestamp_type)
 
     def inflate(self, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes | bytearray:
-        """The set in a wrapper, as ``decompress`` gives it; InvalidRecords if it is null."""
+        """Return the decompressed message set of a wrapper; InvalidRecords for a null value."""
         with self.value_view() as value:
             return decompress(self.codec, value, magic=self.magic, max_bytes=max_bytes)
 
     def value_view(self) -> memoryview:
-        """Where a wrapper's compressed set lies; InvalidRecords if the value is null."""
+        """Return a view of the wrapper's compressed set; InvalidRecords if the value is null."""
         start, end, is_there = self._value
         if not is_there:
             raise InvalidRecords(f"the wrapper at byte {self.position} has a null value")
@@ -236,7 +242,7 @@ class LegacyView:
 
 
 def split_messages(buffer: Buffer, start: int = 0, end: int | None = None) -> Iterator[LegacyView]:
-    """Walk the v0 and v1 entries of ``buffer[start:end]``; CorruptRecords at anything else."""
+    """Yield the v0 and v1 entries of ``buffer[start:end]``; CorruptRecords at anything else."""
     position = start
     stop = len(buffer) if end is None else end
     while position < stop:
@@ -246,7 +252,7 @@ def split_messages(buffer: Buffer, start: int = 0, end: int | None = None) -> It
 
 
 def message_size(magic: int, key: bytes | None, value: bytes | None) -> int:
-    """Bytes that a plain message takes in a set, its offset and size included."""
+    """Return the size in bytes of a plain message in a set, including its offset and size field."""
     overhead = at.LOG_OVERHEAD_BYTES + at.MIN_MESSAGE_SIZE[magic]
     return overhead + len(key or b"") + len(value or b"")
 
@@ -259,7 +265,10 @@ def encode_message(
     value: bytes | None,
     attributes: int = 0,
 ) -> bytes:
-    """One entry of a set with its CRC; format 0 leaves out timestamp and timestamp type."""
+    """Return one message of a set with its CRC.
+
+    Format 0 has neither timestamp nor timestamp type, so both are left out.
+    """
     if magic == at.MAGIC_V0:
         attributes &= at.CODEC_MASK
         header = at.INT8.pack(magic) + at.INT8.pack(attributes)

@@ -1,4 +1,4 @@
-"""Build v0 and v1 sets: plain messages, or one wrapper around them."""
+"""Builds v0 and v1 message sets: plain messages, or one compressed wrapper around them."""
 
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.compression import Codec, check_codec_fits, compress
@@ -9,12 +9,12 @@ from pyspark_klog.records.record import TimestampType
 
 
 class LegacyBuilder:
-    """Collects records of format ``magic`` (0 or 1).
+    """Collects records and writes them as a message set of format ``magic`` (0 or 1).
 
-    With a codec they become one wrapper that carries the last offset and the largest timestamp, in
-    v1 around offsets relative to ``base_offset``. Under LOG_APPEND_TIME (v1) every message has
-    ``log_append_time_ms``. ``max_bytes`` bounds :attr:`size_bytes`, which counts uncompressed.
-    Headers do not exist in these formats.
+    With a codec the set is one wrapper that carries the last offset and the largest timestamp; in
+    v1 the offsets of the messages in the wrapper are relative to ``base_offset``. Under
+    LOG_APPEND_TIME (v1) every message has ``log_append_time_ms``. ``max_bytes`` bounds
+    :attr:`size_bytes`, the size before compression. These formats have no record headers.
     """
 
     def __init__(
@@ -48,21 +48,21 @@ class LegacyBuilder:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the messages so far, before compression."""
+        """Size of the messages added so far, before compression."""
         return len(self._messages)
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next record gets unless it brings its own."""
+        """The offset of the next record, if ``append`` is called without an offset."""
         return self._last_offset + 1
 
     def append(
         self, key: bytes | None, value: bytes | None, timestamp_ms: int, offset: int | None = None
     ) -> int:
-        """Add a record and return its offset, which must rise (gaps are allowed).
+        """Add a record and return its offset; offsets must rise, and gaps are allowed.
 
-        Raises BatchTooLarge when it does not fit, InvalidRecords for an offset or a timestamp that
-        the set cannot hold; either leaves the set as it was.
+        Raises BatchTooLarge when the record does not fit, and InvalidRecords for an offset or a
+        timestamp that the set cannot hold. After an error the set is unchanged.
         """
         own = self.next_offset if offset is None else offset
         if not self._last_offset < own <= INT64_MAX:
@@ -91,7 +91,7 @@ class LegacyBuilder:
         return own
 
     def build(self) -> bytes:
-        """The set. More may be appended afterwards; InvalidRecords while it is empty."""
+        """Return the message set; InvalidRecords if it is empty. More records may follow."""
         if not self.record_count:
             raise InvalidRecords("a set needs a record")
         if self.codec is Codec.NONE:

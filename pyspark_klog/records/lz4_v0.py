@@ -1,8 +1,9 @@
-"""The LZ4 frames of format v0, whose header carries a wrong checksum.
+"""Converts between right LZ4 frames and those of format v0, whose header checksum is wrong.
 
-Kafka's first LZ4 writer hashed the whole frame header, its magic included, where the frame format
-hashes only the descriptor behind the magic. Messages of format v0 are still written so, since old
-readers want it; readers of v0 ignore that byte. From format v1 on the checksum is the right one.
+Kafka's first LZ4 writer hashed the whole frame header including the magic, where the LZ4 format
+hashes only the descriptor after the magic. Messages of format v0 are still written with the wrong
+checksum, because old readers expect it; other readers of v0 ignore the checksum. From format v1 on
+the checksum is right.
 """
 
 from struct import Struct
@@ -20,7 +21,7 @@ _UNCOMPRESSED_BIT = 0x80000000
 
 
 def with_wrong_checksum(frame: bytes | bytearray) -> bytes:
-    """One right LZ4 frame as format v0 wants it."""
+    """Return a copy of the LZ4 frame with the wrong header checksum that format v0 requires."""
     checksum_at = _checksum_position(frame, 0)
     out = bytearray(frame)
     out[checksum_at] = _checksum_byte(frame[:checksum_at])
@@ -28,10 +29,11 @@ def with_wrong_checksum(frame: bytes | bytearray) -> bytes:
 
 
 def with_right_checksums(data: memoryview, max_parts: int | None = None) -> bytearray:
-    """LZ4 frames with any header checksum as right ones; bytes behind them stay as they are.
+    """Return a copy of the LZ4 frames in ``data`` with right header checksums.
 
-    DamagedCompression if the first is no whole frame, DecompressedTooLarge if they have more than
-    ``max_parts`` blocks (a frame counts as one).
+    Bytes after the frames are copied as they are. Raises DamagedCompression if ``data`` does not
+    begin with a whole frame, and DecompressedTooLarge if the number of frames and blocks together
+    exceeds ``max_parts``.
     """
     out = bytearray(data)
     position = parts = 0
@@ -51,7 +53,7 @@ def with_right_checksums(data: memoryview, max_parts: int | None = None) -> byte
 
 
 def begins_frame(data: Buffer, position: int) -> bool:
-    """Whether a frame, or a skippable one, begins at ``position``."""
+    """Whether an LZ4 frame or a skippable frame begins at ``position``."""
     if len(data) - position < _MAGIC_BYTES:
         return False
     magic: int = _UINT32.unpack_from(data, position)[0]
@@ -59,8 +61,10 @@ def begins_frame(data: Buffer, position: int) -> bool:
 
 
 def _correct_frame(out: bytearray, start: int, max_blocks: int | None) -> tuple[int, int]:
-    """Correct the header checksum of the frame at ``start``; returns the frame's end, and how many
-    blocks it has."""
+    """Correct the header checksum of the frame at ``start`` in place.
+
+    Return the end of the frame and the number of its blocks.
+    """
     if _uint32(out, start) & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
         return start + 8 + _uint32(out, start + 4), 0
     checksum_at = _checksum_position(out, start)
@@ -69,7 +73,7 @@ def _correct_frame(out: bytearray, start: int, max_blocks: int | None) -> tuple[
 
 
 def _checksum_position(data: bytes | bytearray, start: int) -> int:
-    """Where the header checksum of the frame at ``start`` lies."""
+    """Return the position of the header checksum of the frame at ``start``."""
     if _uint32(data, start) != FRAME_MAGIC:
         raise DamagedCompression(f"lz4: no frame begins at byte {start}")
     if len(data) - start < 7:
@@ -86,7 +90,7 @@ def _checksum_position(data: bytes | bytearray, start: int) -> int:
 def _frame_end(
     data: bytearray, position: int, flags: int, max_blocks: int | None
 ) -> tuple[int, int]:
-    """The end of a frame whose blocks begin at ``position``, and how many they are."""
+    """Return the end and the number of blocks of a frame whose blocks begin at ``position``."""
     blocks = 0
     while True:
         size = _uint32(data, position) & ~_UNCOMPRESSED_BIT
@@ -96,7 +100,7 @@ def _frame_end(
         blocks += 1
         if max_blocks is not None and blocks > max_blocks:
             raise DecompressedTooLarge(f"lz4: more than {max_blocks} further blocks")
-        # Past the end of the data the next look raises.
+        # If the block passes the end of the data, the next _uint32 raises DamagedCompression.
         position += size + (4 if flags & _BLOCK_CHECKSUM else 0)
 
 
@@ -119,7 +123,10 @@ def _rotl(value: int, bits: int) -> int:
 
 
 def xxh32(data: bytes | bytearray, seed: int = 0) -> int:
-    """xxHash32, for headers of some 20 bytes: the LZ4 library does not offer its own."""
+    """Return the xxHash32 of ``data``, for frame headers of some 20 bytes.
+
+    The Python binding of the LZ4 library does not offer this function.
+    """
     position, length = 0, len(data)
     if length >= 16:
         lanes = [seed + _P1 + _P2, seed + _P2, seed, seed - _P1]

@@ -1,4 +1,4 @@
-"""Kafka's default partitioner: murmur2 of the key, the same for every client."""
+"""Kafka's default partitioner for records with a key: murmur2 of the key, as in Java's client."""
 
 _SEED = 0x9747B28C
 _FACTOR = 0x5BD1E995
@@ -6,7 +6,10 @@ _MASK = 0xFFFF_FFFF
 
 
 def murmur2(key: bytes) -> int:
-    """The hash as Java shows it, -2^31 to 2^31-1 (org.apache.kafka.common.utils.Utils.murmur2)."""
+    """Return Kafka's murmur2 hash of ``key``, signed like Java's int: -2^31 to 2^31-1.
+
+    The Java original is org.apache.kafka.common.utils.Utils.murmur2.
+    """
     state = _SEED ^ len(key)
     whole_end = len(key) & ~3
     for at in range(0, whole_end, 4):
@@ -23,7 +26,7 @@ def murmur2(key: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """The partition of a record with this key, 0 to ``partition_count`` - 1."""
+    """Return the partition, 0 to ``partition_count`` - 1, of a record with this key."""
     if partition_count < 1:
         raise ValueError(f"a topic has 1 partition or more, not {partition_count}")
     return (murmur2(key) & 0x7FFF_FFFF) % partition_count

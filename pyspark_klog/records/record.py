@@ -1,11 +1,11 @@
-"""One record as a plain value, the same for every format."""
+"""Record, Header and TimestampType: one record as a plain value, whatever format stored it."""
 
 from enum import IntEnum
 from typing import NamedTuple
 
 
 class TimestampType(IntEnum):
-    """Who set a record's timestamp. Format v0 has none."""
+    """Whether the producer or the broker set a record's timestamp; format v0 has no timestamps."""
 
     NO_TIMESTAMP = -1
     CREATE_TIME = 0
@@ -13,14 +13,14 @@ class TimestampType(IntEnum):
 
 
 class Header(NamedTuple):
-    """A name (UTF-8 on the wire) and a value, which may be null."""
+    """A record header: a name (UTF-8 on the wire) and a value, which may be null."""
 
     key: str
     value: bytes | None
 
 
 class Record(NamedTuple):
-    """A record at its place in the log. ``timestamp_ms`` is -1 where the format has none."""
+    """A record with its absolute offset; ``timestamp_ms`` is -1 if the record has no timestamp."""
 
     offset: int
     timestamp_ms: int

@@ -1,4 +1,4 @@
-"""The records of a v2 batch one after the other, as they lie after its header (and its codec)."""
+"""Reads and writes the record section of a v2 batch: the uncompressed records after the header."""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,7 +18,7 @@ _WIDTH = 1 << 64
 
 
 def wrap_int64(value: int) -> int:
-    """``value`` as a signed 64-bit number, wrapped around as Kafka's sums are."""
+    """Wrap ``value`` around to a signed 64-bit number, like the overflow of Java's long."""
     return (value + _SIGN_BIT) % _WIDTH - _SIGN_BIT
 
 
@@ -31,14 +31,17 @@ def read_records(
     timestamp_type: TimestampType,
     log_append_time_ms: int,
 ) -> Iterator[Record]:
-    """Read exactly ``count`` records that fill ``section`` exactly; else CorruptRecords."""
+    """Yield ``count`` records; CorruptRecords unless exactly so many records fill ``section``.
+
+    Offsets and timestamps are absolute; ``log_append_time_ms`` counts only under LOG_APPEND_TIME.
+    """
     if not 0 <= count <= len(section) // MIN_RECORD_BYTES:
         raise CorruptRecords(
             f"the batch counts {count} records, its {len(section)} bytes of records hold "
             f"at most {len(section) // MIN_RECORD_BYTES}"
         )
     return _read_records(
-        bytes(section),  # slices of bytes are bytes
+        bytes(section),  # so that slices of the section are bytes
         count,
         base_offset,
         base_timestamp_ms,
@@ -67,7 +70,7 @@ def _read_records(
         end = position + length
         if length < 1:
             raise CorruptRecords(f"the record at byte {start} is empty")
-        position += 1  # the attributes, of which no bit has a meaning
+        position += 1  # skip the attributes: none of their bits has a meaning
         timestamp_delta, position = read_varlong(section, position, end)
         offset_delta, position = read_varint(section, position, end)
         key, position = _read_nullable(section, position, end)
@@ -89,7 +92,10 @@ def _read_records(
 
 
 def _read_nullable(section: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    """Bytes after their length; any negative length is null, as in Kafka."""
+    """Read a length and so many bytes; return (bytes, position after them).
+
+    Like in Kafka, any negative length means null.
+    """
     length, start = read_varint(section, position, end)
     if length < 0:
         return None, start
@@ -105,7 +111,7 @@ def _read_headers(section: bytes, position: int, end: int) -> tuple[tuple[Header
     if position < end and not section[position]:
         return (), position + 1
     count, position = read_varint(section, position, end)
-    # Each header takes two bytes at least.
+    # Each header takes at least two bytes, so a larger count is damaged.
     if not 0 <= count <= (end - position) // 2:
         raise CorruptRecords(
             f"a record counts {count} headers in the {end - position} bytes left in it"
@@ -116,7 +122,7 @@ def _read_headers(section: bytes, position: int, end: int) -> tuple[tuple[Header
         if name is None:
             raise CorruptRecords(f"a header before byte {position} has no name")
         value, position = _read_nullable(section, position, end)
-        # Kafka's clients put U+FFFD for what is no UTF-8; so do we.
+        # Like Kafka's clients, replace invalid UTF-8 with U+FFFD.
         headers.append(Header(name.decode("utf-8", "replace"), value))
     return tuple(headers), position
 
@@ -129,7 +135,7 @@ def append_record(
     value: bytes | None,
     headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> None:
-    """Append one record with its length."""
+    """Append one record, with its length first."""
     body = bytearray(1)  # attributes
     append_varint(body, timestamp_delta)
     append_varint(body, offset_delta)
@@ -143,25 +149,25 @@ def append_record(
     out += body
 
 
-# The varints of the smallest numbers, which most lengths and offset deltas are.
+# The varints of 0 to 255: most lengths and offset deltas are in this range.
 _VARINTS = tuple(varint(number) for number in range(256))
 
 
 def append_plain_record(
     out: bytearray, offset_delta: int, key: bytes | None, value: bytes | None
 ) -> None:
-    """As :func:`append_record`, of a record that has its batch's time and no headers."""
+    """Append a record with timestamp delta 0 and without headers, faster than `append_record`."""
     delta = _VARINTS[offset_delta] if offset_delta < len(_VARINTS) else varint(offset_delta)
     key_size, key = _sized(key)
     value_size, value = _sized(value)
-    # Besides these there are attributes, timestamp delta and the number of headers: a zero each.
+    # Attributes, timestamp delta and header count are a zero byte each: 3 bytes.
     size = 3 + len(delta) + len(key_size) + len(key) + len(value_size) + len(value)
     length = _VARINTS[size] if size < len(_VARINTS) else varint(size)
     out += b"".join((length, b"\0\0", delta, key_size, key, value_size, value, b"\0"))
 
 
 def _sized(data: bytes | None) -> tuple[bytes, bytes]:
-    """What stands before a nullable field, and the field."""
+    """Return (length as a varint, bytes) of a nullable field."""
     if data is None:
         return b"\1", b""  # the length -1
     size = len(data)
@@ -183,7 +189,7 @@ def record_size(
     value: bytes | None,
     headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> int:
-    """How many bytes :func:`append_record` would append."""
+    """Return the number of bytes that :func:`append_record` would append."""
     body = 1 + varint_size(timestamp_delta) + varint_size(offset_delta)
     body += _nullable_size(key) + _nullable_size(value) + varint_size(len(headers))
     for name, header_value in headers:

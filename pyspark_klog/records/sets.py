@@ -1,4 +1,4 @@
-"""Any row of entries, whatever their formats: message sets and batches, mixed as on a disk."""
+"""Iterates over entries of mixed formats: v2 batches and v0 or v1 messages in one buffer."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
@@ -13,9 +13,10 @@ Entry: TypeAlias = BatchView | LegacyView
 
 
 class EntryHead(NamedTuple):
-    """What the first 17 bytes of any entry say.
+    """The fields in the first 17 bytes of an entry of any format.
 
-    ``offset`` is a batch's base offset (v2), or a message's offset and a wrapper's last (v0, v1).
+    ``offset`` is the base offset of a v2 batch, the offset of a v0 or v1 message, or the last
+    offset in a v0 or v1 wrapper. ``size_bytes`` counts the whole entry.
     """
 
     offset: int
@@ -24,10 +25,10 @@ class EntryHead(NamedTuple):
 
 
 def look(buffer: Buffer, position: int = 0) -> EntryHead:
-    """The head of the entry at ``position``, of which 17 bytes must be there; the rest need not.
+    """Read the head of the entry at ``position``; only the first 17 bytes need to be in the buffer.
 
-    Raises CorruptRecords if fewer are there, for an unknown magic, and for a size below the least
-    of that format.
+    Raises CorruptRecords if fewer than 17 bytes are left, for an unknown magic, and for a size
+    below the minimum of the format.
     """
     if len(buffer) - position < at.UP_TO_MAGIC_BYTES:
         raise CorruptRecords(
@@ -49,10 +50,11 @@ def look(buffer: Buffer, position: int = 0) -> EntryHead:
 def entries(
     buffer: Buffer, start: int = 0, end: int | None = None, *, allow_partial: bool = False
 ) -> Iterator[Entry]:
-    """Walk the entries of ``buffer[start:end]`` in any mix of formats.
+    """Yield the entries of ``buffer[start:end]``, which may mix formats.
 
-    Raises CorruptRecords at what is none, and at one cut off by the end unless ``allow_partial``:
-    then it ends the walk, as a reply of Fetch may.
+    Raises CorruptRecords at bytes that are no entry. An entry that is cut off at the end raises
+    too, unless ``allow_partial`` is set: Fetch responses may end with a partial entry, and then
+    the iteration stops before that entry.
     """
     position = start
     stop = len(buffer) if end is None else end
@@ -65,20 +67,20 @@ def entries(
 
 
 def entry_at(buffer: Buffer, position: int = 0, end: int | None = None) -> Entry:
-    """The view of the entry at ``position``, which must lie whole before ``end``."""
+    """Return a view of the entry at ``position``; CorruptRecords unless it ends before ``end``."""
     if look(buffer, position).magic == at.MAGIC_V2:
         return BatchView(buffer, position, end)
     return LegacyView(buffer, position, end)
 
 
 def offset_after(data: memoryview) -> int | None:
-    """The offset behind the last whole batch of a record set; None if there is no whole one.
+    """Return the offset after the last whole batch of ``data``; None without a whole batch.
 
     :raises CorruptRecords: for a length that no batch can have
     """
     last = -1
     position, end = 0, len(data)
-    # Local names: this loop runs for every batch that a reader fetches.
+    # Local names are faster, and this loop runs for every batch that a reader fetches.
     unpack, size_at, overhead_bytes = at.INT32.unpack_from, at.SIZE_AT, at.LOG_OVERHEAD_BYTES
     least_bytes = at.UP_TO_MAGIC_BYTES
     while end - position >= least_bytes:
@@ -93,6 +95,6 @@ def offset_after(data: memoryview) -> int | None:
         return None
     if data[last + at.MAGIC_AT] >= at.MAGIC_V2:
         return BatchView(data, last).next_offset
-    # The offset of a v0 or v1 entry is that of its last record, compressed or not.
+    # A v0 or v1 entry stores the offset of its last record, whether compressed or not.
     offset: int = at.INT64.unpack_from(data, last)[0]
     return offset + 1

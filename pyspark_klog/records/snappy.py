@@ -1,7 +1,8 @@
-"""Snappy blocks, bare or in the framing of xerial's Java library (which Kafka's clients write).
+"""Reads snappy as a raw block or in xerial's framing, and writes xerial's framing.
 
-The framing: eight bytes of magic, two int32 (version, oldest compatible version), then blocks, each
-an int32 length and that many bytes of snappy.
+Kafka's Java clients write the framing of xerial's Java library: eight bytes of magic, two int32
+(version, oldest compatible version), then blocks. A block is an int32 length and that many bytes of
+snappy.
 """
 
 from struct import Struct
@@ -16,14 +17,14 @@ assert XERIAL_HEADER.size == 16
 _BLOCK_LENGTH = Struct(">i")
 _VERSION = 1
 _USUAL_HEADER = XERIAL_HEADER.pack(XERIAL_MAGIC, _VERSION, _VERSION)
-# What xerial's stream puts into one block.
+# Uncompressed bytes per block; xerial's stream uses the same size.
 _BLOCK_BYTES = 32 * 1024
-# No element of snappy gives more than 64 bytes for 3; a block that claims more is lying.
+# Snappy's best element inflates 3 bytes to 64. So a block that claims a higher ratio is damaged.
 _MAX_RATIO = 22
 
 
 def compress_xerial(data: bytes | bytearray | memoryview) -> bytes:
-    """``data`` in xerial's framing, 32 KiB a block."""
+    """Compress ``data`` in xerial's framing, with 32 KiB of input per block."""
     out = bytearray(_USUAL_HEADER)
     with memoryview(data) as view:
         for start in range(0, len(view), _BLOCK_BYTES):
@@ -36,11 +37,13 @@ def compress_xerial(data: bytes | bytearray | memoryview) -> bytes:
 def decompress_any(
     data: memoryview, max_bytes: int, max_parts: int | None = None
 ) -> tuple[bytes | bytearray, bool]:
-    """Inflate either form; return also whether the data are plain: one usual header, nothing behind
-    the last block.
+    """Inflate a raw block or xerial's framing; return (inflated bytes, whether every client reads
+    ``data``).
 
-    DecompressedTooLarge before ``max_bytes`` would be passed, or more than ``max_parts`` blocks be
-    looked at. Up to three bytes behind the last block are ignored, as by Kafka.
+    The boolean is False for xerial data with an unusual or a repeated header, or with bytes after
+    the last block. Raises DecompressedTooLarge before the result would exceed ``max_bytes``, or
+    before more than ``max_parts`` blocks are read. Like Kafka, the function ignores up to three
+    bytes after the last block.
     """
     if len(data) < XERIAL_HEADER.size or data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
         return _decompress_block(data, max_bytes), True
@@ -51,9 +54,9 @@ def decompress_any(
         parts += 1
         if max_parts is not None and parts > max_parts:
             raise DecompressedTooLarge(f"snappy: more than {max_parts} blocks")
-        # A header may come again where streams were put one after the other.
+        # Concatenated streams repeat the header.
         if data[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:
-            # aiokafka looks for the version, too.
+            # aiokafka recognizes the framing only with the usual version numbers.
             is_plain = position == 0 and data[: XERIAL_HEADER.size] == _USUAL_HEADER
             position += XERIAL_HEADER.size
             continue
@@ -81,7 +84,7 @@ def _decompress_block(block: memoryview, room_bytes: int) -> bytes:
 
 
 def _claimed_bytes(block: memoryview) -> int:
-    """The size that a block says it inflates to: an unsigned varint of 32 bits at its start."""
+    """Return the inflated size that the block claims: an unsigned 32-bit varint at its start."""
     claimed = 0
     for index, byte in enumerate(block[:5]):
         claimed |= (byte & 0x7F) << (7 * index)

@@ -1,8 +1,8 @@
-"""Zigzag varints, the numbers inside a v2 record.
+"""Zigzag varints, the encoding of the numbers inside a v2 record.
 
-Seven bits a byte, lowest first, the top bit set on all but the last byte. A varint holds 32 bits in
-at most 5 bytes, a varlong 64 bits in at most 10. As in Kafka, a longer form than needed is accepted
-and bits of the last byte that lie beyond the width are dropped.
+Each byte carries seven bits, the lowest bits first; the top bit is set on all but the last byte. A
+varint holds 32 bits in at most 5 bytes, a varlong 64 bits in at most 10. Like Kafka, the readers
+accept encodings that are longer than necessary, and drop bits of the last byte beyond the width.
 """
 
 from pyspark_klog.records.errors import CorruptRecords
@@ -12,8 +12,11 @@ MAX_VARLONG_BYTES = 10
 
 
 def read_varint(data: bytes | bytearray | memoryview, position: int, end: int) -> tuple[int, int]:
-    """The 32-bit number at ``position``, which ``end`` bounds, and the position behind it."""
-    # One byte and two are the rule; the rest goes through the loop.
+    """Return the 32-bit number at ``position`` and the position after the number.
+
+    Raises CorruptRecords if the number does not end before ``end`` or has more than 5 bytes.
+    """
+    # Most numbers have one or two bytes; _read reads the longer ones.
     if position < end and (byte := data[position]) < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
     if end - position > 1 and (second := data[position + 1]) < 0x80:
@@ -23,8 +26,11 @@ def read_varint(data: bytes | bytearray | memoryview, position: int, end: int) -
 
 
 def read_varlong(data: bytes | bytearray | memoryview, position: int, end: int) -> tuple[int, int]:
-    """The 64-bit number at ``position``, which ``end`` bounds, and the position behind it."""
-    # One byte and two are the rule; the rest goes through the loop.
+    """Return the 64-bit number at ``position`` and the position after the number.
+
+    Raises CorruptRecords if the number does not end before ``end`` or has more than 10 bytes.
+    """
+    # Most numbers have one or two bytes; _read reads the longer ones.
     if position < end and (byte := data[position]) < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
     if end - position > 1 and (second := data[position + 1]) < 0x80:
@@ -50,7 +56,7 @@ def _read(
 
 
 def append_varint(out: bytearray, value: int) -> None:
-    """Append ``value`` (32 or 64 bits wide, both are written alike) in its shortest form."""
+    """Append ``value`` in its shortest form, which is the same for 32-bit and 64-bit numbers."""
     if -64 <= value < 64:
         out.append(value << 1 if value >= 0 else ~(value << 1))
         return
@@ -62,13 +68,13 @@ def append_varint(out: bytearray, value: int) -> None:
 
 
 def varint(value: int) -> bytes:
-    """The bytes that :func:`append_varint` appends."""
+    """Return the bytes that :func:`append_varint` would append for ``value``."""
     out = bytearray()
     append_varint(out, value)
     return bytes(out)
 
 
 def varint_size(value: int) -> int:
-    """How many bytes :func:`append_varint` writes for ``value``."""
+    """Return the number of bytes that :func:`append_varint` writes for ``value``."""
     raw = value << 1 if value >= 0 else ~(value << 1)
     return (raw.bit_length() + 6) // 7 or 1

@@ -1,4 +1,4 @@
-"""Whether zstd data ends where a frame ends: zstd's streaming reader does not tell."""
+"""Checks that zstd data ends at the end of a frame, because zstd's streaming reader does not."""
 
 import zstandard
 
@@ -11,9 +11,10 @@ _RLE = 1
 
 
 def check_complete(data: memoryview, max_parts: int | None = None) -> None:
-    """Raise DamagedCompression unless ``data`` is one or more whole frames; looks at lengths only.
+    """Raise DamagedCompression unless ``data`` consists of one or more whole frames.
 
-    DecompressedTooLarge if they have more than ``max_parts`` blocks, a frame counted as one, too.
+    Only lengths are checked, no contents. Raises DecompressedTooLarge if the number of frames and
+    blocks together exceeds ``max_parts``.
     """
     position = parts = 0
     while position < len(data) or not position:
@@ -31,8 +32,11 @@ def check_complete(data: memoryview, max_parts: int | None = None) -> None:
 
 
 def _frame_end(data: memoryview, start: int, parts: int, max_parts: int | None) -> tuple[int, int]:
-    """The end of the frame, or of as many blocks of it as may be; and how many parts there are."""
-    header = data[start : start + 18]  # no header is longer
+    """Return the frame's end and ``parts`` plus the frame's blocks.
+
+    After more than ``max_parts`` parts the function stops and returns the end of the last block.
+    """
+    header = data[start : start + 18]  # 18 bytes: the longest header of a zstd frame
     try:
         position = start + zstandard.frame_header_size(header)
         has_checksum = zstandard.get_frame_parameters(header).has_checksum
@@ -45,7 +49,7 @@ def _frame_end(data: memoryview, start: int, parts: int, max_parts: int | None) 
         is_rle = block >> 1 & 3 == _RLE
         position += _BLOCK_HEADER_BYTES + (1 if is_rle else block >> 3)
         parts += 1
-        if block & 1:  # the last one
+        if block & 1:  # the last block of the frame
             return position + (_CHECKSUM_BYTES if has_checksum else 0), parts
         if max_parts is not None and parts > max_parts:
             return position, parts
