@@ -1,8 +1,9 @@
-"""Records in arrays: the compiled functions behind arrow.py, the broker's validation and recovery.
+"""Compiled functions that work on the bytes of many records: kernels.
 
-May import layout, errors and checksums of records/; numba only through jit.py, when a kernel loads.
-Start reading at jit.py, then records.py (one record), decode.py, encode.py, down.py, scan.py
-and walk.py.
+Kernels serve arrow.py and the broker's validation, down-conversion and recovery. This package may
+import layout, errors and checksums of records/. Only jit.py imports numba, when a kernel is loaded.
+Start reading at jit.py, then records.py (one record), decode.py, encode.py, down.py, scan.py and
+walk.py.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def kernels_compiled() -> bool:
-    """Whether kernels run compiled; False without numba, where all is plain Python and slow.
+    """Whether kernels run compiled; False if they run as plain Python, which is slow.
 
-    Imports numba if it is there, which takes 0.2 to 0.5 s.
+    The call imports numba, if it is installed, which takes 0.2 to 0.5 s.
     """
     from pyspark_klog.records.kernels.jit import COMPILED
 
@@ -23,14 +24,17 @@ def kernels_compiled() -> bool:
 
 
 def why_not_compiled() -> str:
-    """The reason in words, empty if kernels are compiled."""
+    """Return the reason why kernels run as plain Python; empty if they are compiled."""
     from pyspark_klog.records.kernels.jit import WHY_PLAIN
 
     return WHY_PLAIN
 
 
 def kernels_are_cached() -> bool:
-    """Whether loading the kernels of this package will take no compiling; does not import numba."""
+    """Whether the cache has all kernels of this package, so that loading them compiles nothing.
+
+    The call does not import numba.
+    """
     from pyspark_klog.records.kernels import cache
 
     return cache.is_warm(cache.__file__)

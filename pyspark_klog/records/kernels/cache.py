@@ -1,7 +1,7 @@
-"""Where compiled kernels are kept: the choice of a directory, which needs no numba.
+"""Chooses and fills the directory that stores compiled kernels. This module does not need numba.
 
-A kernel cache holds machine code that is loaded without questions, so a directory in a shared
-temporary folder counts only if it is ours and nobody else can write to it.
+Machine code from the kernel cache is loaded without a check. So a directory in a shared temporary
+folder is used only if it belongs to the user and nobody else can write to it.
 """
 
 import contextlib
@@ -19,13 +19,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 CACHE_NAME = "klog-kernels"
-# What tells processors apart, on x86 and on ARM.
+# Fields of /proc/cpuinfo that distinguish processors, on x86 and on ARM.
 _OF_PROCESSOR = {"vendor_id", "cpu family", "model", "flags"}
 _OF_PROCESSOR |= {"CPU implementer", "CPU part", "Features"}
 
 
 class CacheCandidate(NamedTuple):
-    """A directory that may serve; a private one must belong to ``uid`` and to nobody else."""
+    """A possible cache directory.
+
+    A ``private`` one is used only if it belongs to the user and nobody else can write to it.
+    """
 
     path: Path
     private: bool
@@ -38,9 +41,10 @@ def cache_candidates(
     temp_dir: Path,
     uid: int | None,
 ) -> list[CacheCandidate]:
-    """The places to try: the user's NUMBA_CACHE_DIR, package, user cache, temporary folder.
+    """Return the directories to try, in this order: NUMBA_CACHE_DIR, the package's ``__pycache__``,
+    the user's cache folder, the temporary folder.
 
-    ``uid`` is None where the system has none (Windows): its temporary folder is the user's own.
+    ``uid`` is None on a system without user ids (Windows), where the temporary folder is private.
     """
     candidates = []
     if environ.get("NUMBA_CACHE_DIR"):
@@ -59,14 +63,17 @@ def cache_candidates(
 def find_cache_directory(
     candidates: Iterable[CacheCandidate], fingerprint: str, uid: int | None
 ) -> Path | None:
-    """The first candidate's ``fingerprint`` folder that can be written, or None; made here."""
+    """Create the folder ``fingerprint`` in the first writable candidate, and return its path.
+
+    Returns None if no candidate is writable.
+    """
     for candidate in candidates:
         try:
             if candidate.private and not _make_private(candidate.path, uid):
                 continue
             directory = candidate.path / fingerprint
             directory.mkdir(parents=True, exist_ok=True)
-            # Only writing tells: permission bits say nothing on read-only mounts and full disks.
+            # Test by writing: permission bits do not show read-only mounts and full disks.
             with tempfile.TemporaryFile(dir=directory) as probe:
                 probe.write(b"klog")
                 probe.flush()
@@ -85,9 +92,10 @@ def _make_private(path: Path, uid: int | None) -> bool:
 
 
 def seed_from_package(package_dir: Path, fingerprint: str, directory: Path) -> None:
-    """Fill a new ``directory`` with what the package's own, unwritable cache holds, if anything.
+    """Copy kernels from the package's own cache, which is not writable, to an empty ``directory``.
 
-    An image warmed by root and run by another user would compile everything once more otherwise.
+    Without the copy, a container image that root built and warmed up would compile all kernels
+    again when another user runs it.
     """
     source = package_dir / "__pycache__" / CACHE_NAME / fingerprint
     with contextlib.suppress(OSError):
@@ -102,9 +110,9 @@ def seed_from_package(package_dir: Path, fingerprint: str, directory: Path) -> N
 
 
 def remove_outdated(package_dir: Path, fingerprint: str) -> None:
-    """Drop the package cache's entries for older sources: this package will not see those again.
+    """Delete kernels in the package's cache that were compiled from older sources.
 
-    A fingerprint is ``<set of kernels>-<digest of its sources>``, maybe with ``.checked``.
+    A fingerprint is ``<set of kernels>-<digest of its sources>``, optionally with ``.checked``.
     """
     kernels, digest = fingerprint.split(".")[0].rsplit("-", 1)
     with contextlib.suppress(OSError):
@@ -116,7 +124,11 @@ def remove_outdated(package_dir: Path, fingerprint: str) -> None:
 
 @cache
 def cache_directory(source: str) -> Path | None:
-    """Where the kernels of the file ``source`` are kept; None if no place can be written."""
+    """Return the cache directory for the kernels of the file ``source``.
+
+    Returns None if no directory is writable. The first call for ``source`` also copies kernels from
+    the package's cache and deletes outdated ones.
+    """
     package_dir = Path(source).parent
     kernels = _fingerprint(source)
     candidates = cache_candidates(
@@ -134,9 +146,10 @@ def cache_directory(source: str) -> Path | None:
 
 
 def _fingerprint(source: str) -> str:
-    """Names the sources that go into a kernel; numba itself looks at the kernel's own file only.
+    """Return a name that identifies all sources compiled into the kernels of ``source``.
 
-    Bounds checks, which numba leaves out of its cache's key too, are a part of the name.
+    numba's own cache key covers only the kernel's own file, and does not contain the setting of
+    bounds checks, so the name also contains that setting.
     """
     digest = hashlib.sha256()
     for file in sorted(resources.files(__package__).iterdir(), key=lambda file: file.name):
@@ -152,9 +165,9 @@ def _fingerprint(source: str) -> str:
 
 
 def is_warm(source: str) -> bool:
-    """Whether all kernels beside ``source`` were compiled for this Python and numba.
+    """Whether all kernels of ``source`` were compiled for this Python, numba and processor.
 
-    Does not import numba.
+    The call does not import numba.
     """
     directory = cache_directory(source)
     stamp = _stamp_name()
@@ -162,7 +175,7 @@ def is_warm(source: str) -> bool:
 
 
 def mark_warm(source: str) -> None:
-    """Note that they were, for :func:`is_warm`."""
+    """Record that all kernels of ``source`` were compiled, so that :func:`is_warm` is True."""
     directory = cache_directory(source)
     stamp = _stamp_name()
     if directory is not None and stamp is not None:
@@ -178,7 +191,10 @@ def _stamp_name() -> str | None:
 
 
 def processor(environ: Mapping[str, str], cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """What numba compiles for, as a short name: its kernels are of no use to another processor."""
+    """Return a short name for the processor that numba compiles for.
+
+    Compiled kernels are useless on another processor.
+    """
     digest = hashlib.sha256(platform.machine().encode())
     for name in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"):
         digest.update(f"{name}={environ.get(name)}".encode())
@@ -191,12 +207,12 @@ def processor(environ: Mapping[str, str], cpuinfo: Path = Path("/proc/cpuinfo"))
 
 
 def current_uid() -> int | None:
-    """The user's number, None where the system has none."""
+    """Return the user id of this process; None on a system without user ids."""
     return os.getuid() if hasattr(os, "getuid") else None
 
 
 def home_directory() -> Path | None:
-    """The user's home, None for a user without one."""
+    """Return the user's home directory; None for a user without one."""
     try:
         return Path.home()
     except RuntimeError:

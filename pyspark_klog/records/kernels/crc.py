@@ -1,8 +1,8 @@
-"""CRC-32C and CRC-32 inside kernels.
+"""CRC-32C and CRC-32 for kernels.
 
-CRC-32C uses the processor's instruction where there is one (SSE4.2, ARMv8), three streams at a
-time, and tables of eight bytes a step elsewhere; which, is chosen when this module is loaded. The
-plain form calls the C libraries.
+When this module is loaded, it chooses the implementation of CRC-32C. Processors with a CRC-32C
+instruction (SSE4.2, ARMv8) sum three blocks at the same time; other processors use tables, eight
+bytes per step. Without numba the C libraries in records/checksums.py are called.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,15 @@ from pyspark_klog.records.kernels.memory import byte_at, load_i64, load_u32
 _CASTAGNOLI = 0x82F63B78  # both polynomials with their bits reversed
 _IEEE = 0xEDB88320
 _MASK = 0xFFFF_FFFF
-# Three neighbouring blocks of this size are summed at once; 8 divides it.
+# Three adjacent blocks of this size are summed at the same time; the size is a multiple of 8.
 _BLOCK_BYTES = 1024
 
 
 def _byte_table(polynomial: int) -> npt.NDArray[np.int64]:
-    """What each value of the lowest byte adds when the sum moves on by one byte."""
+    """Return the table of the bytewise CRC: the CRC register's change for each value of a byte.
+
+    The next register is ``table[register & 0xFF] ^ (register >> 8)``.
+    """
     table = np.arange(256, dtype=np.int64)
     for _ in range(8):
         table = (table >> 1) ^ np.where(table & 1, polynomial, 0)
@@ -30,7 +33,7 @@ def _byte_table(polynomial: int) -> npt.NDArray[np.int64]:
 
 
 def _slicing_tables(polynomial: int) -> npt.NDArray[np.int64]:
-    """Eight tables of 256 in a row; the k-th is the byte table moved on by k zero bytes."""
+    """Return eight concatenated tables of 256; the k-th is the byte table after k zero bytes."""
     first = _byte_table(polynomial)
     tables = [first]
     for _ in range(7):
@@ -39,9 +42,12 @@ def _slicing_tables(polynomial: int) -> npt.NDArray[np.int64]:
 
 
 def _skip_tables(polynomial: int, count: int) -> npt.NDArray[np.int64]:
-    """Four tables of 256 in a row, by byte of a sum: the sum moved on by ``count`` zero bytes."""
+    """Return four concatenated tables of 256, one for each byte of a CRC register.
+
+    The xor of the four entries is the register after ``count`` zero bytes.
+    """
     first = _byte_table(polynomial)
-    columns = 1 << np.arange(32, dtype=np.int64)  # what each bit of a sum becomes
+    columns = 1 << np.arange(32, dtype=np.int64)  # the register that each single bit becomes
     power = first[columns & 0xFF] ^ (columns >> 8)
     bits = np.arange(32)
     while count:
@@ -70,13 +76,13 @@ _SKIP_BLOCK = _skip_tables(_CASTAGNOLI, _BLOCK_BYTES)
 
 @inline
 def crc32c_by_table(buf: Array, start: int, end: int) -> int:
-    """CRC-32C of ``buf[start:end]`` without the processor's help."""
+    """Return the CRC-32C of ``buf[start:end]``, 0 to 2^32-1, computed with tables."""
     return _by_table(_CASTAGNOLI_TABLES, buf, start, end)
 
 
 @inline
 def crc32_by_table(buf: Array, start: int, end: int) -> int:
-    """CRC-32 (IEEE) of ``buf[start:end]``, 0 to 2^32-1."""
+    """Return the CRC-32 (IEEE) of ``buf[start:end]``, 0 to 2^32-1."""
     return _by_table(_IEEE_TABLES, buf, start, end)
 
 
@@ -108,7 +114,8 @@ def _crc32c_by_instruction(buf: Array, start: int, end: int) -> int:
     first = _MASK
     at = start
     while end - at >= 3 * _BLOCK_BYTES:
-        # One instruction waits for the one before it; three sums side by side do not.
+        # A CRC instruction waits for the previous one of the same sum. Three independent sums
+        # overlap.
         second = 0
         third = 0
         for word_at in range(at, at + _BLOCK_BYTES, 8):
@@ -147,11 +154,11 @@ def _crc32_plain(buf: Array, start: int, end: int) -> int:
 add_word: Callable[[int, int], int]
 add_byte: Callable[[int, int], int]
 crc32c: Callable[[Array, int, int], int]
-"""CRC-32C of a part of a buffer, from a start to an end, 0 to 2^32-1."""
+"""``crc32c(buf, start, end)`` returns the CRC-32C of ``buf[start:end]``, 0 to 2^32-1."""
 crc32: Callable[[Array, int, int], int]
-"""CRC-32 (IEEE) of a part of a buffer, from a start to an end, 0 to 2^32-1."""
+"""``crc32(buf, start, end)`` returns the CRC-32 (IEEE) of ``buf[start:end]``, 0 to 2^32-1."""
 INSTRUCTIONS = ""
-"""Which processor's CRC-32C instruction is used: ``x86``, ``arm`` or none."""
+"""The architecture whose CRC-32C instructions are used: ``x86``, ``arm`` or empty."""
 
 if COMPILED:
     from pyspark_klog.records.kernels import intrinsics

@@ -1,4 +1,4 @@
-"""Records of many v2 batches into the buffers of Arrow columns, in one call."""
+"""The kernel that decodes the records of many v2 batches into the buffers of Arrow columns."""
 
 from pyspark_klog.records.kernels.jit import Array, inline, kernel
 from pyspark_klog.records.kernels.memory import copy_bytes
@@ -28,7 +28,7 @@ from pyspark_klog.records.kernels.status import (
 )
 from pyspark_klog.records.layout import MIN_RECORD_BYTES, RECORDS_AT, TIMESTAMP_TYPE_BIT
 
-# Which columns are wanted: bits of ``wanted``.
+# Bits of ``wanted``, one for each column that the kernel shall fill.
 WANT_KEY = 1
 WANT_VALUE = 2
 WANT_OFFSET = 4
@@ -36,8 +36,9 @@ WANT_TIMESTAMP = 8
 WANT_TIMESTAMP_TYPE = 16
 WANT_HEADERS = 32
 
-# ``state``: first where to go on (the caller zeroes it for a new table), then how much the columns
-# hold (zeroed for new columns), then what a call leaves.
+# Indexes of the array ``state``. BATCH, RECORD and POSITION are the place at which the next call
+# continues; the caller sets them to 0 for a new table. ROWS to HEADER_KEYS_NOT_UTF8 describe the
+# contents of the columns; the caller sets them to 0 for new columns.
 BATCH = 0
 RECORD = 1
 POSITION = 2
@@ -51,10 +52,10 @@ HEADER_KEY_BYTES = 9
 HEADER_VALUE_BYTES = 10
 HEADER_VALUE_NULLS = 11
 HEADER_KEYS_NOT_UTF8 = 12
-NEEDED_BYTES = 13  # with FULL: the next record's size, enough for each column's share of it
+NEEDED_BYTES = 13  # with FULL: size of the next record, a sufficient size for each column
 STATE_FIELDS = 14
 
-# Milliseconds whose microseconds fit 64 bits: (2^63 - 1) // 1000.
+# Largest number of milliseconds that fits 64 bits in microseconds: (2^63 - 1) // 1000.
 _MAX_TIMESTAMP_MS = 9_223_372_036_854_775
 
 
@@ -76,7 +77,7 @@ def _copy_headers(
     values: Array,
     values_valid: Array,
 ) -> None:
-    """Append headers that were checked, for which there is room."""
+    """Append headers to the columns; the caller has checked the headers and the free space."""
     at = position
     header = int(state[HEADERS])
     keys_end = int(state[HEADER_KEY_BYTES])
@@ -134,14 +135,17 @@ def decode_batches(
 ) -> int:
     """Append the records with offsets in ``start_offset`` to ``end_offset`` (exclusive) to columns.
 
-    ``table`` has ``batch_count`` rows of v2 batches, as a scan leaves them: where each one's header
-    and records stand in ``buf``. The records lie inside of it; the header is not looked at and may
-    lie before its start, where records were inflated. Columns that are not wanted may be empty
-    arrays; those wanted have room for ``max_rows`` (ends one more, bitmaps all ones), and as many
-    bytes as they have. Header arrays have room for as many headers as ``len(header_key_ends) - 1``.
+    ``table`` has ``batch_count`` rows of v2 batches as ``scan_batches`` writes them, with positions
+    in ``buf``. The records must lie inside ``buf`` uncompressed. The header of a batch is not read,
+    and for inflated records its position may lie before the start of ``buf``.
 
-    Returns OK after the last batch; FULL when the next record does not fit (give new columns and
-    call again with the same ``state``); else what is wrong with the record at ``state[POSITION]``.
+    A column that is not in ``wanted`` may be an empty array. The arrays of the other columns must
+    be long enough for ``max_rows`` rows: ends have one element more, bitmaps have all bits set, and
+    the arrays of bytes may have any length. ``len(header_key_ends) - 1`` headers fit.
+
+    Returns OK after the last batch; FULL when the next record does not fit, and the caller must
+    call again with new columns and the same ``state``; else the error status of the record at
+    ``state[POSITION]``.
     """
     batch = int(state[BATCH])
     record = int(state[RECORD])

@@ -1,4 +1,4 @@
-"""Conversion down to formats v0 and v1, which have a message with its own CRC for every record."""
+"""Kernels that down-convert records to formats v0 and v1, one message with a CRC per record."""
 
 from pyspark_klog.records.kernels.crc import crc32, crc32c
 from pyspark_klog.records.kernels.jit import Array, inline, kernel
@@ -58,19 +58,18 @@ from pyspark_klog.records.layout import (
     UP_TO_MAGIC_BYTES,
 )
 
-# What one message takes beside its key and value.
+# Size of a message without its key and value.
 V0_OVERHEAD_BYTES = LOG_OVERHEAD_BYTES + MIN_MESSAGE_SIZE[0]
 V1_OVERHEAD_BYTES = LOG_OVERHEAD_BYTES + MIN_MESSAGE_SIZE[1]
 MOST_GROWTH = 6
-"""Messages take less than so many times the records that they are made from: at most 34 bytes in
-place of 7."""
+"""Upper bound on the growth of converted records: at most 34 bytes replace at least 7 bytes."""
 
-# What a conversion leaves in ``state``; the caller zeroes it.
-POSITION = 0  # of the entry that the status is about, or where to go on
-OUT_END = 1  # end of what was written
-MESSAGES = 2  # how many records were written anew, not counting what was copied
-LAST_OFFSET = 3  # of a section: of its last message
-MAX_TIMESTAMP_MS = 4  # of a section: largest timestamp of its messages
+# Indexes of the output array ``state``, which the caller sets to 0 before the first call.
+POSITION = 0  # position of the entry with the error, or of the next entry to convert
+OUT_END = 1  # end of the bytes written to ``out``
+MESSAGES = 2  # number of converted records, without messages that were copied
+LAST_OFFSET = 3  # of one batch or wrapper: offset of its last record
+MAX_TIMESTAMP_MS = 4  # of one batch: largest timestamp of the messages written
 STATE_FIELDS = 5
 
 _MIN_V0_SIZE = MIN_MESSAGE_SIZE[0]
@@ -91,7 +90,10 @@ def _write_message(
     value_at: int,
     value_bytes: int,
 ) -> int:
-    """One message, for which there is room; lengths of -1 are null. Returns where it ends."""
+    """Write one message and return its end; a length of -1 means null.
+
+    The caller has checked that the message fits ``out``.
+    """
     position = at + LEGACY_CRC_START_AT
     out[position] = magic
     out[position + 1] = attributes
@@ -131,7 +133,10 @@ def _convert_records(
     out_at: int,
     state: Array,
 ) -> int:
-    """The records of a v2 batch, as messages from ``out_at`` on; see ``convert_section``."""
+    """Write the records of a v2 batch as messages to ``out`` at ``out_at``.
+
+    Records below ``first_offset`` are left out. Returns like ``convert_section``.
+    """
     if count < 0 or count > (end - start) // MIN_RECORD_BYTES:
         return BAD_COUNT
     overhead = V1_OVERHEAD_BYTES if magic == MAGIC_V1 else V0_OVERHEAD_BYTES
@@ -212,10 +217,11 @@ def convert_section(
     out: Array,
     state: Array,
 ) -> int:
-    """The inflated records of a v2 batch as the messages of a wrapper of format ``magic``.
+    """Convert the inflated records of a v2 batch to the messages of a wrapper of format ``magic``.
 
-    ``append_time_ms`` -1 keeps the records' own timestamps. With ``is_relative`` offsets count from
-    the first record's. Returns OK, FULL if ``out`` has no room, or what is wrong.
+    ``append_time_ms`` replaces the timestamps of the records, unless it is -1. With ``is_relative``
+    the offsets of the messages are relative to the first record. Returns OK, FULL if ``out`` is too
+    short, or an error status.
     """
     return _convert_records(
         buf,
@@ -236,7 +242,11 @@ def convert_section(
 
 @inline
 def _read_message(buf: Array, at: int, end: int) -> tuple[int, int, int, int, int]:
-    """Key and value of the v1 message in ``buf[at:end]``: status, start and length of each."""
+    """Find key and value of the v1 message in ``buf[at:end]``.
+
+    Returns (status, start of the key, length of the key, start of the value, length of the value);
+    the length of null is -1.
+    """
     key_at = at + LEGACY_TIMESTAMP_AT + 12
     key_bytes = read_i32(buf, key_at - 4)
     value_at = key_at + 4
@@ -263,10 +273,11 @@ def _read_message(buf: Array, at: int, end: int) -> tuple[int, int, int, int, in
 def convert_messages(
     buf: Array, start: int, end: int, wrapper_offset: int, out: Array, state: Array
 ) -> int:
-    """The inflated messages of a v1 wrapper as those of a v0 wrapper, which are smaller.
+    """Convert the inflated messages of a v1 wrapper to v0 messages, which are smaller.
 
-    The inner offsets count back from the wrapper's, which is the last one's; 0 there means that
-    they count from 0, whatever they are, as librdkafka once wrote them.
+    ``wrapper_offset`` is the absolute offset of the last message, so the absolute offset of each
+    message follows from its inner offset. If ``wrapper_offset`` is 0, the inner offsets are
+    absolute: old librdkafka sends such wrappers. Returns OK, FULL or an error status.
     """
     at = start
     last_inner = 0
@@ -319,7 +330,7 @@ def convert_messages(
 def _convert_v1(
     buf: Array, at: int, next_at: int, first_offset: int, out: Array, out_at: int, state: Array
 ) -> int:
-    """A plain v1 message as one of v0."""
+    """Convert a plain v1 message to v0; leave it out if its offset is below ``first_offset``."""
     if crc32(buf, at + LEGACY_CRC_START_AT, next_at) != read_u32(buf, at + LEGACY_CRC_AT):
         return BAD_CRC
     status, key_at, key_bytes, value_at, value_bytes = _read_message(buf, at, next_at)
@@ -349,7 +360,7 @@ def _convert_batch(
     out_at: int,
     state: Array,
 ) -> int:
-    """A v2 batch that is not compressed as a row of messages."""
+    """Convert an uncompressed v2 batch to plain messages; a control batch gives no message."""
     if crc32c(buf, at + CRC_START_AT, next_at) != read_u32(buf, at + CRC_AT):
         return BAD_CRC
     attributes = read_i16(buf, at + ATTRIBUTES_AT)
@@ -390,14 +401,18 @@ def convert_entries(
     out: Array,
     state: Array,
 ) -> int:
-    """The entries of ``buf[start:end]`` in formats no newer than ``magic``.
+    """Convert the entries of ``buf[start:end]`` to formats no newer than ``magic``.
 
-    What is old enough is copied, unchecked but for its length. A CRC is checked before a new one
-    is made of what it covers. Of entries that are converted, records before ``first_offset`` and
-    control batches are left out. Returns OK at ``end``; NOT_PLAIN before an entry that has to be
-    inflated or has an unknown codec; FULL before one for which there is no room, or once
-    ``stop_bytes`` of ``out`` are taken; INCOMPLETE before one that is cut off by ``end``; else what
-    is wrong with the next entry. ``state`` is that of all entries before it.
+    Entries in an old enough format are copied, and only their length is checked. For newer entries
+    the CRC is checked; records below ``first_offset`` and control batches are left out. Returns
+
+    - OK at ``end``,
+    - NOT_PLAIN before an entry that must be inflated or has an unknown codec,
+    - FULL before an entry that does not fit ``out``, or when ``stop_bytes`` bytes are written,
+    - INCOMPLETE before an entry that ``end`` cuts off,
+    - else the error status of the next entry.
+
+    ``state`` describes the entries converted before the one that stopped the call.
     """
     at = start
     status = OK

@@ -1,4 +1,4 @@
-"""Rows of Arrow columns into v2 batches, all partitions in one call."""
+"""The kernel that encodes the rows of Arrow columns as v2 batches of all partitions."""
 
 from pyspark_klog.records.kernels.crc import crc32c
 from pyspark_klog.records.kernels.jit import Array, inline, kernel
@@ -32,26 +32,27 @@ from pyspark_klog.records.layout import (
     RECORD_COUNT_AT,
 )
 
-# Columns of the table of batches: one row for each, in the order of partitions.
+# Columns of the table of batches, which has one row per batch, sorted by partition.
 BATCH_PARTITION = 0
-BATCH_START = 1  # of the header's room in ``out``; the records begin 61 bytes later
+BATCH_START = 1  # position of the batch header in ``out``; the records begin 61 bytes later
 BATCH_END = 2
-BATCH_FIRST = 3  # first place in ``order``
+BATCH_FIRST = 3  # index in ``order`` of the row of the first record
 BATCH_COUNT = 4
 BATCH_BASE_TIMESTAMP_MS = 5
 BATCH_MAX_TIMESTAMP_MS = 6
 BATCH_BASE_SEQUENCE = 7
 BATCH_COLUMNS = 8
 
-# What a record takes at most beside its key, value and headers: length 5, attributes 1, timestamp
-# delta 10, offset delta 5, key length 5, value length 5, number of headers 5; and each header.
+# Largest size of a record without the bytes of key, value and headers: length 5, attributes 1,
+# timestamp delta 10, offset delta 5, key length 5, value length 5, header count 5. Each header has
+# two lengths of at most 5 bytes.
 RECORD_OVERHEAD_BYTES = 36
 HEADER_OVERHEAD_BYTES = 10
 
-# How far ahead of the row being written values are fetched, their first 256 bytes.
+# The first 256 bytes of a value are prefetched so many rows before the value is copied.
 _ROWS_AHEAD = 6
 
-# Parameters in ``settings``.
+# Indexes of the array ``settings``.
 SETTING_MAX_BATCH_BYTES = 0
 SETTING_WRITE_HEADER = 1
 SETTING_ATTRIBUTES = 2
@@ -89,7 +90,7 @@ def _write_batch_header(
     max_timestamp_ms: int,
     count: int,
 ) -> None:
-    write_i64(out, start, 0)  # the base offset is the broker's to set
+    write_i64(out, start, 0)  # the broker sets the base offset
     write_i32(out, start + BATCH_LENGTH_AT, end - start - LOG_OVERHEAD_BYTES)
     write_i32(out, start + LEADER_EPOCH_AT, NO_LEADER_EPOCH)
     out[start + MAGIC_AT] = MAGIC_V2
@@ -115,7 +116,7 @@ def _headers_size(
     values_valid: Array,
     values_valid_from: int,
 ) -> int:
-    """Bytes of the headers ``first`` to ``last``, exclusive; -1 if one of them has no key."""
+    """Return the size of the headers ``first`` to ``last``, exclusive; -1 if a key is null."""
     size = 0
     for header in range(first, last):
         if not is_set(keys_valid, keys_valid_from + header):
@@ -161,16 +162,20 @@ def encode_rows(
     batches: Array,
     out: Array,
 ) -> int:
-    """Write the rows of each partition, in ``order``, into batches of at most the largest size.
+    """Write the rows of each partition into batches of at most SETTING_MAX_BATCH_BYTES bytes.
 
-    ``starts`` and ``order`` come from order_by_partition. Rows that carry a status already are left
-    out, as are those that get one here: ROW_TOO_LARGE, ROW_NULL_HEADER_KEY, ROW_BAD_TIMESTAMP (a
-    negative one). ``order`` is packed so that the rows of a batch lie at BATCH_FIRST. A column that
-    is absent has no ends; ``timestamps_ms`` are at most 2^61, and one alone stands for all.
-    ``sequences`` has the next sequence number of each partition and is moved on (empty: no
-    sequences). ``out`` has room for all the bytes, for RECORD_OVERHEAD_BYTES and 61 a row and
-    HEADER_OVERHEAD_BYTES a header, ``batches`` for a batch a row. Returns the number of batches.
-    The header of a batch is written if SETTING_WRITE_HEADER is set, otherwise its room is left.
+    ``starts`` and ``order`` come from order_by_partition. Rows with a ``row_status`` other than OK
+    are left out. Further rows are left out, and get a status, if they are too large for a batch
+    (ROW_TOO_LARGE), have a null header key (ROW_NULL_HEADER_KEY) or a negative timestamp
+    (ROW_BAD_TIMESTAMP). ``order`` is compacted: the rows of a batch begin at its BATCH_FIRST.
+
+    An absent column has no ends. ``timestamps_ms`` are at most 2^61; a single one holds for all
+    rows. ``sequences`` has the next sequence number of each partition, and is advanced; an empty
+    array means that batches have no sequence numbers. ``out`` must be long enough for the bytes of
+    all columns, RECORD_OVERHEAD_BYTES + 61 bytes per row, and HEADER_OVERHEAD_BYTES per header;
+    ``batches`` must have space for as many batches as there are rows. With SETTING_WRITE_HEADER the
+    batch headers are written, otherwise their 61 bytes are left free. Returns the number of
+    batches.
     """
     max_batch_bytes = int(settings[SETTING_MAX_BATCH_BYTES])
     write_header = int(settings[SETTING_WRITE_HEADER])
@@ -205,8 +210,9 @@ def encode_rows(
             last_header = 0
             if not is_last:
                 row = int(order[place])
-                # A partition's rows lie apart, where the processor does not look by itself: three
-                # times faster when the columns are larger than its nearest cache.
+                # The rows of a partition are scattered, so the processor does not prefetch them by
+                # itself. Prefetching makes the loop three times faster when the columns do not fit
+                # the processor's nearest cache.
                 if end_place - place > _ROWS_AHEAD:
                     ahead_at = int(value_ends[int(order[place + _ROWS_AHEAD])])
                     prefetch(values, ahead_at)
@@ -255,7 +261,7 @@ def encode_rows(
                 body += varint_size(last_header - first_header)
                 total = varint_size(body) + body
                 if total > max_batch_bytes - BATCH_HEADER_BYTES:
-                    # In a batch of its own both deltas are 0, a byte each.
+                    # As the only record of a batch, the row would have deltas of one byte each.
                     alone = body - varint_size(timestamp_ms - base_timestamp_ms)
                     alone += 2 - varint_size(count)
                     if varint_size(alone) + alone > max_batch_bytes - BATCH_HEADER_BYTES:
@@ -292,7 +298,7 @@ def encode_rows(
                 first = kept
                 count = 0
                 if not is_last:
-                    continue  # its deltas are other ones in the next batch
+                    continue  # compute the row again: its deltas differ in the next batch
             if is_last:
                 break
             if count == 0:

@@ -1,4 +1,4 @@
-"""Whether what lies inside of stored batches bears out their headers: for whoever checks a log."""
+"""The kernel that checks the records in stored batches against the batch headers."""
 
 from pyspark_klog.records.kernels.jit import Array, inline, kernel
 from pyspark_klog.records.kernels.records import check_headers, read_record
@@ -20,9 +20,9 @@ from pyspark_klog.records.kernels.status import (
 )
 from pyspark_klog.records.layout import CODEC_MASK, MAGIC_V2, MIN_RECORD_BYTES, RECORDS_AT
 
-# What a check leaves in ``result``.
-RESULT_ROW = 0  # of the batch that the status is about; the end if there is none
-RESULT_RECORD = 1  # the number of the record in it
+# Indexes of the output array ``result``.
+RESULT_ROW = 0  # table row of the batch with the error; without an error, ``end``
+RESULT_RECORD = 1  # number of the record with the error in its batch
 RESULT_FIELDS = 2
 
 
@@ -30,7 +30,7 @@ RESULT_FIELDS = 2
 def _check_section(
     buf: Array, start: int, end: int, count: int, last_offset_delta: int
 ) -> tuple[int, int]:
-    """A status, and the number of the record that it is about."""
+    """Check a record section; return (status, number of the record with the error)."""
     if count < 0 or count > (end - start) // MIN_RECORD_BYTES:
         return BAD_COUNT, 0
     at = start
@@ -54,13 +54,13 @@ def _check_section(
 
 @kernel("in8", "in64", "i64", "i64", "out64")
 def check_inside(buf: Array, table: Array, first: int, end: int, result: Array) -> int:
-    """Check the records of the batches ``first`` to ``end``, exclusive, of a scan's table.
+    """Check the records of the batches in the rows ``first`` to ``end``, exclusive, of ``table``.
 
-    Positions in ``table`` are those in ``buf``. Of each v2 batch that is not compressed the records
-    are well-formed, as many as its header counts, and fill it exactly; their offset deltas rise and
-    do not pass the batch's last (compaction leaves gaps). As in Kafka a batch that counts none may
-    hold anything. Others are passed over. Returns OK or the first thing that is wrong; ``result``
-    (RESULT_FIELDS long) says where.
+    ``table`` was filled by ``scan_batches`` from ``buf``. Only uncompressed v2 batches are checked:
+    the records must be well-formed, fill the batch exactly and be as many as the header counts.
+    Their offset deltas must rise, up to at most the last offset delta of the batch; compaction
+    leaves gaps. Like in Kafka, a batch with record count 0 may contain any bytes. Returns OK or the
+    status of the first error. ``result`` (RESULT_FIELDS long) receives the place of the error.
     """
     status = OK
     row = first

@@ -1,6 +1,7 @@
-"""What numba cannot say in Python: unaligned loads, a plain copy, the processor's CRC-32C.
+"""LLVM code for operations that numba cannot compile from Python.
 
-Only for compiled kernels; nothing here checks a position.
+The operations are unaligned loads, a plain memory copy, prefetching, and the processor's CRC-32C.
+All of them work in compiled kernels only, and do not check positions.
 """
 
 from typing import Any
@@ -16,7 +17,10 @@ _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 
 def _intrinsic(typed: Any) -> Any:
-    """A function of kernels from its typing function; apart, since numba counts the parameters."""
+    """Turn a typing function into a numba intrinsic, a function that kernels can call.
+
+    numba takes the parameters of the intrinsic from the parameters of ``typed``.
+    """
     return numba.extending.intrinsic(typed)
 
 
@@ -64,7 +68,7 @@ def _prefetch() -> Any:
         place = builder.bitcast(place, _I8.as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [place.type, _I32, _I32, _I32])
         function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
-        # To read, to be kept in all caches, data.
+        # Arguments of llvm.prefetch: for reading, keep in all cache levels, data cache.
         builder.call(function, [place, _I32(0), _I32(3), _I32(1)])
         return context.get_dummy_value()
 
@@ -78,10 +82,10 @@ prefetch = _prefetch()
 
 
 def _crc_instructions() -> str:
-    """Which CRC-32C instructions numba may use here: ``x86``, ``arm`` or none."""
+    """Return which CRC-32C instructions numba may use here: ``x86``, ``arm`` or an empty string."""
     config = numba.config
-    # The compiler is told these instead of the host's; it ends the process if an instruction that
-    # it was not allowed appears.
+    # These settings replace the host's features. LLVM aborts the process if the code contains an
+    # instruction outside the given features.
     if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
         allowed = (config.CPU_FEATURES or "").split(",")
         has = {feature[1:] for feature in allowed if feature.startswith("+")}
@@ -100,7 +104,7 @@ CRC_INSTRUCTIONS = _crc_instructions()
 
 
 def _call(builder: Any, name: str, *arguments: Any) -> Any:
-    """An instruction that gives a sum as wide as its first argument."""
+    """Call the LLVM intrinsic ``name``, whose result has the type of its first argument."""
     kinds = [argument.type for argument in arguments]
     function = builder.module.globals.get(name)
     if function is None:
@@ -128,6 +132,6 @@ def _crc_step(bits: int) -> Any:
     return _intrinsic(typed)
 
 
-# The sum after eight more bytes, and after one more, given as numbers.
+# Functions (CRC so far, number): the CRC after the number's eight bytes, or after its lowest byte.
 crc32c_add_word = _crc_step(64)
 crc32c_add_byte = _crc_step(8)

@@ -1,7 +1,8 @@
-"""The only way to numba: decorators that compile, or leave plain Python where there is no numba.
+"""Decorators that compile kernels with numba. No other module of this package imports numba.
 
-Without numba, or with NUMBA_DISABLE_JIT=1, the same functions run as plain Python: slow, correct.
-In that form arrays arrive as memoryviews, so that every element is a Python int and never wraps.
+Without numba, or with NUMBA_DISABLE_JIT=1, kernels run as plain Python with the same results, but
+slowly. In plain Python the arrays are passed as memoryviews, so that every element is a Python int,
+which never overflows.
 """
 
 import importlib
@@ -19,12 +20,12 @@ import numpy as np
 
 from pyspark_klog.records.kernels.cache import cache_directory
 
-# A numpy array for callers and compiled kernels, a memoryview inside the plain form.
+# Callers and compiled kernels see a numpy array; kernels in plain Python see a memoryview.
 Array: TypeAlias = Any
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-numba: Any = None  # typed so, because what is used of it differs between its releases
+numba: Any = None  # Any, because the parts of numba used here differ between its releases
 WHY_PLAIN = ""
 
 if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
@@ -43,14 +44,17 @@ _CAN_FORCE_INLINE = COMPILED and hasattr(numba.core.options.DefaultOptions, "for
 _WITHOUT_COUNTS: dict[str, bool] = (
     {"_nrt": False} if COMPILED and hasattr(numba.core.options.DefaultOptions, "_nrt") else {}
 )
-"""Callers hold the arrays. Counting references to them at every call inside a kernel, with atomic
-instructions, took two thirds of hashing short keys and a quarter of decoding and encoding. Without
-counts a kernel can't make arrays."""
+"""Options that disable numba's reference counts, where numba supports it.
+
+The callers of a kernel hold references to the arrays anyway. Counting references atomically at
+every call inside a kernel took two thirds of the time of hashing short keys, and a quarter of the
+time of decoding and encoding. Without counts a kernel cannot create arrays.
+"""
 
 
 @cache
 def _type(name: str) -> Any:
-    """The numba type for a name in a signature: ``i64``, or ``in8 in32 in64 out8 out32 out64``."""
+    """Return the numba type for a name in a signature of :func:`kernel`."""
     if name == "i64":
         return numba.types.int64
     width = name.removeprefix("in").removeprefix("out")
@@ -60,7 +64,7 @@ def _type(name: str) -> Any:
 
 
 class LoadedKernel(NamedTuple):
-    """A compiled kernel: how long it took to get it, and whether the cache had it."""
+    """A compiled kernel: seconds to load or compile it, and whether it came from the cache."""
 
     name: str
     seconds: float
@@ -68,15 +72,16 @@ class LoadedKernel(NamedTuple):
 
 
 loaded: list[LoadedKernel] = []
-"""The compiled kernels of this process, in the order in which they were loaded."""
+"""The compiled kernels of this process, in loading order."""
 
 
 def kernel(*signature: str) -> Callable[[F], F]:
-    """Compile a function that Python calls; it takes arrays and integers and returns an integer.
+    """Return a decorator that compiles a function for calls from Python.
 
-    ``signature`` names the arguments' types: ``i64``, read-only arrays ``in8`` (uint8), ``in32``
-    and ``in64`` (int32, int64), and writable ones ``out8 out32 out64``, all contiguous. Compiled
-    code is kept in the cache directory, runs without the GIL and does not raise.
+    The function takes arrays and integers and returns an integer. ``signature`` has the type of
+    each argument: ``i64``, the read-only arrays ``in8``, ``in32`` and ``in64`` (uint8, int32,
+    int64), and the writable arrays ``out8``, ``out32`` and ``out64``; all arrays are contiguous.
+    Compiled code is stored in the cache directory, runs without the GIL and does not raise.
     """
 
     def decorate(function: F) -> F:
@@ -106,14 +111,17 @@ def _compile(function: Any, arguments: Any) -> Any:
         try:
             return numba.njit(arguments, cache=True, **options)(function)
         except (OSError, RuntimeError):
-            pass  # a disk that is full: do without
+            pass  # for example a full disk: compile without the cache
         finally:
             numba.config.CACHE_DIR = before
     return numba.njit(arguments, **options)(function)
 
 
 def _with_source_in(directory: Path, function: Any) -> Any:
-    """The same function, its source in ``directory``: numba keeps no code for one in a zip file."""
+    """Return ``function`` with its source file copied to ``directory``.
+
+    numba does not cache a function whose source file lies in a zip archive.
+    """
     code = function.__code__
     copy = directory / Path(code.co_filename).name
     if not copy.exists():
@@ -125,14 +133,15 @@ def _with_source_in(directory: Path, function: Any) -> Any:
 
 
 def inline(function: F) -> F:
-    """Make a function callable from kernels, compiled as part of them and for nobody else."""
+    """Make a function callable from kernels only; it is compiled as a part of each kernel."""
     return _helper(function)
 
 
 def hot(function: F) -> F:
-    """As :func:`inline`, for what runs for every record: a copy of it at every call.
+    """Make a function callable from kernels, and copy its code to every call (forced inlining).
 
-    It makes decoding a fifth faster, and compiling slower, so few functions have it.
+    Use this decorator for functions that run for every record. The decorator makes decoding a fifth
+    faster, but compiling slower, so few functions have it.
     """
     if COMPILED and _CAN_FORCE_INLINE:
         return _helper(function, forceinline=True)

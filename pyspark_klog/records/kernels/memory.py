@@ -1,7 +1,8 @@
-"""Bytes, numbers and copies in kernels: compiled to single instructions, plain Python otherwise.
+"""Access to bytes and numbers in arrays, and copies, for kernels.
 
-Callers have checked every position before they come here. With NUMBA_BOUNDSCHECK=1 the checked form
-is compiled instead, so that a test sees an access that the caller should not have made.
+Compiled kernels use single machine instructions without checks, so callers must check every
+position first. With NUMBA_BOUNDSCHECK=1 a checked form is compiled instead, so that a test finds an
+access outside an array. Without numba plain Python is used.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pyspark_klog.records.kernels.jit import BOUNDSCHECK, COMPILED, Array, inlin
 
 
 def _byte_at(buf: Array, position: int) -> int:
-    # Plus 0: compiled, an unsigned byte becomes a signed number; int() would keep it unsigned.
+    # In compiled code "+ 0" turns the unsigned byte into a signed number; int() alone does not.
     return int(buf[position] + 0)
 
 
@@ -25,7 +26,7 @@ def _load_u32(buf: Array, position: int) -> int:
 
 def _load_i64(buf: Array, position: int) -> int:
     high = load_u32(buf, position + 4)
-    high -= (high >> 31) << 32  # -2^31 to 2^31-1: shifted by 32 it fits 64 bits
+    high -= (high >> 31) << 32  # now -2^31 to 2^31-1, so the shift by 32 fits 64 bits
     return high << 32 | load_u32(buf, position)
 
 
@@ -43,15 +44,18 @@ def _no_prefetch(buf: Array, position: int) -> None:
 
 
 byte_at: Callable[[Array, int], int]
-"""The byte at a position, 0 to 255."""
+"""``byte_at(buf, position)`` returns the byte at ``position``, 0 to 255."""
 load_u32: Callable[[Array, int], int]
-"""Four bytes, lowest first, 0 to 2^32-1."""
+"""``load_u32(buf, position)`` returns four bytes as a little-endian number, 0 to 2^32-1."""
 load_i64: Callable[[Array, int], int]
-"""Eight bytes, lowest first, with the sign."""
+"""``load_i64(buf, position)`` returns eight bytes as a signed little-endian number."""
 copy_bytes: Callable[[Array, int, Array, int, int], None]
-"""Copy to an array, at a position, from an array, at a position, so many bytes."""
+"""``copy_bytes(to, to_position, buf, position, count)`` copies ``count`` bytes to ``to``."""
 prefetch: Callable[[Array, int], None]
-"""Bring a position into the processor's cache; it need not be a valid one."""
+"""``prefetch(buf, position)`` loads memory into the processor's cache.
+
+The position may lie outside the array.
+"""
 
 if COMPILED and not BOUNDSCHECK:
     from pyspark_klog.records.kernels import intrinsics
@@ -71,7 +75,7 @@ else:
 
 @inline
 def read_u32(buf: Array, position: int) -> int:
-    """A big-endian number of 32 bits, 0 to 2^32-1."""
+    """Read an unsigned 32-bit big-endian number."""
     return (
         byte_at(buf, position) << 24
         | byte_at(buf, position + 1) << 16
@@ -82,27 +86,27 @@ def read_u32(buf: Array, position: int) -> int:
 
 @inline
 def read_i32(buf: Array, position: int) -> int:
-    """A big-endian number of 32 bits with its sign."""
+    """Read a signed 32-bit big-endian number."""
     number = read_u32(buf, position)
     return number - ((number >> 31) << 32)
 
 
 @inline
 def read_i16(buf: Array, position: int) -> int:
-    """A big-endian number of 16 bits with its sign."""
+    """Read a signed 16-bit big-endian number."""
     number = byte_at(buf, position) << 8 | byte_at(buf, position + 1)
     return number - ((number >> 15) << 16)
 
 
 @inline
 def read_i64(buf: Array, position: int) -> int:
-    """A big-endian number of 64 bits with its sign."""
+    """Read a signed 64-bit big-endian number."""
     return read_i32(buf, position) << 32 | read_u32(buf, position + 4)
 
 
 @inline
 def write_i32(out: Array, position: int, number: int) -> None:
-    """Write the lowest 32 bits of a number, big-endian."""
+    """Write the lowest 32 bits of ``number``, big-endian."""
     out[position] = number >> 24 & 0xFF
     out[position + 1] = number >> 16 & 0xFF
     out[position + 2] = number >> 8 & 0xFF
@@ -111,6 +115,6 @@ def write_i32(out: Array, position: int, number: int) -> None:
 
 @inline
 def write_i64(out: Array, position: int, number: int) -> None:
-    """Write a number of 64 bits, big-endian."""
+    """Write a 64-bit number, big-endian."""
     write_i32(out, position, number >> 32)
     write_i32(out, position + 4, number)

@@ -1,6 +1,7 @@
-"""Messages of formats v0 and v1 written as the records of a v2 batch: for old producers.
+"""Kernels that convert messages of formats v0 and v1, from old producers, to v2 records.
 
-As in rewrite.py one kernel looks and another writes; result and faults are laid out as there.
+Like in rewrite.py, the first kernel checks the messages and the second kernel writes the records.
+The arrays ``result`` and ``faults`` have the same layout as in rewrite.py.
 """
 
 from pyspark_klog.records.kernels.crc import crc32
@@ -73,10 +74,10 @@ _V1_KEY_AT = LEGACY_KEY_AT[1]
 
 @inline
 def _read_message(buf: Array, at: int, end: int) -> tuple[int, int, int, int, int, int, int]:
-    """Find the fields of the message at ``at``, of which the first 17 bytes lie before ``end``.
+    """Find the fields of the message at ``at``, whose first 17 bytes must lie before ``end``.
 
-    Returns status, end of the message, timestamp (-1 in v0), start and length of key and of value
-    (length -1 for null).
+    Returns (status, end of the message, timestamp, start of the key, length of the key, start of
+    the value, length of the value). The timestamp is -1 in v0, and the length of null is -1.
     """
     size = read_i32(buf, at + SIZE_AT)
     if size > end - at - LOG_OVERHEAD_BYTES:
@@ -118,7 +119,7 @@ def _read_message(buf: Array, at: int, end: int) -> tuple[int, int, int, int, in
 
 @inline
 def _body_size(delta: int, index: int, key_bytes: int, value_bytes: int) -> int:
-    # Attributes and number of headers take a byte each.
+    # The 2 bytes are the attributes and the header count.
     body = 2 + varlong_size(delta) + varint_size(index)
     body += varint_size(key_bytes) + varint_size(value_bytes)
     if key_bytes > 0:
@@ -145,15 +146,17 @@ def look_at_messages(
     faults: Array,
     result: Array,
 ) -> int:
-    """Check the messages of ``buf[start:end]`` and say what :func:`write_messages` would make of
-    them.
+    """Check the messages of ``buf[start:end]``, and compute the size that write_messages needs.
 
-    None may be compressed, have a wrong CRC or be larger than ``max_message_bytes``. ``of_magic``
-    is the format of the wrapper that they were in, -1 without one; then a last one that is cut off
-    is left out (``result`` says where the others end). With ``same_timestamp`` all have
-    ``timestamp_of_all_ms``, their wrapper's, which claims append time. What a claim of append time
-    means depends on ``is_append_time``, whether the broker sets the time; the rest is as with
-    look_at_records.
+    An error status is returned for a message that is compressed, has a wrong CRC or is larger than
+    ``max_message_bytes``, and for more than ``max_records`` messages. ``of_magic`` is the format of
+    the wrapper that contained the messages, or -1 without a wrapper. Without a wrapper a partial
+    message at the end is ignored, and ``result[LOOK_POSITION]`` is the end of the whole messages.
+
+    ``same_timestamp`` means that the wrapper has LogAppendTime: all messages then have the
+    wrapper's timestamp ``timestamp_of_all_ms``. ``is_append_time`` means that the broker sets the
+    timestamps; a message that claims LogAppendTime is then a fault. Faults, ``key_required``,
+    ``earliest_ms`` and ``latest_ms`` work as in look_at_records.
     """
     at = start
     index = 0
@@ -221,7 +224,7 @@ def look_at_messages(
     result[LOOK_POSITION] = at
     result[LOOK_RECORD] = index
     result[LOOK_SIZE_BYTES] = size
-    result[LOOK_IN_ORDER] = 0  # of no use: a set's offsets are never kept
+    result[LOOK_IN_ORDER] = 0  # unused: the offsets of messages are never kept
     result[LOOK_FIRST_TIMESTAMP_MS] = first_ms
     result[LOOK_LEAST_TIMESTAMP_MS] = least_ms
     result[LOOK_MAX_TIMESTAMP_MS] = max_ms
@@ -241,9 +244,11 @@ def write_messages(
     out: Array,
     out_at: int,
 ) -> int:
-    """Write the messages of ``buf[start:end]``, which :func:`look_at_messages` found to be good, as
-    records at ``out_at``; the base timestamp is the first one's. Returns the position behind the
-    last."""
+    """Write the messages of ``buf[start:end]`` as v2 records to ``out`` at ``out_at``.
+
+    :func:`look_at_messages` must have returned OK for these messages. ``base_timestamp_ms`` is the
+    timestamp of the first message. Returns the position after the last record.
+    """
     at = start
     to = out_at
     index = 0

@@ -1,17 +1,17 @@
-"""Partitions for the keys of an Arrow column, and the rows in the order of their partitions."""
+"""Kernels that compute the partition of each row and sort the rows by partition."""
 
 from pyspark_klog.records.kernels.jit import Array, inline, kernel
 from pyspark_klog.records.kernels.memory import byte_at, load_u32
 from pyspark_klog.records.kernels.status import ROW_BAD_PARTITION
 
 _SEED = 0x9747B28C
-_FACTOR = 0x5BD1E995  # below 2^31: times 32 bits it stays below 2^63
+_FACTOR = 0x5BD1E995  # below 2^31, so its product with a 32-bit number stays below 2^63
 _MASK = 0xFFFF_FFFF
 
 
 @inline
 def murmur2_of(buf: Array, start: int, end: int) -> int:
-    """Kafka's hash of ``buf[start:end]``, 0 to 2^32-1 (Java shows it with a sign)."""
+    """Return Kafka's murmur2 hash of ``buf[start:end]`` as an unsigned 32-bit number."""
     length = end - start
     state = (_SEED ^ length) & _MASK
     at = start
@@ -37,7 +37,7 @@ def murmur2_of(buf: Array, start: int, end: int) -> int:
 
 @inline
 def is_set(bitmap: Array, bit: int) -> bool:
-    """Whether a bit of an Arrow bitmap is set; an empty bitmap has all of them set."""
+    """Whether a bit of an Arrow validity bitmap is set; in an empty bitmap all bits are set."""
     return len(bitmap) == 0 or (byte_at(bitmap, bit >> 3) >> (bit & 7)) & 1 != 0
 
 
@@ -56,12 +56,13 @@ def assign_partitions(
     partitions: Array,
     row_status: Array,
 ) -> int:
-    """Fill ``partitions``: the given one, else by the key's hash, else ``sticky_partition``.
+    """Fill ``partitions`` with the partition of each row.
 
-    ``key_ends`` is empty if there is no key column, ``given`` if there is no partition column; a
-    null in either is like an absent column. A bitmap's first row is bit ``*_from``. A given number
-    outside 0 to ``partition_count`` - 1 gets partition 0 and ROW_BAD_PARTITION in ``row_status``.
-    Returns how many rows went to the sticky partition.
+    The partition is the value in ``given``, else the partition of the key's hash, else
+    ``sticky_partition``. ``key_ends`` is empty without a key column, ``given`` without a partition
+    column; a null counts like an absent column. Bit ``*_valid_from`` of a bitmap belongs to the
+    first row. A row with a given partition outside 0 to ``partition_count`` - 1 gets partition 0
+    and ROW_BAD_PARTITION in ``row_status``. Returns how many rows got ``sticky_partition``.
     """
     has_keys = len(key_ends) > 0
     has_given = len(given) > 0
@@ -86,10 +87,11 @@ def assign_partitions(
 def order_by_partition(
     rows: int, partition_count: int, partitions: Array, starts: Array, order: Array
 ) -> int:
-    """Sort row numbers by partition, keeping their order within each.
+    """Fill ``order`` with the row numbers, sorted by partition; the sort is stable.
 
-    ``starts`` (``partition_count`` + 1 long, zeroes) gets each partition's first place in
-    ``order``. Returns how many partitions have rows.
+    ``starts`` has ``partition_count`` + 1 elements, all zero before the call. The call sets them to
+    the index in ``order`` of each partition's first row, and the last one to the row count. Returns
+    the number of partitions that have rows.
     """
     for row in range(rows):
         starts[int(partitions[row])] += 1
@@ -104,7 +106,7 @@ def order_by_partition(
         partition = int(partitions[row])
         order[int(starts[partition])] = row
         starts[partition] += 1
-    # Each start has moved on to its partition's end, which is where the next one begins.
+    # The loop above advanced starts[p] to the end of partition p, the start of partition p + 1.
     for partition in range(partition_count, 0, -1):
         starts[partition] = starts[partition - 1]
     starts[0] = 0

@@ -1,4 +1,4 @@
-"""One record of a v2 batch: its fields found and checked, as records/record_section.py does it."""
+"""Finds and checks the fields of one record of a v2 batch, like records/record_section.py."""
 
 from pyspark_klog.records.kernels.jit import COMPILED, Array, hot, inline
 from pyspark_klog.records.kernels.memory import byte_at
@@ -19,13 +19,13 @@ if COMPILED:
 
     @inline
     def add_wrapped(a: int, b: int) -> int:
-        """The sum as a signed 64-bit number, wrapped around as Kafka's sums are."""
-        return a + b  # compiled code wraps
+        """Return a + b wrapped around to a signed 64-bit number, like the sums of Java's long."""
+        return a + b  # sums in compiled code wrap around
 
 else:
 
     def add_wrapped(a: int, b: int) -> int:
-        """The sum as a signed 64-bit number, wrapped around as Kafka's sums are."""
+        """Return a + b wrapped around to a signed 64-bit number, like the sums of Java's long."""
         return (a + b + 2**63) % 2**64 - 2**63
 
 
@@ -35,9 +35,10 @@ def read_record(
 ) -> tuple[int, int, int, int, int, int, int, int, int, int]:
     """Find the fields of the record at ``position``, up to its headers.
 
-    Returns status, end of the record, timestamp delta, offset delta, start and length of key and of
-    value (length -1 for null, the start is then of no use), number of headers and where they start.
-    With any status but OK the other numbers mean nothing.
+    Returns (status, end of the record, timestamp delta, offset delta, start of the key, length of
+    the key, start of the value, length of the value, number of headers, start of the headers). A
+    null key or value has length -1 and a meaningless start. With a status other than OK the other
+    numbers are meaningless.
     """
     length, at = read_varint(buf, position, end)
     if at < 0:
@@ -45,7 +46,7 @@ def read_record(
     if length < 1 or length > end - at:
         return BAD_RECORD_LENGTH, 0, 0, 0, 0, 0, 0, 0, 0, 0
     record_end = at + length
-    timestamp_delta, at = read_varlong(buf, at + 1, record_end)  # behind the attributes
+    timestamp_delta, at = read_varlong(buf, at + 1, record_end)  # + 1 skips the attributes
     if at < 0:
         return BAD_NUMBER, 0, 0, 0, 0, 0, 0, 0, 0, 0
     offset_delta, at = read_varint(buf, at, record_end)
@@ -56,7 +57,7 @@ def read_record(
         return BAD_NUMBER, 0, 0, 0, 0, 0, 0, 0, 0, 0
     at = key_at
     if key_bytes < 0:
-        key_bytes = -1  # null is any negative length, as in Kafka
+        key_bytes = -1  # like in Kafka, any negative length means null
     elif key_bytes > record_end - at:
         return BAD_KEY_LENGTH, 0, 0, 0, 0, 0, 0, 0, 0, 0
     else:
@@ -76,7 +77,7 @@ def read_record(
         return BAD_NUMBER, 0, 0, 0, 0, 0, 0, 0, 0, 0
     if headers == 0 and at != record_end:
         return BAD_RECORD_END, 0, 0, 0, 0, 0, 0, 0, 0, 0
-    # A header takes two bytes at least.
+    # Each header takes at least two bytes, so a larger count is damaged.
     if headers < 0 or headers > (record_end - at) >> 1:
         return BAD_HEADER_COUNT, 0, 0, 0, 0, 0, 0, 0, 0, 0
     return (
@@ -95,7 +96,11 @@ def read_record(
 
 @inline
 def read_header(buf: Array, position: int, end: int) -> tuple[int, int, int, int, int, int]:
-    """Find one header: status, position behind it, start and length of its key and of its value."""
+    """Find the fields of one header.
+
+    Returns (status, end of the header, start of the key, length of the key, start of the value,
+    length of the value). A null value has length -1.
+    """
     key_bytes, key_at = read_varint(buf, position, end)
     if key_at < 0:
         return BAD_NUMBER, 0, 0, 0, 0, 0
@@ -113,7 +118,7 @@ def read_header(buf: Array, position: int, end: int) -> tuple[int, int, int, int
 
 @inline
 def check_headers(buf: Array, position: int, end: int, count: int) -> int:
-    """Whether ``count`` headers fill ``buf[position:end]`` exactly: a status."""
+    """Return OK if ``count`` headers fill ``buf[position:end]`` exactly, else an error status."""
     at = position
     for _ in range(count):
         status, at, _, _, _, _ = read_header(buf, at, end)
@@ -124,7 +129,7 @@ def check_headers(buf: Array, position: int, end: int, count: int) -> int:
 
 @inline
 def is_utf8(buf: Array, start: int, end: int) -> bool:
-    """Whether ``buf[start:end]`` is UTF-8: shortest forms, no surrogates, up to U+10FFFF."""
+    """Whether ``buf[start:end]`` is valid UTF-8: shortest forms only, no surrogates."""
     at = start
     while at < end:
         first = byte_at(buf, at)

@@ -1,7 +1,8 @@
-"""The records of a v2 batch written anew, numbered from 0: for a broker that stores them.
+"""Kernels that rewrite the records of a v2 batch with offset deltas from 0, for a broker.
 
-One kernel looks and another writes, so that there is exactly the room that is needed: what is read
-and what is written together take at most three times the bytes that were read.
+The first kernel checks the records and computes the size of the result; the second kernel writes
+the result. So the output buffer has exactly the needed size, and input and output together take at
+most three times the size of the input.
 """
 
 from pyspark_klog.records.kernels.jit import Array, inline, kernel
@@ -23,26 +24,26 @@ from pyspark_klog.records.kernels.varints import (
 )
 from pyspark_klog.records.layout import INT64_MAX, MIN_RECORD_BYTES, NO_TIMESTAMP_MS
 
-# What both looks (here and in messages.py) leave in ``result``.
-LOOK_POSITION = 0  # of the record that the status is about; the end if there is none
-LOOK_RECORD = 1  # that record's number; their count if there is none
-LOOK_SIZE_BYTES = 2  # of all records, written anew
-LOOK_IN_ORDER = 3  # whether each record's offset delta is its number
+# Indexes of the array ``result`` of look_at_records and look_at_messages.
+LOOK_POSITION = 0  # position of the record with the error; without an error, the end
+LOOK_RECORD = 1  # number of the record with the error; without an error, the record count
+LOOK_SIZE_BYTES = 2  # size of all records when rewritten
+LOOK_IN_ORDER = 3  # 1 if the offset delta of each record is its number
 LOOK_FIRST_TIMESTAMP_MS = 4
 LOOK_LEAST_TIMESTAMP_MS = 5
 LOOK_MAX_TIMESTAMP_MS = 6
 LOOK_KEY_FAULTS = 7
 LOOK_TIMESTAMP_FAULTS = 8
-LOOK_LAST_OFFSET = 9  # of a set of messages: the last one's, as it is stored
+LOOK_LAST_OFFSET = 9  # stored offset of the last message; -1 for records of a v2 batch
 LOOK_FIELDS = 10
 
-# A row of ``faults``: the record's number, what is wrong with it, and its timestamp.
+# Columns of ``faults``: the record's number, the kind of fault (status.py), the timestamp in ms.
 FAULT_COLUMNS = 3
 
 
 @inline
 def add_fault(faults: Array, found: int, record: int, kind: int, timestamp_ms: int) -> None:
-    """Note the fault that comes behind ``found`` others, if there is room left."""
+    """Write row number ``found`` of ``faults``, unless ``faults`` is full."""
     to = found * FAULT_COLUMNS
     if to < len(faults):
         faults[to] = record
@@ -65,7 +66,10 @@ def _body_size(
 
 @inline
 def write_field(out: Array, position: int, buf: Array, start: int, count: int) -> int:
-    """Write bytes behind their length, -1 for null; returns the position behind them."""
+    """Write ``count`` as a varint, then so many bytes; return the position after them.
+
+    A null field has the count -1 and no bytes.
+    """
     position = write_varint(out, position, count)
     if count <= 0:
         return position
@@ -88,14 +92,17 @@ def look_at_records(
     faults: Array,
     result: Array,
 ) -> int:
-    """Check that ``buf[start:end]`` is ``count`` well-formed records, whatever their offset deltas,
-    and say what :func:`write_records` would make of them.
+    """Check that ``buf[start:end]`` consists of ``count`` well-formed records.
 
-    With ``same_timestamp`` each record has the base timestamp, whatever its delta. A record lacks
-    its key if ``key_required``; its timestamp, if it has one, lies within ``earliest_ms`` and
-    ``latest_ms``; with ``refuse_claims`` none is accepted: what is wrong is counted in ``result``
-    (LOOK_FIELDS long) and the first of it is noted in ``faults``, FAULT_COLUMNS for each. Returns
-    OK or what keeps the bytes from being read.
+    Offset deltas may have any values. ``result`` (LOOK_FIELDS long) receives properties of the
+    records and the size that :func:`write_records` needs. With ``same_timestamp`` each record has
+    the base timestamp, whatever its delta.
+
+    A readable record can have one of these faults: the key is missing although ``key_required`` is
+    set, the timestamp is not -1 and outside ``earliest_ms`` to ``latest_ms``, or
+    ``refuse_claims`` is set, which refuses all records because they claim LogAppendTime. ``result``
+    has the number of faults, and ``faults`` the first of them, FAULT_COLUMNS numbers for each.
+    Returns OK, or the status of the first unreadable record.
     """
     at = start
     index = 0
@@ -175,9 +182,12 @@ def look_at_records(
 def write_records(
     buf: Array, start: int, end: int, count: int, same_timestamp: int, out: Array, out_at: int
 ) -> int:
-    """Write the records of ``buf[start:end]``, which :func:`look_at_records` found to be good, at
-    ``out_at``, with offset deltas from 0 on. Timestamp deltas stay, or are 0 with
-    ``same_timestamp``; headers are copied as they are. Returns the position behind the last."""
+    """Write the records of ``buf[start:end]`` to ``out`` at ``out_at``, with offset deltas from 0.
+
+    :func:`look_at_records` must have returned OK for these records. Timestamp deltas stay, or
+    become 0 with ``same_timestamp``; headers are copied. Returns the position after the last
+    record.
+    """
     at = start
     to = out_at
     for index in range(count):

@@ -1,4 +1,4 @@
-"""The scanner of batches: one walk over a buffer, for recovery and before decoding."""
+"""The kernel that lists the batches in a buffer, for log recovery and before decoding."""
 
 from pyspark_klog.records.kernels.crc import crc32, crc32c
 from pyspark_klog.records.kernels.jit import Array, inline, kernel
@@ -47,7 +47,7 @@ from pyspark_klog.records.layout import (
     UP_TO_MAGIC_BYTES,
 )
 
-# Columns of the table that a scan fills, one row a batch (or a v0, v1 message or wrapper).
+# Columns of the table that a scan fills, with one row per v2 batch, v0 or v1 message, or wrapper.
 POSITION = 0
 SIZE_BYTES = 1
 MAGIC = 2
@@ -63,11 +63,11 @@ PRODUCER_EPOCH = 11
 BASE_SEQUENCE = 12
 TABLE_COLUMNS = 13
 
-# What a scan leaves in ``state``.
-STATE_BATCHES = 0
-STATE_POSITION = 1
-STATE_ATTRIBUTES = 2  # all bits that any of them has
-STATE_LEGACY = 3  # how many of them are v0 or v1
+# Indexes of the output array ``state``.
+STATE_BATCHES = 0  # number of rows
+STATE_POSITION = 1  # end of the last valid entry
+STATE_ATTRIBUTES = 2  # bitwise or of the rows' attributes
+STATE_LEGACY = 3  # number of rows with format v0 or v1
 STATE_FIELDS = 4
 
 _MIN_V0_SIZE = MIN_MESSAGE_SIZE[0]
@@ -118,16 +118,15 @@ def _read_message(buf: Array, at: int, magic: int, table: Array, row: int) -> No
 def scan_batches(
     buf: Array, start: int, end: int, check_crc: int, max_bytes: int, table: Array, state: Array
 ) -> int:
-    """Walk the batches and messages of ``buf[start:end]``, checking length, magic, CRC and counts.
+    """List the batches and messages of ``buf[start:end]``, and check length, magic, CRC and counts.
 
-    Each one found good adds a row of ``TABLE_COLUMNS`` numbers to ``table``; a v0 or v1 wrapper's
-    base offset is its last one and its count -1, since both are known only from inside.
-    ``state[STATE_BATCHES]`` is the number of rows, ``state[STATE_POSITION]`` the end of the last
-    good one, which is where the next call goes on and where recovery cuts. ``state`` also says what
-    the rows have in common.
+    Each valid entry adds a row of ``TABLE_COLUMNS`` numbers to ``table``. The row of a v0 or v1
+    wrapper has the wrapper's last offset as base offset and the record count -1, because only the
+    compressed messages contain the true numbers. ``state[STATE_POSITION]`` is the start for the
+    next call, and the place at which log recovery truncates.
 
-    Returns OK at ``end``; FULL when the table is, or after ``max_bytes`` or more were walked;
-    INCOMPLETE if the next entry is cut off by ``end``; else what is wrong with the next entry.
+    Returns OK at ``end``; FULL when ``table`` is full or at least ``max_bytes`` were scanned;
+    INCOMPLETE if ``end`` cuts off the next entry; else the error status of the next entry.
     """
     rows = len(table) // TABLE_COLUMNS
     found = 0

@@ -1,6 +1,6 @@
-"""What a kernel can answer, and the exception that each answer stands for.
+"""Status numbers that kernels return, and the exception for each error status.
 
-A kernel returns one of these numbers and leaves a position; only its caller raises.
+Kernels never raise. The caller of a kernel raises ``error_for(status, place)``.
 """
 
 from pyspark_klog.records.errors import (
@@ -11,9 +11,9 @@ from pyspark_klog.records.errors import (
 )
 
 OK = 0
-FULL = 1  # an output has no room for the next item: not an error, call again with more
-INCOMPLETE = 2  # the bytes end inside a batch: not an error for a Fetch response
-NOT_PLAIN = 3  # the next entry is compressed: not an error, it has to be inflated first
+FULL = 1  # no error: an output array is too short for the next item; call again with a longer one
+INCOMPLETE = 2  # the bytes end inside a batch, which is no error in a Fetch response
+NOT_PLAIN = 3  # no error: the next entry is compressed, and the caller must inflate it first
 
 BAD_LENGTH = 10
 BAD_MAGIC = 11
@@ -43,7 +43,8 @@ MIXED_FORMATS = 44
 MESSAGE_TOO_LARGE = 45
 TOO_MANY_RECORDS = 46
 
-# What a look at a batch's records finds wrong with single ones: counted and noted, not returned.
+# Faults of single records: ``look_at_records`` and ``look_at_messages`` count and list them in
+# arrays, and do not return them as a status.
 MISSES_KEY = 0
 TIMESTAMP_OUT_OF_RANGE = 1
 CLAIMS_APPEND_TIME = 2
@@ -123,6 +124,6 @@ MESSAGES: dict[int, tuple[type[RecordsError], str]] = {
 
 
 def error_for(status: int, where: str) -> RecordsError:
-    """The exception for a kernel's answer; ``where`` names the batch and the record."""
+    """Return the exception for an error status; ``where`` names the batch and the record."""
     kind, text = MESSAGES[status]
     return kind(f"{where}: {text}")

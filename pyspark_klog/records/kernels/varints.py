@@ -1,4 +1,4 @@
-"""Zigzag varints in kernels, as records/varint.py reads and writes them."""
+"""Zigzag varints for kernels, with the same results as records/varint.py."""
 
 from pyspark_klog.records.kernels.jit import Array, hot, inline
 from pyspark_klog.records.kernels.memory import byte_at
@@ -9,7 +9,10 @@ _LOW_57_BITS = (1 << 57) - 1
 
 @hot
 def read_varint(buf: Array, position: int, end: int) -> tuple[int, int]:
-    """A number of 32 bits and the position behind it, -1 if ``end`` cuts it or it is too long."""
+    """Return a 32-bit number and the position after it.
+
+    The position is -1 if the number does not end before ``end`` or has more than 5 bytes.
+    """
     if position < end:
         first = byte_at(buf, position)
         if first < 0x80:
@@ -30,7 +33,7 @@ def _read_any_varint(buf: Array, position: int, end: int) -> tuple[int, int]:
     while at < stop:
         byte = byte_at(buf, at)
         at += 1
-        raw |= (byte & 0x7F) << shift  # shift <= 28: below 2^35
+        raw |= (byte & 0x7F) << shift  # shift is at most 28, so raw stays below 2^35
         if byte < 0x80:
             raw &= _INT32_MASK
             return (raw >> 1) ^ -(raw & 1), at
@@ -40,7 +43,10 @@ def _read_any_varint(buf: Array, position: int, end: int) -> tuple[int, int]:
 
 @hot
 def read_varlong(buf: Array, position: int, end: int) -> tuple[int, int]:
-    """A number of 64 bits and the position behind it, -1 if ``end`` cuts it or it is too long."""
+    """Return a 64-bit number and the position after it.
+
+    The position is -1 if the number does not end before ``end`` or has more than 10 bytes.
+    """
     if position < end:
         first = byte_at(buf, position)
         if first < 0x80:
@@ -54,7 +60,7 @@ def read_varlong(buf: Array, position: int, end: int) -> tuple[int, int]:
 
 @inline
 def _read_any_varlong(buf: Array, position: int, end: int) -> tuple[int, int]:
-    # The sign is the lowest bit, so 63 bits of magnitude are gathered and nothing passes 2^63.
+    # The lowest bit is the sign, and the 63 bits above are the magnitude, which is below 2^63.
     if position >= end:
         return 0, -1
     first = byte_at(buf, position)
@@ -67,10 +73,10 @@ def _read_any_varlong(buf: Array, position: int, end: int) -> tuple[int, int]:
     while at < stop:
         byte = byte_at(buf, at)
         at += 1
-        if shift == 62:  # the tenth byte: one bit is left, Kafka drops the others
+        if shift == 62:  # the tenth byte has one bit of the magnitude; Kafka drops the others
             magnitude |= (byte & 1) << shift
         else:
-            magnitude |= (byte & 0x7F) << shift  # shift <= 55: below 2^62
+            magnitude |= (byte & 0x7F) << shift  # shift is at most 55, so this stays below 2^62
         if byte < 0x80:
             return magnitude ^ -(first & 1), at
         shift += 7
@@ -79,7 +85,7 @@ def _read_any_varlong(buf: Array, position: int, end: int) -> tuple[int, int]:
 
 @inline
 def varint_size(number: int) -> int:
-    """How many bytes :func:`write_varint` takes; ``number`` lies within -2^62 and 2^62."""
+    """Return how many bytes :func:`write_varint` writes; ``number`` is within -2^62 to 2^62-1."""
     raw = (number << 1) ^ (number >> 63)
     size = 1
     while raw >= 0x80:
@@ -90,7 +96,7 @@ def varint_size(number: int) -> int:
 
 @inline
 def write_varint(out: Array, position: int, number: int) -> int:
-    """Write ``number``, which lies within -2^62 and 2^62; returns the position behind it."""
+    """Write ``number``, which is within -2^62 to 2^62-1; return the position after it."""
     raw = (number << 1) ^ (number >> 63)
     while raw >= 0x80:
         out[position] = raw & 0x7F | 0x80
@@ -102,8 +108,8 @@ def write_varint(out: Array, position: int, number: int) -> int:
 
 @inline
 def varlong_size(number: int) -> int:
-    """How many bytes :func:`write_varlong` takes; ``number`` is any of 64 bits."""
-    # The shift to the right must bring in zeros: what is left of a sign is masked off.
+    """Return how many bytes :func:`write_varlong` writes for any 64-bit ``number``."""
+    # ">>" shifts in copies of the sign bit, so the mask sets these bits to 0.
     rest = ((number << 1) ^ (number >> 63)) >> 7 & _LOW_57_BITS
     size = 1
     while rest != 0:
@@ -114,7 +120,7 @@ def varlong_size(number: int) -> int:
 
 @inline
 def write_varlong(out: Array, position: int, number: int) -> int:
-    """Write ``number``, which is any of 64 bits; returns the position behind it."""
+    """Write any 64-bit ``number``; return the position after it."""
     raw = (number << 1) ^ (number >> 63)
     rest = raw >> 7 & _LOW_57_BITS
     low = raw & 0x7F

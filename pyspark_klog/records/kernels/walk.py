@@ -1,4 +1,4 @@
-"""Validation of the records of one v2 batch, for a broker that appends it."""
+"""The kernel that validates the records of one v2 batch before a broker appends the batch."""
 
 from pyspark_klog.records.kernels.jit import Array, kernel
 from pyspark_klog.records.kernels.records import add_wrapped, check_headers, read_record
@@ -12,11 +12,11 @@ from pyspark_klog.records.kernels.status import (
 )
 from pyspark_klog.records.layout import MIN_RECORD_BYTES, NO_TIMESTAMP_MS
 
-# What a walk leaves in ``result``.
-RESULT_POSITION = 0  # of the record that the status is about; the end if there is none
-RESULT_RECORD = 1  # that record's number; the count if there is none
+# Indexes of the output array ``result``.
+RESULT_POSITION = 0  # position of the record with the error; without an error, the end
+RESULT_RECORD = 1  # number of the record with the error; without an error, the record count
 RESULT_MAX_TIMESTAMP_MS = 2
-RESULT_MAX_TIMESTAMP_RECORD = 3  # the first record that has it
+RESULT_MAX_TIMESTAMP_RECORD = 3  # number of the first record with the largest timestamp
 RESULT_FIELDS = 4
 
 
@@ -32,12 +32,13 @@ def walk_records(
     key_required: int,
     result: Array,
 ) -> int:
-    """Check that ``buf[start:end]`` is ``count`` well-formed records, as Kafka's LogValidator.
+    """Check like Kafka's LogValidator that ``buf[start:end]`` consists of ``count`` valid records.
 
-    Each record's offset delta is its number in the batch; lengths, varints and headers lie within
-    it; it has a key if ``key_required``. A timestamp other than -1 lies within ``earliest_ms`` and
-    ``latest_ms``: for LogAppendTime pass the ends of the 64-bit range. Returns OK or the first
-    thing that is wrong; ``result`` (RESULT_FIELDS long) says where, and the largest timestamp.
+    In a valid record lengths, varints and headers stay within the record, and the offset delta is
+    the record's number in the batch. With ``key_required`` the record has a key. A timestamp other
+    than -1 lies between ``earliest_ms`` and ``latest_ms``, both inclusive; for LogAppendTime pass
+    the ends of the 64-bit range. Returns OK or the status of the first error. ``result``
+    (RESULT_FIELDS long) receives the place of the error and the largest timestamp.
     """
     at = start
     index = 0
