@@ -1,6 +1,6 @@
-"""Keys and values of __consumer_offsets and __transaction_state, as Kafka writes them.
+"""Keys and values of the records in __consumer_offsets and __transaction_state, as in Kafka.
 
-May import: protocol (whose rows declare the records), errors, ids; never client or spark.
-Start reading at offset_commit.py and group_metadata.py, then consumer_offsets.py; transactions are
-in transaction_log.py.
+This package may import protocol (whose rows declare the records), errors and ids, but never client
+or spark. Start reading at offset_commit.py and group_metadata.py, then consumer_offsets.py;
+transaction_log.py has the records of transactions.
 """

@@ -1,4 +1,4 @@
-"""The records of __consumer_offsets as bytes: two bytes of version, then the message."""
+"""Encodes and decodes keys and values of __consumer_offsets: a two-byte version and a message."""
 
 import struct
 
@@ -28,11 +28,11 @@ _STRING = struct.Struct(">h")
 _PARTITION = struct.Struct(">i")
 _VALUE_HEAD = struct.Struct(">hqih")  # version, offset, leader epoch, length of the metadata
 _TIMESTAMP = struct.Struct(">q")
-# Version 4: the metadata's length is a varint, and a tagged field is the last.
+# Version 4 has a varint as the length of the metadata, and a tagged field at the end.
 _FLEXIBLE_HEAD = struct.Struct(">hqi")
 _FLEXIBLE_TAIL = struct.Struct(">q3s16s")
 TOPIC_ID_TAG = b"\x01\x00\x10"
-"""There is one tagged field; its tag is 0, and it takes 16 bytes."""
+"""Start of the tagged section: 1 tagged field, with tag 0 and a size of 16 bytes."""
 
 
 def encode_key(key: Key) -> bytes:
@@ -43,8 +43,10 @@ def encode_key(key: Key) -> bytes:
 
 
 def encode_offset_key(group: str, topic: str, partition: int) -> bytes:
-    """The key of a committed offset. Packed by hand, as are the values below: there is one for each
-    commit."""
+    """Return the key of a committed offset.
+
+    Keys and values of offsets are packed by hand for speed, because each commit writes one.
+    """
     group_bytes, topic_bytes = group.encode(), topic.encode()
     try:
         return b"".join(
@@ -57,14 +59,17 @@ def encode_offset_key(group: str, topic: str, partition: int) -> bytes:
             )
         )
     except struct.error:
-        # Raises with a text that names the field.
+        # A value does not fit: the generated encoder raises an error with the field's name.
         key = OffsetCommitKey(group=group, topic=topic, partition=partition)
         return encode_versioned(key, OFFSET_KEY_VERSION)
 
 
 def encode_value(value: Value) -> bytes:
-    """Version 4 with the topic's id, as Kafka since 4.0; 3 without; 1 where an expiry was asked
-    for, which is then without the id."""
+    """Encode a value; group metadata has version 3.
+
+    An offset has version 1 if the client set an expiry time (the topic id is then lost), version 4
+    with a topic id, like in Kafka since 4.0, and version 3 without.
+    """
     if not isinstance(value, OffsetCommitValue):
         return encode_versioned(value, VALUE_VERSION)
     if value.expire_timestamp >= 0:
@@ -95,7 +100,10 @@ def _with_topic_id(value: OffsetCommitValue, metadata: bytes) -> bytes:
 
 
 def decode_key(data: bytes) -> Key:
-    """Raises UnknownStateRecord for kinds that came later (consumer and share groups)."""
+    """Decode a key of __consumer_offsets.
+
+    Raises UnknownStateRecord for kinds of later releases (consumer and share groups).
+    """
     version = version_of(data)
     if version <= OFFSET_KEY_VERSION:
         return decode_versioned(OffsetCommitKey, data)
@@ -105,7 +113,7 @@ def decode_key(data: bytes) -> Key:
 
 
 def decode_value(key: Key, data: bytes) -> Value:
-    """The value that belongs to ``key``. Raises UnknownStateRecord for a newer version."""
+    """Decode the value of a record with this ``key``; UnknownStateRecord for a newer version."""
     if isinstance(key, OffsetCommitKey):
         return decode_versioned(OffsetCommitValue, data)
     return decode_versioned(GroupMetadataValue, data)

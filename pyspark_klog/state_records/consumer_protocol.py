@@ -1,8 +1,8 @@
-"""What consumers put into a group's members: their subscriptions and assignments.
+"""Subscriptions and assignments, the bytes that consumers store in a group's members.
 
-To a broker these are bytes; only the groups of protocol type "consumer" agree on them. They start
-with a version, as state records do; as in Kafka a newer one is read like the newest known, because
-later versions only add fields at the end.
+Brokers do not interpret these bytes; only members of groups of protocol type "consumer" use this
+format. Like state records, the bytes start with a version. Like in Kafka, a newer version is read
+as the newest known version, because later versions only add fields at the end.
 """
 
 from typing import TypeVar
@@ -17,14 +17,14 @@ M = TypeVar("M", bound=Message)
 
 
 class TopicPartitions(Struct):
-    """Partitions of one topic."""
+    """A topic's name and the numbers of some of its partitions."""
 
     topic: str = string()
     partitions: list[int] = array(int32)
 
 
 class ConsumerProtocolSubscription(Message, versions=(0, 3)):
-    """What a member wants to read, and what it holds while it joins again."""
+    """The topics that a member subscribes to, and the partitions it owns when it rejoins."""
 
     topics: list[str] = array(string)
     user_data: bytes | None = binary(nullable_since=0, default=None)
@@ -34,19 +34,22 @@ class ConsumerProtocolSubscription(Message, versions=(0, 3)):
 
 
 class ConsumerProtocolAssignment(Message, versions=(0, 3)):
-    """What a member got of its group's leader."""
+    """The partitions that the group's leader assigned to a member."""
 
     assigned_partitions: list[TopicPartitions] = array(TopicPartitions)
     user_data: bytes | None = binary(nullable_since=0, default=None)
 
 
 def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """Raises KlogError for bytes that are none."""
+    """Decode a member's subscription; raises KlogError for other bytes."""
     return _decode(ConsumerProtocolSubscription, data)
 
 
 def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """Raises KlogError for bytes that are none; a member without an assignment has no bytes."""
+    """Decode a member's assignment; raises KlogError for other bytes.
+
+    A member without an assignment has empty bytes, which raise KlogError too.
+    """
     return _decode(ConsumerProtocolAssignment, data)
 
 

@@ -1,17 +1,17 @@
-"""A group's generation and members: the record that a completed rebalance leaves."""
+"""The record of a group's generation and members, written when a rebalance completes."""
 
 from pyspark_klog.protocol.fields import array, binary, int32, int64, string
 from pyspark_klog.protocol.message import Message, Struct
 
 
 class GroupMetadataKey(Message, versions=(2, 2)):
-    """The key's version number is what tells it from an offset's key."""
+    """Key of a group's metadata. Its version, 2, distinguishes it from the key of an offset."""
 
     group: str = string()
 
 
 class MemberMetadata(Struct):
-    """One member with the subscription and the assignment for the chosen protocol."""
+    """One member, with its subscription and assignment for the chosen protocol."""
 
     member_id: str = string()
     group_instance_id: str | None = string(since=3, nullable_since=3, default=None, ignorable=True)
@@ -24,7 +24,7 @@ class MemberMetadata(Struct):
 
 
 class GroupMetadataValue(Message, versions=(0, 4), flexible_since=4):
-    """A group without members has an empty list and a null protocol."""
+    """Value of a group's metadata; a group without members has an empty list and null protocol."""
 
     protocol_type: str = string()
     generation: int = int32()

@@ -1,4 +1,4 @@
-"""A committed offset: the record that OffsetCommit leaves in __consumer_offsets."""
+"""The record of a committed offset, which OffsetCommit writes to __consumer_offsets."""
 
 from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import int32, int64, string, uuid
@@ -6,7 +6,7 @@ from pyspark_klog.protocol.message import Message
 
 
 class OffsetCommitKey(Message, versions=(0, 1)):
-    """Versions 0 and 1 are the same bytes; Kafka reads both and writes 1."""
+    """Key of a committed offset. Versions 0 and 1 have the same layout; Kafka writes version 1."""
 
     group: str = string()
     topic: str = string()
@@ -14,7 +14,10 @@ class OffsetCommitKey(Message, versions=(0, 1)):
 
 
 class OffsetCommitValue(Message, versions=(0, 4), flexible_since=4):
-    """Version 1 alone carries an expiry of its own, 4 alone the id of the topic (0: not known)."""
+    """Value of a committed offset.
+
+    Only version 1 has an expiry time, and only version 4 has a topic id (0 if unknown).
+    """
 
     offset: int = int64()
     leader_epoch: int = int32(since=3, default=-1, ignorable=True)

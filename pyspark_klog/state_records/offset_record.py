@@ -1,4 +1,4 @@
-"""A committed offset as a record of __consumer_offsets, packed but for what changes."""
+"""Encodes the record of a partition's committed offset quickly: the unchanging bytes are reused."""
 
 import struct
 
@@ -15,20 +15,20 @@ from pyspark_klog.state_records.consumer_offsets import (
 from pyspark_klog.state_records.offset_commit import OffsetCommitValue
 
 _VERSION = struct.Struct(">h")
-# Of a value without its metadata and the length of that: version, offset, leader epoch, time, and
-# the topic's id as a tagged field.
+# Size of a value without the metadata and its length: version, offset, leader epoch, commit time,
+# and the topic id as a tagged field.
 _VALUE_BYTES = struct.calcsize(">hqiq3s16s")
-# A delta below takes one byte: it is a varint, of twice the number.
+# The varint of an offset delta below this bound takes one byte, with the value 2 * delta.
 _ONE_BYTE_DELTAS = 64
 
-assert VALUE_VERSION_WITH_TOPIC_ID == 4  # whose fields are packed here
+assert VALUE_VERSION_WITH_TOPIC_ID == 4  # OffsetRecord packs the fields of version 4
 
 
 class OffsetRecord:
-    """The record of an offset that a group commits again and again for one partition, with the same
-    metadata each time. Only its offset, leader epoch and time are packed when it is appended.
+    """Encodes the offsets that a group commits again and again for one partition.
 
-    ``topic_id`` is not 0: every topic has an id.
+    All commits have the same metadata. Appending a record packs only offset, leader epoch and
+    commit time; the other bytes are packed once. ``topic_id`` must not be 0.
     """
 
     __slots__ = ("_head", "_key", "_metadata", "_middle", "_pack", "_tail", "_text", "topic_id")
@@ -43,7 +43,7 @@ class OffsetRecord:
         self._text = uvarint(len(text) + 1) + text
         value_bytes = _VALUE_BYTES + len(self._text)
         before_value = varint(len(self._key)) + self._key + varint(value_bytes)
-        # Four bytes more: attributes, timestamp delta, offset delta, number of headers.
+        # The 4 bytes are attributes, timestamp delta, offset delta and header count.
         size = 4 + len(before_value) + value_bytes
         self._head = varint(size) + b"\0\0"
         self._middle = before_value + _VERSION.pack(VALUE_VERSION_WITH_TOPIC_ID)
@@ -54,8 +54,10 @@ class OffsetRecord:
     def append_to(
         self, batch: bytearray, offset_delta: int, offset: int, leader_epoch: int, commit_ms: int
     ) -> None:
-        """Put the record behind others that have the same time as their batch
-        (:func:`append_plain_record`); ``offset_delta`` is its number among them."""
+        """Append the record to ``batch``, with timestamp delta 0 like :func:`append_plain_record`.
+
+        ``offset_delta`` is the number of the record in its batch; ``commit_ms`` is the commit time.
+        """
         if offset_delta < _ONE_BYTE_DELTAS:
             batch += self._pack(
                 self._head,

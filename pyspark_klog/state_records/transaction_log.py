@@ -1,7 +1,7 @@
-"""The records of __transaction_state: what a transactional id has come to (KIP-98, KIP-890).
+"""The records of __transaction_state: the state of each transactional id (KIP-98, KIP-890).
 
-The key is the transactional id, and a null value (a tombstone) ends what is known of it. A value
-has the producer's id and epoch, the state of its transaction, and the partitions that take part.
+The key is the transactional id. The value has the producer's id and epoch, the state of its
+transaction, and the partitions of the transaction. A null value (a tombstone) deletes the state.
 """
 
 from enum import IntEnum
@@ -17,14 +17,16 @@ from pyspark_klog.state_records.versions import (
 
 KEY_VERSION = 0
 VALUE_VERSION = 0
-"""What brokers write under transaction.version 0; every release of Kafka reads it."""
+"""Value version that brokers write under transaction.version 0; all releases of Kafka read it."""
 FLEXIBLE_VALUE_VERSION = 1
-"""What they write from transaction.version 1 on (Kafka 3.6 and later read it): alone it has tagged
-fields, so also previous and next producer ids."""
+"""Value version that brokers write from transaction.version 1 on; Kafka 3.6 and later read it.
+
+Only this version has tagged fields, and so the previous and next producer ids.
+"""
 
 
 class TransactionState(IntEnum):
-    """``transaction_status``, by Kafka's numbers (its class of the same name)."""
+    """The values of ``transaction_status``, with the numbers of Kafka's TransactionState."""
 
     EMPTY = 0
     ONGOING = 1
@@ -37,26 +39,29 @@ class TransactionState(IntEnum):
 
     @property
     def kafkas_name(self) -> str:
-        """As DescribeTransactions and ListTransactions spell it: ``CompleteCommit``."""
+        """The name in DescribeTransactions and ListTransactions, for example ``CompleteCommit``."""
         return self.name.title().replace("_", "")
 
 
 class TransactionLogKey(Message, versions=(0, 0)):
-    """The version, 0, is the one kind of record that this topic has."""
+    """Key of a transactional id's state. Version 0 is the only kind of record in this topic."""
 
     transactional_id: str = string()
 
 
 class PartitionsSchema(Struct):
-    """Partitions of one topic that take part in the transaction."""
+    """A topic's name and the numbers of its partitions in the transaction."""
 
     topic: str = string()
     partition_ids: list[int] = array(int32)
 
 
 class TransactionLogValue(Message, versions=(0, 1), flexible_since=1):
-    """``transaction_partitions`` is null where the state is EMPTY. Times are in milliseconds since
-    1970, -1 where there is none. ``client_transaction_version`` 2 is KIP-890's."""
+    """State of a transactional id. ``transaction_partitions`` is null in the state EMPTY.
+
+    Timestamps are in milliseconds since 1970, or -1 for none. ``client_transaction_version`` is 2
+    for clients that use the transactions of KIP-890.
+    """
 
     producer_id: int = int64()
     previous_producer_id: int = int64(since=1, tag=0, default=-1)
@@ -74,7 +79,7 @@ class TransactionLogValue(Message, versions=(0, 1), flexible_since=1):
 
 
 def encode_key(transactional_id: str) -> bytes:
-    """The key of an id's records.
+    """Return the key of a transactional id's records.
 
     :raises UnencodableMessage: for an id of more than 32,767 bytes
     """
@@ -82,8 +87,11 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def decode_key(data: bytes) -> TransactionLogKey:
-    """Raises UnknownStateRecord for a kind that came later, MalformedRequest for what is damaged
-    (both are KlogErrors)."""
+    """Decode a key of __transaction_state.
+
+    :raises UnknownStateRecord: for a kind of record that a later release writes
+    :raises MalformedRequest: for damaged bytes
+    """
     version = version_of(data)
     if version != KEY_VERSION:
         raise UnknownStateRecord(f"a key of kind {version} in __transaction_state; known is 0")
@@ -91,15 +99,20 @@ def decode_key(data: bytes) -> TransactionLogKey:
 
 
 def encode_value(value: TransactionLogValue, version: int = FLEXIBLE_VALUE_VERSION) -> bytes:
-    """The value in ``version`` 0 or 1.
+    """Encode a value in ``version`` 0 or 1.
 
-    :raises UnencodableMessage: naming a field that does not fit
-    :raises UnsupportedVersion: naming a tagged field that is not its default, in version 0
+    :raises UnencodableMessage: with the name of a field that does not fit
+    :raises UnsupportedVersion: in version 0, for a tagged field with a value other than the default
     """
     return encode_versioned(value, version)
 
 
 def decode_value(data: bytes) -> TransactionLogValue:
-    """Raises UnknownStateRecord for a version that came later, MalformedRequest for what is
-    damaged. ``transaction_status`` is not checked: it may be a number that no state has."""
+    """Decode a value of __transaction_state.
+
+    ``transaction_status`` is not checked, and may be a number that TransactionState does not have.
+
+    :raises UnknownStateRecord: for a version that a later release writes
+    :raises MalformedRequest: for damaged bytes
+    """
     return decode_versioned(TransactionLogValue, data)

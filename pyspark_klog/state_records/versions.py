@@ -1,6 +1,6 @@
-"""How a record of a broker's state starts: two bytes of version, then the message.
+"""Encoding of state records: a version of two bytes, then a message in that version.
 
-A key's version is the kind of its record; a value's says which fields there are.
+The version of a key gives the kind of the record. The version of a value decides its fields.
 """
 
 from typing import TypeVar
@@ -13,29 +13,32 @@ M = TypeVar("M", bound=Message)
 
 
 class UnknownStateRecord(KlogError):
-    """A record of a kind or version that this release does not know: skipped with a warning."""
+    """This release does not know the kind or version of a state record.
+
+    Brokers skip such a record with a warning.
+    """
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
-    """The version, then the message in it.
+    """Return the version in two bytes and the message encoded in that version.
 
-    :raises UnencodableMessage: naming the field that does not fit
+    :raises UnencodableMessage: with the name of the field that does not fit
     """
     return version.to_bytes(2, "big") + encode_message(message, version)
 
 
 def version_of(data: bytes) -> int:
-    """The number that ``data`` starts with; UnknownStateRecord if there are no two bytes."""
+    """Return the version in the first two bytes of ``data``; UnknownStateRecord if shorter."""
     if len(data) < 2:
         raise UnknownStateRecord(f"{len(data)} bytes, expected a version of 2 bytes at least")
     return int.from_bytes(data[:2], "big", signed=True)
 
 
 def decode_versioned(cls: type[M], data: bytes) -> M:
-    """The message of this class that lies behind its version.
+    """Decode a version and a message of class ``cls`` in that version.
 
     :raises UnknownStateRecord: for a version that ``cls`` does not have
-    :raises MalformedRequest: if the bytes do not fit it
+    :raises MalformedRequest: if the bytes are no such message
     """
     version = version_of(data)
     if not cls.min_version <= version <= cls.max_version:
