@@ -1,10 +1,10 @@
-"""What ZooKeeper holds of a cluster, as Kafka 3.9.1 writes it there: paths, and values as bytes.
+"""Paths and values of a cluster's znodes in ZooKeeper, in the format of Kafka 3.9.1.
 
-Pure: nothing here talks to ZooKeeper. Paths are those below the chroot of `zookeeper.connect`.
-Encoders write Kafka's bytes (its fields in its order, no spaces; the entries of a map in the
-order of the mapping). Decoders take what Kafka 3.9.1 takes of older releases, pass over fields
-that they do not know, and raise ZnodeError, which names the znode, for everything else.
+No code in this package talks to ZooKeeper. Paths are relative to the chroot of `zookeeper.connect`.
+Encoders write the same bytes as Kafka: the same fields in the same order, no spaces, and the
+entries of a map in the order of the mapping. Decoders accept the same older versions as Kafka 3.9.1
+and skip unknown fields. For other data they raise ZnodeError, which names the znode.
 
-May import: ids, errors; never protocol, storage, client or spark.
-Start reading at paths.py, then topics.py; data.py has what all share.
+This package may import ids and errors, but never protocol, storage, client or spark.
+Start reading at paths.py, then topics.py; data.py has the code that all modules share.
 """

@@ -1,6 +1,6 @@
-"""What tools and brokers ask the controller for by a znode: /admin and the notifications.
+"""Znodes by which tools and brokers send requests to the controller: /admin and notifications.
 
-(/admin/delete_topics/T has no data: paths.delete_topic_path.)
+/admin/delete_topics/T has no data; paths.delete_topic_path gives its path.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ _LOG_DIR_FAILED = 1
 
 
 def encode_reassignment(replicas: Mapping[TopicPartition, Iterable[BrokerId]]) -> bytes:
-    """/admin/reassign_partitions: the brokers that each partition shall have; version 1."""
+    """Encode /admin/reassign_partitions in version 1: the new replicas of each partition."""
     partitions = [
         {"topic": each.topic, "partition": each.partition, "replicas": list(brokers)}
         for each, brokers in replicas.items()
@@ -27,9 +27,11 @@ def encode_reassignment(replicas: Mapping[TopicPartition, Iterable[BrokerId]]) -
 
 
 def decode_reassignment(data: bytes | None) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """The last row of a partition counts, as for Kafka.
+    """Decode /admin/reassign_partitions: the new replicas of each partition.
 
-    :raises ZnodeError: if it is none
+    If a partition occurs more than once, its last entry counts, like in Kafka.
+
+    :raises ZnodeError: if ``data`` is no reassignment
     """
     fields = read_object(REASSIGN_PARTITIONS, data)
     rows = fields.inner_objects("partitions")
@@ -37,40 +39,48 @@ def decode_reassignment(data: bytes | None) -> dict[TopicPartition, tuple[Broker
 
 
 def encode_preferred_replica_election(partitions: Iterable[TopicPartition]) -> bytes:
-    """/admin/preferred_replica_election: where the preferred leader shall lead; version 1."""
+    """Encode /admin/preferred_replica_election in version 1: partitions to elect a leader for."""
     return _encode_partitions(partitions)
 
 
 def decode_preferred_replica_election(data: bytes | None) -> tuple[TopicPartition, ...]:
-    """:raises ZnodeError: if it is none"""
+    """Decode /admin/preferred_replica_election: the partitions, without repetitions.
+
+    :raises ZnodeError: if ``data`` is no such list
+    """
     return _decode_partitions(PREFERRED_REPLICA_ELECTION, data)
 
 
 def encode_isr_change(partitions: Iterable[TopicPartition]) -> bytes:
-    """/isr_change_notification/isr_change_N: a leader before Kafka 2.7 has changed an in-sync set
-    itself; version 1."""
+    """Encode /isr_change_notification/isr_change_N in version 1: partitions with a changed ISR.
+
+    Leaders before Kafka 2.7 change the ISR in ZooKeeper themselves, and then create this znode.
+    """
     return _encode_partitions(partitions)
 
 
 def decode_isr_change(name: str, data: bytes | None) -> tuple[TopicPartition, ...]:
-    """``name`` is the znode's below /isr_change_notification.
+    """Decode /isr_change_notification/``name``: the partitions, without repetitions.
 
-    :raises ZnodeError: if it is none
+    :raises ZnodeError: if ``data`` is no such list
     """
     return _decode_partitions(f"{ISR_CHANGES}/{name}", data)
 
 
 def encode_log_dir_event(broker_id: BrokerId) -> bytes:
-    """/log_dir_event_notification/log_dir_event_N: a data directory of the broker has failed;
-    version 1."""
+    """Encode /log_dir_event_notification/log_dir_event_N in version 1.
+
+    The znode says that a log directory of the broker has failed.
+    """
     return write_json({"version": 1, "broker": broker_id, "event": _LOG_DIR_FAILED})
 
 
 def decode_log_dir_event(name: str, data: bytes | None) -> BrokerId:
-    """The broker. Kafka knows one event only, and does not look at it. ``name`` is the znode's
-    below /log_dir_event_notification.
+    """Decode /log_dir_event_notification/``name``: the broker whose log directory failed.
 
-    :raises ZnodeError: if it is none
+    Kafka has one kind of event only, and does not check the kind; neither does this function.
+
+    :raises ZnodeError: if ``data`` names no broker
     """
     fields = read_object(f"{LOG_DIR_EVENTS}/{name}", data)
     return BrokerId(fields.int32("broker", minimum=0))
@@ -83,7 +93,7 @@ def _encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 def _decode_partitions(path: str, data: bytes | None) -> tuple[TopicPartition, ...]:
     fields = read_object(path, data)
-    # A dict keeps the order and forgets repetitions.
+    # A dict removes repetitions and keeps the order.
     return tuple(dict.fromkeys(_partition(each) for each in fields.inner_objects("partitions")))
 
 

@@ -1,4 +1,7 @@
-"""/brokers/ids/N, ephemeral: what a broker says of itself. The znode's czxid is its epoch."""
+"""/brokers/ids/N, an ephemeral znode: the registration of a broker.
+
+The czxid of the znode is the broker epoch.
+"""
 
 import re
 from collections.abc import Mapping
@@ -19,14 +22,14 @@ _ENDPOINT = re.compile(
     re.ASCII,
 )
 _MAX_PORT = (1 << 16) - 1
-# Brokers tell each other and their clients of all this, in texts of at most 32,767 bytes, and each
-# time that one of them comes or goes.
+# Limits on the texts and endpoints of a registration. UpdateMetadata and Metadata send them in
+# strings of at most 32,767 bytes, to all brokers and clients, whenever the list of brokers changes.
 _MOST_CHARACTERS = 1_000
 _MOST_ENDPOINTS = 100
 
 
 class Endpoint(NamedTuple):
-    """Where a listener is reached. ``host`` is None if the broker does not say it."""
+    """The address of a listener. ``host`` is None if the registration has no host."""
 
     listener: str
     host: str | None
@@ -39,7 +42,7 @@ class Endpoint(NamedTuple):
 
 
 class VersionRange(NamedTuple):
-    """The versions of a feature that a broker supports."""
+    """The versions of a feature that a broker supports, both bounds inclusive."""
 
     min_version: int
     max_version: int
@@ -47,7 +50,7 @@ class VersionRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """``timestamp_ms`` is when the broker registered; -1 if a release did not say it."""
+    """A broker's registration; ``timestamp_ms`` is the time of registration, -1 if unknown."""
 
     endpoints: tuple[Endpoint, ...]
     timestamp_ms: int
@@ -57,8 +60,10 @@ class BrokerRegistration:
 
 
 def encode_broker(registration: BrokerRegistration) -> bytes:
-    """Version 5. ``host`` and ``port``, for clients of long ago, are those of the first plaintext
-    listener."""
+    """Encode a broker's registration in version 5.
+
+    The fields ``host`` and ``port``, for very old clients, belong to the first plaintext listener.
+    """
     endpoints = registration.endpoints
     plain = next((each for each in endpoints if each.security_protocol == PLAINTEXT), None)
     value: dict[str, object] = {
@@ -81,10 +86,12 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
 
 
 def decode_broker(broker_id: BrokerId, data: bytes | None) -> BrokerRegistration:
-    """Any version: 1 has one plaintext listener, 2 several by security protocol, 3 a rack, 4
-    listeners by name, 5 features, and Kafka reads a later one as a 5.
+    """Decode a broker's registration of any version.
 
-    :raises ZnodeError: if it is none
+    Version 1 has one plaintext listener, 2 adds several listeners by security protocol, 3 a rack, 4
+    named listeners, and 5 features. Like Kafka, the function reads a later version as version 5.
+
+    :raises ZnodeError: if ``data`` is no registration
     """
     fields = read_object(broker_path(broker_id), data)
     if fields.version() == 1:

@@ -1,5 +1,5 @@
-"""What the cluster has one of: its id, its controller and epoch, its features, and the block of
-producer ids that was given out last.
+"""Znodes that exist once in a cluster: cluster id, controller and its epoch, features, and the
+last allocated block of producer ids.
 """
 
 import re
@@ -20,7 +20,7 @@ CONTROLLER_VERSION = 2
 FIRST_CONTROLLER_EPOCH = 1
 FEATURE_VERSION = 2
 NO_FEATURES = write_json({"features": {}, "version": FEATURE_VERSION, "status": 1})
-"""/feature of a cluster whose features are on and none of them finalized: what klog writes."""
+"""Data of /feature that klog writes: features are enabled, and no feature is finalized."""
 
 _CLUSTER_ID = re.compile("[!-~]{1,100}", re.ASCII)
 _ENABLED = 1
@@ -28,8 +28,11 @@ _ENABLED = 1
 
 @dataclass(frozen=True, slots=True)
 class ControllerRegistration:
-    """/controller, ephemeral. ``kraft_controller_epoch`` is -1 unless the cluster is migrating to
-    KRaft and a KRaft controller holds the znode."""
+    """/controller, an ephemeral znode: the broker that is the controller.
+
+    ``kraft_controller_epoch`` is -1 unless the cluster is migrating to KRaft and a KRaft controller
+    has created the znode.
+    """
 
     broker_id: BrokerId
     timestamp_ms: int
@@ -38,8 +41,10 @@ class ControllerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class FinalizedFeatures:
-    """/feature: the level of each feature that was finalized; ``enabled`` is False in a cluster
-    whose inter.broker.protocol.version is older than features."""
+    """/feature: the level of each finalized feature.
+
+    ``enabled`` is False if the cluster's inter.broker.protocol.version is too old for features.
+    """
 
     enabled: bool
     levels: Mapping[str, int]
@@ -47,7 +52,7 @@ class FinalizedFeatures:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """The ids from ``first`` to ``last``, this one included, are the broker's."""
+    """The producer ids ``first`` to ``last``, both inclusive, which belong to one broker."""
 
     broker_id: BrokerId
     first: ProducerId
@@ -55,7 +60,7 @@ class ProducerIdBlock:
 
 
 def encode_controller(registration: ControllerRegistration) -> bytes:
-    """Version 2."""
+    """Encode /controller in version 2."""
     return write_json(
         {
             "version": CONTROLLER_VERSION,
@@ -67,9 +72,9 @@ def encode_controller(registration: ControllerRegistration) -> bytes:
 
 
 def decode_controller(data: bytes | None) -> ControllerRegistration:
-    """Any version (Kafka does not look at it): 1 knows nothing of KRaft.
+    """Decode /controller of any version: Kafka does not check it. Version 1 has no KRaft epoch.
 
-    :raises ZnodeError: if it is none
+    :raises ZnodeError: if ``data`` names no controller
     """
     fields = read_object(CONTROLLER, data)
     return ControllerRegistration(
@@ -84,24 +89,27 @@ def decode_controller(data: bytes | None) -> ControllerRegistration:
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
-    """The number as text."""
+    """Encode /controller_epoch as decimal text."""
     return str(epoch).encode()
 
 
 def decode_controller_epoch(data: bytes | None) -> int:
-    """:raises ZnodeError: if it is no number"""
+    """Decode /controller_epoch.
+
+    :raises ZnodeError: if ``data`` is no epoch
+    """
     return read_epoch(CONTROLLER_EPOCH, data)
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """Its version is a text, since ever."""
+    """Encode /cluster/id; its version is a string, unlike in other znodes, like in Kafka."""
     return write_json({"version": "1", "id": cluster_id})
 
 
 def decode_cluster_id(data: bytes | None) -> str:
-    """Usually 22 characters of base64, but somebody may have chosen another one.
+    """Decode /cluster/id: usually 22 characters of base64, but an operator may choose another id.
 
-    :raises ZnodeError: if it is none
+    :raises ZnodeError: if ``data`` has no id of 1 to 100 visible ASCII characters
     """
     fields = read_object(CLUSTER_ID, data)
     cluster_id = fields.text("id")
@@ -111,9 +119,11 @@ def decode_cluster_id(data: bytes | None) -> str:
 
 
 def decode_features(data: bytes | None) -> FinalizedFeatures:
-    """Versions 1 and 2, as Kafka: a later one says what an older broker must not do.
+    """Decode /feature of version 1 or 2.
 
-    :raises ZnodeError: if it is none
+    Like Kafka, the function refuses later versions, which may forbid things to older brokers.
+
+    :raises ZnodeError: if ``data`` is no such list of features
     """
     fields = read_object(FEATURE, data)
     version = fields.version(newest=FEATURE_VERSION)
@@ -130,7 +140,7 @@ def decode_features(data: bytes | None) -> FinalizedFeatures:
 
 
 def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
-    """Version 1."""
+    """Encode /latest_producer_id_block in version 1."""
     return write_json(
         {
             "version": 1,
@@ -142,9 +152,11 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_id_block(data: bytes | None) -> ProducerIdBlock:
-    """Any version: Kafka does not look at it. (Without data nothing was given out yet.)
+    """Decode /latest_producer_id_block of any version: Kafka does not check the version.
 
-    :raises ZnodeError: if it is none
+    The znode has no data before the first allocation; do not call this function then.
+
+    :raises ZnodeError: if ``data`` is no block of producer ids
     """
     fields = read_object(PRODUCER_ID_BLOCK, data)
     first, last = fields.int64_text("block_start"), fields.int64_text("block_end")

@@ -1,8 +1,8 @@
-"""/config: settings and quotas of topics, brokers, users, clients and addresses, and
-/config/changes, by which brokers learn that one of them has changed.
+"""/config: settings and quotas of topics, brokers, users, clients and IP addresses.
 
-An entity is a path below /config: ``topics/orders``, ``brokers/<default>``,
-``users/alice/clients/<default>``. Names in it are percent-encoded, as Java's URLEncoder does it.
+Brokers watch /config/changes, where each change of an entity adds a notification. An entity is a
+path below /config: ``topics/orders``, ``brokers/<default>``, ``users/alice/clients/<default>``. The
+names in an entity are percent-encoded like in Kafka.
 """
 
 from collections.abc import Mapping
@@ -20,23 +20,23 @@ _DEFAULT = "<default>"
 
 
 class EntityName(NamedTuple):
-    """One part of an entity; ``name`` None is the default of its type."""
+    """One part of an entity: a type and a name; ``name`` None is the default of the type."""
 
     entity_type: str
     name: str | None
 
 
 Entity = tuple[EntityName, ...]
-"""One part, or the two of a client of a user: users first."""
+"""One part, or for a client of a user two parts: first the user, then the client."""
 
 
 def entity(entity_type: str, name: str | None) -> Entity:
-    """An entity of one part."""
+    """Return an entity of one part."""
     return (EntityName(entity_type, name),)
 
 
 def entity_path(names: Entity) -> str:
-    """The entity as its change says it: its path below /config."""
+    """Return the entity's path below /config, the form that change notifications contain."""
     return "/".join(
         f"{each.entity_type}/{_DEFAULT if each.name is None else sanitized(each.name)}"
         for each in names
@@ -44,30 +44,32 @@ def entity_path(names: Entity) -> str:
 
 
 def config_path(names: Entity) -> str:
-    """Where the entity's settings are."""
+    """Return the path of the znode with the entity's settings."""
     return f"{CONFIG}/{entity_path(names)}"
 
 
 def sanitized(name: str) -> str:
-    """A name as one part of a path: all but ASCII's letters and digits and ``.-_`` is encoded."""
+    """Percent-encode a name for a path: all characters except ASCII letters, digits and ``.-_``."""
     return quote(name, safe="").replace("~", "%7E")
 
 
 def desanitized(text: str) -> str:
-    """The inverse. What is no encoding stands for itself."""
+    """Decode a percent-encoded name; invalid escapes stay as they are."""
     return unquote(text)
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    """Version 1."""
+    """Encode an entity's settings in version 1."""
     return write_json({"version": 1, "config": dict(config)})
 
 
 def decode_config(path: str, data: bytes | None) -> dict[str, str]:
-    """Any version: Kafka does not look at it. Nothing is set where there is no data (a user whose
-    clients alone have quotas).
+    """Decode an entity's settings of any version: Kafka does not check the version.
 
-    :raises ZnodeError: if it is none
+    A znode without data has no settings. For example, a user without quotas can have clients with
+    quotas.
+
+    :raises ZnodeError: if ``data`` is no settings
     """
     if not data:
         return {}
@@ -76,15 +78,16 @@ def decode_config(path: str, data: bytes | None) -> dict[str, str]:
 
 
 def encode_config_change(names: Entity) -> bytes:
-    """Version 2."""
+    """Encode a change notification for an entity in version 2."""
     return write_json({"version": CHANGE_VERSION, "entity_path": entity_path(names)})
 
 
 def decode_config_change(name: str, data: bytes | None) -> Entity:
-    """Which entity has changed: versions 1 (topics and clients) and 2, as Kafka. ``name`` is the
-    znode's below /config/changes.
+    """Decode /config/changes/``name``: the entity that has changed.
 
-    :raises ZnodeError: if it is none
+    Like Kafka, the function accepts version 1 (topics and clients only) and version 2.
+
+    :raises ZnodeError: if ``data`` is no change notification
     """
     fields = read_object(f"{CONFIG_CHANGES}/{name}", data)
     if fields.version(newest=CHANGE_VERSION) == 1:
@@ -98,9 +101,9 @@ def decode_config_change(name: str, data: bytes | None) -> Entity:
 
 
 def parse_entity_path(path: str, text: str) -> Entity:
-    """The entity that ``text`` says; ``path`` is the znode where it stands, for the error.
+    """Parse an entity's path below /config; ``path`` is the znode that contains ``text``.
 
-    :raises ZnodeError: if it says none
+    :raises ZnodeError: if ``text`` is no entity
     """
     words = text.split("/")
     types, names = words[::2], words[1::2]

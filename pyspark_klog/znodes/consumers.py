@@ -1,7 +1,7 @@
-"""/consumers/G: the groups of Kafka's first consumer, which kept everything in ZooKeeper.
+"""/consumers/G: the groups of Kafka's first consumer, which stored its state in ZooKeeper.
 
-Brokers serve OffsetCommit 0 and OffsetFetch 0 from ``offsets``. ``ids`` and ``owners`` were
-written by consumers of releases before 2.0, and no code of Kafka 3.9.1 knows them.
+Brokers read and write ``offsets`` for OffsetCommit 0 and OffsetFetch 0. Consumers of releases
+before 2.0 wrote ``ids`` and ``owners``; Kafka 3.9.1 does not use them.
 """
 
 import re
@@ -12,15 +12,18 @@ from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.znodes.data import ZnodeError, read_number, read_object, shown, write_json
 from pyspark_klog.znodes.paths import CONSUMERS
 
-# What ZooKeeper takes in a path, except for the slash.
+# The characters that ZooKeeper accepts in a path, except the slash.
 _NAME = re.compile("[ -.0-~\xa0-\ud7ff\uf900-\uffef]+")
 _MAX_OWNER_BYTES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRegistration:
-    """/consumers/G/ids/C, ephemeral: the streams that a consumer has for each topic, or for what
-    matches a pattern. ``pattern`` is "static", "white_list" or "black_list"."""
+    """/consumers/G/ids/C, an ephemeral znode: a consumer's subscription.
+
+    ``subscription`` has the number of streams for each topic, or for a pattern of topics.
+    ``pattern`` is "static", "white_list" or "black_list".
+    """
 
     subscription: Mapping[str, int]
     pattern: str
@@ -28,25 +31,25 @@ class ConsumerRegistration:
 
 
 def consumer_id_path(group: str, consumer: str) -> str:
-    """Where a consumer registers; ephemeral."""
+    """Return the path of a consumer's registration, an ephemeral znode."""
     return f"{_group_path(group)}/ids/{_name(consumer)}"
 
 
 def owner_path(group: str, partition: TopicPartition) -> str:
-    """Which thread of which consumer reads a partition; ephemeral."""
+    """Return the path of a partition's owner, an ephemeral znode: the consumer's thread."""
     return f"{_group_path(group)}/owners/{_name(partition.topic)}/{partition.partition}"
 
 
 def offset_path(group: str, partition: TopicPartition) -> str:
-    """A group's position; persistent.
+    """Return the path of a group's committed offset, a persistent znode.
 
-    :raises ZnodeError: for a group whose id cannot be one name in a path
+    :raises ZnodeError: if the group id cannot be a name in a path
     """
     return f"{_group_path(group)}/offsets/{_name(partition.topic)}/{partition.partition}"
 
 
 def encode_consumer(registration: ConsumerRegistration) -> bytes:
-    """Version 1."""
+    """Encode a consumer's registration in version 1."""
     return write_json(
         {
             "version": 1,
@@ -58,7 +61,10 @@ def encode_consumer(registration: ConsumerRegistration) -> bytes:
 
 
 def decode_consumer(path: str, data: bytes | None) -> ConsumerRegistration:
-    """:raises ZnodeError: if it is none"""
+    """Decode a consumer's registration; ``path`` is its znode.
+
+    :raises ZnodeError: if ``data`` is no registration
+    """
     fields = read_object(path, data)
     subscription = fields.inner("subscription")
     return ConsumerRegistration(
@@ -69,12 +75,15 @@ def decode_consumer(path: str, data: bytes | None) -> ConsumerRegistration:
 
 
 def encode_owner(consumer_thread: str) -> bytes:
-    """The thread's name as text."""
+    """Encode a partition's owner: the name of the consumer's thread, as text."""
     return consumer_thread.encode()
 
 
 def decode_owner(path: str, data: bytes | None) -> str:
-    """:raises ZnodeError: if it is no text of UTF-8"""
+    """Decode a partition's owner; ``path`` is its znode.
+
+    :raises ZnodeError: if ``data`` is not 1 to 1000 bytes of UTF-8
+    """
     try:
         if not data or len(data) > _MAX_OWNER_BYTES:
             raise ValueError
@@ -85,12 +94,15 @@ def decode_owner(path: str, data: bytes | None) -> str:
 
 
 def encode_offset(offset: Offset) -> bytes:
-    """The number as text."""
+    """Encode a committed offset as decimal text."""
     return str(offset).encode()
 
 
 def decode_offset(path: str, data: bytes | None) -> Offset:
-    """:raises ZnodeError: if it is no number"""
+    """Decode a committed offset; ``path`` is its znode.
+
+    :raises ZnodeError: if ``data`` is no number of 64 bits
+    """
     return Offset(read_number(path, data, minimum=-(1 << 63), bits=64))
 
 

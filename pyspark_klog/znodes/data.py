@@ -1,7 +1,7 @@
-"""A znode's bytes as checked JSON: what every decoder and encoder of this package shares.
+"""Reads and writes the JSON of znodes with checked fields, for all modules of this package.
 
-Python's parser is stricter than Kafka's where Kafka's own writers never go: nothing may follow the
-value, and the text is UTF-8 without a byte order mark.
+Python's parser is stricter than Kafka's: nothing may follow the value, and the text must be UTF-8
+without a byte order mark. Kafka never writes other data.
 """
 
 import json
@@ -15,10 +15,14 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import UUID, BrokerId
 
 MAX_ZNODE_BYTES = 1 << 20
-"""ZooKeeper itself takes no more unless its `jute.maxbuffer` was raised."""
+"""Largest data of a znode; ZooKeeper's own limit, unless its `jute.maxbuffer` was raised."""
 
 MAX_EPOCH = (1 << 31) - (1 << 20)
-"""Of controllers and leaders. One above it was not counted, and there is no room for later ones."""
+"""Largest accepted epoch of a controller or leader.
+
+Counting never reaches a larger epoch, so the znode is damaged. From such an epoch on, later epochs
+could soon exceed 32 bits.
+"""
 
 _INT16 = (1 << 15) - 1
 _INT32 = (1 << 31) - 1
@@ -33,8 +37,11 @@ _short.maxlevel = 2
 
 
 class ZnodeError(KlogError):
-    """A znode is not what Kafka writes there. The text names its path, what was found, what was
-    expected; whoever reads decides whether to go on without it."""
+    """The data of a znode is not in Kafka's format.
+
+    The text names the path, the expected data and the data found. The caller decides whether to
+    continue without the znode.
+    """
 
     def __init__(self, path: str, expected: str, found: str) -> None:
         self.path = path
@@ -45,10 +52,11 @@ class ZnodeError(KlogError):
 
 
 class JsonObject:
-    """The fields of one JSON object, each checked when it is asked for.
+    """The fields of one JSON object; each method checks and returns the field ``name``.
 
-    ``path`` is the znode's, ``where`` names the object in it (empty for the whole value). Kafka
-    passes over fields that it does not know, and looks at the version of few znodes.
+    ``path`` is the path of the znode, and ``where`` the object's name in the znode (empty for the
+    whole value). Like Kafka, callers skip unknown fields and check the version of few znodes. A
+    missing or wrong field raises ZnodeError.
     """
 
     __slots__ = ("_where", "path", "values")
@@ -62,26 +70,26 @@ class JsonObject:
         return self.values.get(name) is not None
 
     def version(self, newest: int | None = None) -> int:
-        """``version``, at least 1 and at most ``newest``."""
+        """Return the field ``version``, which must be at least 1 and at most ``newest``."""
         found = self.int32("version", minimum=1)
         if newest is not None and found > newest:
             self.refuse("version", f"to be 1 to {newest}")
         return found
 
     def int32(self, name: str, minimum: int = -_INT32 - 1) -> int:
-        """A number of 32 bits that is not below ``minimum``."""
+        """Return a number of 32 bits that is at least ``minimum``."""
         return self._integer(name, minimum, _INT32, f"to be {_a_number(minimum)}")
 
     def epoch(self, name: str) -> int:
-        """The epoch of a controller or leader."""
+        """Return the epoch of a controller or leader, 0 to MAX_EPOCH."""
         return self._integer(name, 0, MAX_EPOCH, f"to be a number from 0 to {MAX_EPOCH}")
 
     def int16(self, name: str, minimum: int) -> int:
-        """A number of 16 bits that is not below ``minimum``."""
+        """Return a number of 16 bits that is at least ``minimum``."""
         return self._integer(name, minimum, _INT16, f"to be a number from {minimum} to {_INT16}")
 
     def text(self, name: str, most: int = MAX_ZNODE_BYTES) -> str:
-        """A string of at most so many characters."""
+        """Return a string of at most ``most`` characters."""
         found = self.values.get(name)
         if not isinstance(found, str):
             self.refuse(name, "to be a string")
@@ -90,7 +98,7 @@ class JsonObject:
         return found
 
     def int64_text(self, name: str) -> int:
-        """A number of 64 bits, written as a string."""
+        """Return a number of 64 bits that the JSON contains as a string."""
         found = self.values.get(name)
         number = _int64(found) if isinstance(found, str) else None
         if number is None:
@@ -98,7 +106,7 @@ class JsonObject:
         return number
 
     def broker_ids(self, name: str) -> tuple[BrokerId, ...]:
-        """An array of broker ids, none of them twice."""
+        """Return an array of broker ids without repetitions."""
         found = self.values.get(name)
         if (
             not isinstance(found, list)
@@ -109,28 +117,28 @@ class JsonObject:
         return tuple(found)
 
     def texts(self, name: str) -> list[str]:
-        """An array of strings."""
+        """Return an array of strings."""
         found = self.values.get(name)
         if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
             self.refuse(name, "to be an array of strings")
         return list(found)
 
     def text_map(self, name: str) -> dict[str, str]:
-        """An object whose values are strings."""
+        """Return an object whose values are strings."""
         found = self.inner(name).values
         if not all(isinstance(each, str) for each in found.values()):
             self.refuse(name, "to be an object of strings")
         return dict(found)
 
     def inner(self, name: str) -> "JsonObject":
-        """An object."""
+        """Return an object as a JsonObject."""
         found = self.values.get(name)
         if not isinstance(found, dict):
             self.refuse(name, "to be an object")
         return JsonObject(self.path, found, self._named(name))
 
     def inner_objects(self, name: str) -> "Iterator[JsonObject]":
-        """An array of objects, one after the other: there may be many."""
+        """Iterate over an array of objects, which may be long."""
         found = self.values.get(name)
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
             self.refuse(name, "to be an array of objects")
@@ -153,12 +161,12 @@ class JsonObject:
 
 
 def shown(value: object) -> str:
-    """A value in an error's text, cut short."""
+    """Return a shortened ``repr`` of a value for an error's text."""
     return _short.repr(value)
 
 
 def read_object(path: str, data: bytes | None) -> JsonObject:
-    """The JSON object that a znode holds.
+    """Parse the data of the znode ``path`` as a JSON object.
 
     :raises ZnodeError: for anything else
     """
@@ -170,7 +178,7 @@ def read_object(path: str, data: bytes | None) -> JsonObject:
         text = data.decode()
         value = json.loads(text, parse_constant=_refuse_constant)
         if "\\u" in text:
-            # An escape alone may be half a character, which no other program could read.
+            # A \u escape may be half of a surrogate pair. Encoding the value again finds it.
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise ZnodeError(path, expected, shown(data[:100])) from None
@@ -180,7 +188,7 @@ def read_object(path: str, data: bytes | None) -> JsonObject:
 
 
 def read_epoch(path: str, data: bytes | None) -> int:
-    """The epoch that is all of a znode's text.
+    """Read an epoch, 0 to MAX_EPOCH, that is the whole text of the znode ``path``.
 
     :raises ZnodeError: for anything else
     """
@@ -191,7 +199,9 @@ def read_epoch(path: str, data: bytes | None) -> int:
 
 
 def read_number(path: str, data: bytes | None, minimum: int, bits: int) -> int:
-    """A decimal number that is all of a znode's text.
+    """Read a decimal number that is the whole text of the znode ``path``.
+
+    The number must be at least ``minimum`` and fit a signed number of ``bits`` bits.
 
     :raises ZnodeError: for anything else
     """
@@ -203,19 +213,21 @@ def read_number(path: str, data: bytes | None, minimum: int, bits: int) -> int:
 
 
 def write_json(value: object) -> bytes:
-    """JSON as Kafka's Jackson writes it: no spaces, and UTF-8, with escapes (in capitals) for
-    control characters and for what lies beyond the first 65,536 characters."""
+    """Encode JSON like Kafka's Jackson: UTF-8 without spaces.
+
+    Control characters and characters above U+FFFF are written as escapes with capital digits.
+    """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return _ESCAPE.sub(_kafkas_escape, text).encode()
 
 
 def encode_uuid(value: UUID) -> str:
-    """22 characters of base64, as Kafka prints ids."""
+    """Return Kafka's text of a UUID: 22 characters of URL-safe base64."""
     return urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def decode_uuid(text: str) -> UUID | None:
-    """The inverse; None if it is none."""
+    """Parse Kafka's text of a UUID; None for other texts."""
     return UUID(bytes=urlsafe_b64decode(f"{text}==")) if _ID.fullmatch(text) else None
 
 
@@ -227,7 +239,7 @@ def _int64(text: str) -> int | None:
 
 
 def _is_int(value: object, minimum: int, maximum: int) -> bool:
-    # A bool is an int for Python, and not for JSON.
+    # In Python a bool is an int too, so isinstance() would accept JSON's true.
     return type(value) is int and minimum <= value <= maximum
 
 

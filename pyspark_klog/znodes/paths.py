@@ -1,4 +1,4 @@
-"""Where Kafka's znodes are."""
+"""Paths of Kafka's znodes in ZooKeeper, relative to the chroot."""
 
 import re
 
@@ -6,7 +6,7 @@ from pyspark_klog.ids import BrokerId, TopicPartition
 
 BROKER_IDS = "/brokers/ids"
 BROKER_SEQUENCE = "/brokers/seqid"
-"""Without data: the version that setting its data gives is the next generated broker id."""
+"""A znode without data. Each write raises its version, which is the next generated broker id."""
 TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -14,7 +14,7 @@ CLUSTER_ID = "/cluster/id"
 FEATURE = "/feature"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 MIGRATION = "/migration"
-"""There if the cluster is on its way to KRaft."""
+"""The znode exists if the cluster is migrating to KRaft."""
 CONSUMERS = "/consumers"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
@@ -40,52 +40,54 @@ PERSISTENT = (
     LOG_DIR_EVENTS,
     *(f"{CONFIG}/{each}" for each in ("topics", "clients", "users", "brokers", "ips")),
 )
-"""What a broker makes at its start, with the parents, where it is missing: all without data."""
+"""Znodes without data that a broker creates at start-up, with their parents, where missing."""
 
 
 _BROKER = re.compile("0|[1-9][0-9]{0,9}", re.ASCII)
 
 
 def broker_path(broker_id: BrokerId) -> str:
-    """Where a broker registers; ephemeral."""
+    """Return the path of a broker's registration, an ephemeral znode."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def registered_id(name: str) -> BrokerId | None:
-    """The broker that a child of BROKER_IDS is of, by its name; None if it is of none."""
+    """Return the broker id in the name of a child of BROKER_IDS; None if the name is no id."""
     if not _BROKER.fullmatch(name) or int(name) >= 1 << 31:
         return None
     return BrokerId(int(name))
 
 
 def topic_path(topic: str) -> str:
-    """A topic's assignment; its partitions are below it."""
+    """Return the path of a topic's replica assignment."""
     return f"{TOPICS}/{topic}"
 
 
 def partitions_path(topic: str) -> str:
-    """The parent of a topic's partitions; without data."""
+    """Return the path of the parent of a topic's partitions, a znode without data."""
     return f"{TOPICS}/{topic}/partitions"
 
 
 def partition_path(partition: TopicPartition) -> str:
-    """The parent of a partition's state; without data."""
+    """Return the path of the parent of a partition's state, a znode without data."""
     return f"{TOPICS}/{partition.topic}/partitions/{partition.partition}"
 
 
 def partition_state_path(partition: TopicPartition) -> str:
-    """A partition's leader and in-sync set."""
+    """Return the path of a partition's leader and ISR."""
     return f"{partition_path(partition)}/state"
 
 
 def delete_topic_path(topic: str) -> str:
-    """There without data while the topic is to be deleted."""
+    """Return the path of the znode, without data, that requests the deletion of a topic."""
     return f"{DELETE_TOPICS}/{topic}"
 
 
 def sequence_number(name: str, prefix: str) -> int | None:
-    """The number of a sequential znode by its name (config_change_0000000012), None if it is
-    none. ZooKeeper's numbers of 32 bits become negative some day."""
+    """Return the number in the name of a sequential znode, 12 for config_change_0000000012.
+
+    Other names give None. ZooKeeper counts with 32 bits, so a number can become negative.
+    """
     digits = name.removeprefix(prefix)
     if digits == name or not digits.isascii() or not digits.removeprefix("-").isdigit():
         return None
