@@ -7,8 +7,8 @@ import pytest
 
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.planned import PlannedAppend
-from klog_broker.log.segment import Segment
+from klog_broker.log.segment.planned_append import PlannedAppend
+from klog_broker.log.segment.segment import Segment
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import plain_batch
 from pyspark_klog.records.control import ControlType, EndTransactionMarker

@@ -1,7 +1,7 @@
 """What the brokers of a cluster ask each other, on the listener that is for that alone.
 
-Orders of the controller come one request after the other (role_change_queue.py), and are carried out a
-part a turn.
+Orders of the controller come one request after the other (role_change_queue.py), and are carried
+out a part a turn.
 """
 
 from collections.abc import Callable

@@ -1,11 +1,11 @@
 """Fetches that come again and again: a consumer's differ in correlation id, session epoch and
 offsets alone.
 
-Of a connection's last Fetch is kept (cached_requests.py): the request's bytes around these fields, the
-request as it was decoded, and what was found for it (its partitions, who leads them, the reader).
-The next one with the same bytes is not decoded: the fields are read where they lie, and put into
-the request that is kept. A connection's next Fetch is begun only when its last one is answered, so
-nobody else has that request in use.
+Of a connection's last Fetch is kept (cached_requests.py): the request's bytes around these fields,
+the request as it was decoded, and what was found for it (its partitions, who leads them, the
+reader). The next one with the same bytes is not decoded: the fields are read where they lie, and
+put into the request that is kept. A connection's next Fetch is begun only when its last one is
+answered, so nobody else has that request in use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What is known of a cluster: brokers, topics, leaders. Pure; `blocking_client.py` keeps it fresh."""
+"""What is known of a cluster: brokers, topics, leaders. Pure; `blocking_client.py` keeps it
+fresh."""
 
 from dataclasses import dataclass, field, replace
 from typing import Self

@@ -1,4 +1,5 @@
-"""TLS and SASL of one client's connections: `blocking_client.py` gives one `Security` to its links."""
+"""TLS and SASL of one client's connections: `blocking_client.py` gives one `Security` to its
+links."""
 
 import selectors
 import socket

@@ -1,8 +1,8 @@
 """The controller: one event after the other, as long as this broker is it.
 
 An event is something that ZooKeeper has told (brokers, topics, deletions), an answer of a broker to
-an order, or what a broker asks for. What is written is fenced (`znode_writer.py`), and only then known,
-told and answered. Whatever goes wrong ends in one of three ways:
+an order, or what a broker asks for. What is written is fenced (`znode_writer.py`), and only then
+known, told and answered. Whatever goes wrong ends in one of three ways:
 
 - The connection breaks: nobody knows what became of the last write, and watches are gone. At the
   next connection all is read anew, as by a new controller, and requests are carried out again.

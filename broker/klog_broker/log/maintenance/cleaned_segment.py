@@ -1,7 +1,7 @@
 """The segment that the log cleaner writes, as files whose names end with .cleaned.
 
-Nobody knows of it until it is put in place (segment_swap.py), and a start removes what is left of one.
-Everything here blocks: it is for helper threads.
+Nobody knows of it until it is put in place (segment_swap.py), and a start removes what is left of
+one. Everything here blocks: it is for helper threads.
 """
 
 from collections.abc import Generator, Iterable, Sequence
