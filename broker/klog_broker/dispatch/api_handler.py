@@ -70,7 +70,7 @@ class BrokerApi(Generic[S]):
     """Makes an object that serves the connection's next request, if that is like this one."""
     max_elements: int = MAX_REQUEST_ELEMENTS
     """A request of more elements is malformed. Only other brokers, on the listener that is for
-    them, send more than MAX_REQUEST_ELEMENTS: decoding them takes a good part of a second."""
+    them, send more than MAX_REQUEST_ELEMENTS: the dispatcher decodes these requests in slices."""
     prepared_bytes: int = PREPARED_BYTES
     """Longer frames are not prepared for: this bounds the memory of a connection."""
 
