@@ -95,9 +95,9 @@ class ReadPartition:
         """Nothing is behind the offset that was asked for, as far as this client may read."""
         self.ends_the_wait = False
         self.cold: Callable[[], object] | None = None
-        """Reads the pages that the look-up needs; for a helper thread. Not the ColdRead itself: the
-        frames of its traceback refer to this partition, and the cycle would keep a deleted segment
-        on the disk until a garbage collection."""
+        """Reads the pages that the look-up needs; for a helper thread. The ColdRead that had this
+        function is not stored: the frames of its traceback refer to this partition, and the cycle
+        would keep a deleted segment on the disk until a garbage collection."""
         self.to_convert: SetToConvert | None = None
 
     @property
