@@ -1,5 +1,6 @@
-"""Kafka's wire protocol as data: one row a field, one file an API, codecs made from the rows.
+"""Kafka's wire protocol as declarations: one row per field, one module per API.
 
-May import: pyspark_klog.ids, pyspark_klog.errors; no sockets, threads, clocks or random numbers.
-Start reading at fields.py (the rows), then apis/metadata.py (an API), then codec.py (what runs).
+Codecs are generated from the rows. This package may import pyspark_klog.ids and
+pyspark_klog.errors, but no sockets, threads, clocks or random numbers. Start reading at fields.py
+(the rows), then apis/metadata.py (an API), then codec.py (encoding and decoding).
 """

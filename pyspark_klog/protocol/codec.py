@@ -1,7 +1,7 @@
-"""Messages to bytes and back: finds, makes and keeps the codec of a class in a version.
+"""Encodes and decodes messages, and caches the codec of each message class and version.
 
-Errors: bytes that do not fit raise `MalformedRequest`, a version that klog does not know
-`UnsupportedVersion`, a value that does not fit its field `UnencodableMessage`.
+Bytes that are no valid message raise `MalformedRequest`, an unknown version raises
+`UnsupportedVersion`, and a value that does not fit its field raises `UnencodableMessage`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ _MISFITS = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
 
 class MessageCodec(NamedTuple):
-    """How one class travels in one version; both functions raise Python's own errors too."""
+    """Decoder and encoder of a class in one version.
+
+    Both also raise Python's own errors (struct.error, IndexError ...), which the functions of this
+    module convert.
+    """
 
     decode: Decoder
     encode: Encoder
@@ -58,28 +62,28 @@ _step_encoders: dict[tuple[type[Message], int], StepEncoder] = {}
 
 
 def use_handwritten(cls: type[Message], write: HandWriter) -> None:
-    """Let ``write(version, generated)`` give the codecs of a class.
+    """Register ``write(version, generated)``, which returns the codec of a class in a version.
 
-    The hand-written codec may leave a whole direction, or messages of unusual shapes, to the
-    generated one. On the same message and bytes both must do the same.
+    The hand-written codec may pass decoding, encoding, or messages of unusual shapes on to the
+    generated codec. Both codecs must give equal results for equal messages and bytes.
     """
     _handwritten[cls] = write
 
 
 def handwritten_codec(cls: type[Message], version: int, generated: MessageCodec) -> MessageCodec:
-    """The codec of a class with ``generated`` under it; that one itself for most classes."""
+    """Return the hand-written codec of a class if one is registered, else ``generated``."""
     write = _handwritten.get(cls)
     return write(version, generated) if write else generated
 
 
 def generated_codec(cls: type[Message], version: int) -> MessageCodec:
-    """The codec as the rows alone define it, made anew: the reference for hand-written ones."""
+    """Generate the codec of a class from its rows: the reference for hand-written codecs."""
     flexible = cls.is_flexible(version)
     return MessageCodec(make_decoder(cls, version, flexible), make_encoder(cls, version, flexible))
 
 
 def codec_of(cls: type[Message], version: int) -> MessageCodec:
-    """The codec of a class in a version; made at its first use."""
+    """Return the codec of a class in a version, which is generated at its first use and cached."""
     codec = _made.get((cls, version))
     if codec is None:
         if not cls.min_version <= version <= cls.max_version:
@@ -107,11 +111,11 @@ def decode_message(
     position: int = 0,
     max_elements: int | None = None,
 ) -> tuple[M, int]:
-    """Read one message: (message, position behind it). Bytes that follow are the caller's.
+    """Decode one message; return (message, position after it). Further bytes are ignored.
 
-    Record sets are views of ``buffer`` and live as long as it does; all else is copied. A message
-    whose arrays and tagged fields have more than ``max_elements`` together is refused before they
-    are made.
+    Record sets are views of ``buffer``; all other values are copies. If the arrays and tagged
+    sections of a message have more than ``max_elements`` elements together, MalformedRequest is
+    raised before the elements are created.
     """
     decode = codec_of(cls, version).decode
     try:
@@ -128,8 +132,10 @@ def decode_message(
 def decode_in_steps(
     cls: type[M], version: int, buffer: Buffer, position: int, max_elements: int
 ) -> Generator[None, None, tuple[M, int]]:
-    """Decode as ``decode_message`` does, in steps of one array element. The caller can do other
-    work between two steps, and keeps ``buffer`` unchanged until the last one."""
+    """Decode like ``decode_message``, but yield after each array element.
+
+    The caller can do other work between two steps. ``buffer`` must stay unchanged until the end.
+    """
     decode = _step_decoders.get((cls, version))
     if decode is None:
         decode = make_step_decoder(cls, version, cls.is_flexible(version))
@@ -153,9 +159,10 @@ def _malformed(
 
 
 def encode_into(message: Message, version: int, out: bytearray) -> None:
-    """Append a message's bytes. After an error ``out`` may hold a part of them.
+    """Append an encoded message to ``out``. After an error ``out`` may contain a part of it.
 
-    With a `SegmentedBuffer` record sets may be regions of files, and large ones are not copied.
+    If ``out`` is a `SegmentedBuffer`, record sets may be file regions, and large ones are not
+    copied.
     """
     encode = codec_of(type(message), version).encode
     try:
@@ -167,8 +174,10 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
 
 
 def encode_in_steps(message: Message, version: int, out: bytearray) -> Iterator[None]:
-    """As ``encode_into``, in steps of one array element, between which the caller can do other
-    things."""
+    """Encode like ``encode_into``, but yield after each array element.
+
+    The caller can do other work between two steps.
+    """
     cls = type(message)
     encode = _step_encoders.get((cls, version))
     if encode is None:
@@ -188,7 +197,7 @@ def _unencodable(message: Message, version: int, error: Exception) -> Unencodabl
 
 
 def encode_message(message: Message, version: int) -> bytes:
-    """A message's bytes, without header and size."""
+    """Return an encoded message, without header and size."""
     out = bytearray()
     encode_into(message, version, out)
     return bytes(out)

@@ -1,8 +1,8 @@
-"""Writes the source of a decoder for one class in one version.
+"""Generates the source of a decoder for one class in one version.
 
-The source is one function without calls for most messages: runs of fixed-size fields (and the
-length of the value that follows them) are read by one struct each, straight into the slots; arrays
-of structs are loops in place. The decoder is made when a version is first met.
+The source is one function that calls few others. One ``unpack`` call reads consecutive fields of
+fixed size, and the length of the value after them, directly into the slots. Arrays of structs are
+loops in the same function. codec.py generates a decoder at the first use of a version.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIXED = {
     "float64": "d",
     "uuid": "16s",
 }
-"""The kinds with a fixed size, and their format characters for the struct module."""
+"""The field kinds of a fixed size, with their format characters for the struct module."""
 
 Decoder = Callable[[Any, int], tuple[Any, int]]
 
@@ -34,7 +34,7 @@ StepDecoder = Callable[[Any, int, int], Generator[None, None, tuple[Any, int]]]
 
 
 def min_size(row: Field, version: int, flexible: bool) -> int:
-    """The fewest bytes that a value of this row can take, not counting a tag and its size."""
+    """Return the smallest encoded size of a value of this row, without a tag and its size."""
     if row.kind in FIXED:
         return struct.calcsize(">" + FIXED[row.kind])
     if row.kind == "struct":
@@ -48,7 +48,7 @@ def min_size(row: Field, version: int, flexible: bool) -> int:
 
 
 def struct_min_size(cls: type[Struct], version: int, flexible: bool) -> int:
-    """The fewest bytes that a struct can take."""
+    """Return the smallest encoded size of a struct."""
     size = 1 if flexible else 0
     for row in cls.__fields__.values():
         if row.in_version(version) and row.tag is None:
@@ -57,7 +57,7 @@ def struct_min_size(cls: type[Struct], version: int, flexible: bool) -> int:
 
 
 def make_decoder(cls: type[Struct], version: int, flexible: bool) -> Decoder:
-    """A function (buffer, position) -> (message, position behind it)."""
+    """Return a function (buffer, position) -> (message, position after it)."""
     source, names = _DecoderSource(version, flexible).write(cls)
     exec(compile(source, f"<{cls.__name__} v{version} decoder>", "exec"), names)
     decoder: Decoder = names["decode"]
@@ -65,9 +65,10 @@ def make_decoder(cls: type[Struct], version: int, flexible: bool) -> Decoder:
 
 
 def make_bounded_decoder(cls: type[Struct], version: int, flexible: bool) -> BoundedDecoder:
-    """A function (buffer, position, most elements) -> (message, position behind it).
+    """Return a function (buffer, position, most elements) -> (message, position after it).
 
-    Elements of all arrays and tagged fields are counted together, each before it is made.
+    The elements of all arrays and all unknown and known tagged fields count together, before they
+    are created.
     """
     source, names = _DecoderSource(version, flexible, counts=True).write(cls)
     exec(compile(source, f"<{cls.__name__} v{version} bounded decoder>", "exec"), names)
@@ -76,7 +77,7 @@ def make_bounded_decoder(cls: type[Struct], version: int, flexible: bool) -> Bou
 
 
 def make_step_decoder(cls: type[Struct], version: int, flexible: bool) -> StepDecoder:
-    """A generator that does the work of a bounded decoder, and yields after each array element."""
+    """Return a generator function like a bounded decoder that yields after each array element."""
     source, names = _DecoderSource(version, flexible, counts=True, in_steps=True).write(cls)
     exec(compile(source, f"<{cls.__name__} v{version} decoder in steps>", "exec"), names)
     decoder: StepDecoder = names["decode"]
@@ -84,7 +85,10 @@ def make_step_decoder(cls: type[Struct], version: int, flexible: bool) -> StepDe
 
 
 class _DecoderSource:
-    """Collects lines. ``pending`` are fixed-size reads that wait to share one struct."""
+    """Builds the source of a decoder line by line.
+
+    ``pending`` are the fixed-size fields that the next ``unpack`` call reads together.
+    """
 
     def __init__(
         self, version: int, flexible: bool, *, counts: bool = False, in_steps: bool = False
@@ -120,7 +124,7 @@ class _DecoderSource:
         view = " view = memoryview(buf)\n" if "view[" in body else ""
         arguments = "buf, p, most" if self.counts else "buf, p"
         left = " left = most\n" if self.counts else ""
-        # Without this line a message that has no array would give a plain function.
+        # This line makes the function a generator even if the message has no array.
         first = " yield from ()\n" if self.in_steps else ""
         return f"def decode({arguments}):\n{first} end = len(buf)\n{left}{view}{body}\n", self.names
 
@@ -134,7 +138,7 @@ class _DecoderSource:
         return f"{prefix}{self.counter}"
 
     def bind(self, prefix: str, value: object) -> str:
-        """A name in the function's globals for a value."""
+        """Add ``value`` to the globals of the generated function, and return its name."""
         name = self.name(prefix)
         self.names[name] = value
         return name
@@ -147,7 +151,7 @@ class _DecoderSource:
         self.pending.append((FIXED[kind], target))
 
     def flush(self) -> None:
-        """One read for all pending fields."""
+        """Add one ``unpack`` call that reads all pending fields."""
         if self.pending:
             layout = struct.Struct(">" + "".join(code for code, _ in self.pending))
             read = self.name("read")
@@ -163,7 +167,7 @@ class _DecoderSource:
     # -- values
 
     def struct(self, cls: type[Struct], where: str) -> str:
-        """Reads a struct into a new variable and returns the variable's name."""
+        """Add the code that reads a struct into a new variable; return the variable's name."""
         target = self.name("o")
         self.flush()
         self.line(f"{target} = new({self.bind('C', cls)})")
@@ -225,7 +229,10 @@ class _DecoderSource:
         self.indent -= 1
 
     def length(self, code: str) -> str:
-        """Reads a length (or count) into a new variable; -1 stands for null in both encodings."""
+        """Add the code that reads a length or count into a new variable; return its name.
+
+        In both encodings the variable is -1 for null.
+        """
         length = self.name("n")
         if self.flexible:
             self.flush()
@@ -239,7 +246,7 @@ class _DecoderSource:
         return length
 
     def sized(self, row: Field, target: str, where: str) -> None:
-        """A string, bytes or a record set."""
+        """Add the code that reads a string, bytes or a record set."""
         length = self.length("h" if row.kind == "string" else "i")
         stop = self.name("e")
         bound = f" or {length} > {wire.MAX_STRING_BYTES}" if row.kind == "string" else ""
@@ -290,7 +297,7 @@ class _DecoderSource:
             self.indent -= 1
 
     def count(self, count: str) -> None:
-        """Writes the code that counts elements and refuses a message with too many."""
+        """Add the code that counts elements and refuses a message with too many of them."""
         if self.counts:
             self.line(f"left -= {count}")
             self.line("if left < 0: too_many(most)")
@@ -312,7 +319,10 @@ class _DecoderSource:
         self.indent -= 1
 
     def tags(self, target: str, tagged: dict[int, tuple[str, Field]], where: str) -> None:
-        """The tagged section: known fields into their slots, the others into a dict."""
+        """Add the code that reads the tagged section.
+
+        Known fields go into their slots, and unknown fields into a dict.
+        """
         self.flush()
         count = self.name("n")
         self.line(f"{target}.unknown_tagged_fields = NO_TAGS")

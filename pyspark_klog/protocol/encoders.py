@@ -1,4 +1,4 @@
-"""Writes the source of an encoder for one class in one version; the mirror of decoders.py."""
+"""Generates the source of an encoder for one class in one version, like decoders.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ StepEncoder = Callable[[Any, bytearray], Iterator[None]]
 
 
 def make_encoder(cls: type[Struct], version: int, flexible: bool) -> Encoder:
-    """A function (message, bytearray) -> None that appends the message's bytes."""
+    """Return a function (message, bytearray) that appends the encoded message."""
     source, names = _EncoderSource(version, flexible).write(cls)
     exec(compile(source, f"<{cls.__name__} v{version} encoder>", "exec"), names)
     encoder: Encoder = names["encode"]
@@ -25,7 +25,9 @@ def make_encoder(cls: type[Struct], version: int, flexible: bool) -> Encoder:
 
 
 def make_step_encoder(cls: type[Struct], version: int, flexible: bool) -> StepEncoder:
-    """A generator that appends the message's bytes and yields behind each element of an array."""
+    """Return a generator function that appends the encoded message and yields after each array
+    element.
+    """
     source, names = _EncoderSource(version, flexible, in_steps=True).write(cls)
     exec(compile(source, f"<{cls.__name__} v{version} encoder in steps>", "exec"), names)
     encoder: StepEncoder = names["encode"]
@@ -40,7 +42,10 @@ def _unsupported(where: str, value: object, version: int) -> None:
 
 
 class _EncoderSource:
-    """Collects lines. ``pending`` are fixed-size writes that wait to share one struct."""
+    """Builds the source of an encoder line by line.
+
+    ``pending`` are the fixed-size fields that the next ``pack`` call writes together.
+    """
 
     def __init__(self, version: int, flexible: bool, *, in_steps: bool = False) -> None:
         self.version = version
@@ -64,7 +69,7 @@ class _EncoderSource:
         self.struct(cls, "m", cls.__name__)
         self.flush()
         body = "\n".join(self.lines)
-        # An empty loop makes a generator of it, whatever arrays it has.
+        # This line makes the function a generator even if the message has no array.
         first = " yield from ()\n" if self.in_steps else ""
         return f"def encode(m, out):\n{first}{body}\n return None\n", self.names
 
@@ -83,7 +88,7 @@ class _EncoderSource:
         return name
 
     def flush(self) -> None:
-        """One write for all pending fields."""
+        """Add one ``pack`` call that writes all pending fields."""
         if self.pending:
             layout = struct.Struct(">" + "".join(code for code, _ in self.pending))
             values = ", ".join(value for _, value in self.pending)
@@ -107,7 +112,7 @@ class _EncoderSource:
             self.tags(source, sorted(tagged, key=lambda entry: entry[0]), where)
 
     def differs(self, row: Field, slot: str) -> str:
-        """An expression: the slot holds something else than the default."""
+        """Return the source of an expression: whether the slot's value is not the default."""
         if row.is_lazy:
             assert row.struct is not None
             return f"{slot} is not None and {slot} != {self.bind('D', row.struct())}"
@@ -119,7 +124,7 @@ class _EncoderSource:
         return f"{slot} != {self.bind('D', default)}"
 
     def refuse(self, row: Field, slot: str, where: str) -> None:
-        """The version lacks the field: only its default may be in it."""
+        """Add a check for a field that this version lacks: only the default value is allowed."""
         self.flush()
         self.line(f"if {self.differs(row, slot)}:")
         self.line(f" unsupported({where!r}, {slot}, {self.version})")
@@ -156,7 +161,7 @@ class _EncoderSource:
         self.struct(row.struct, value, where)
 
     def length(self, code: str, length: str) -> None:
-        """Writes a length or count that is in a variable; -1 is null."""
+        """Add the code that writes a length or count from the variable ``length``; -1 is null."""
         if self.flexible:
             self.flush()
             out = self.out
@@ -167,7 +172,7 @@ class _EncoderSource:
             self.flush()
 
     def sized(self, row: Field, source: str, where: str) -> None:
-        """A string, bytes or a record set."""
+        """Add the code that writes a string, bytes or a record set."""
         value, length = self.name("v"), self.name("n")
         nullable = row.nullable_in(self.version)
         if nullable:
@@ -232,7 +237,7 @@ class _EncoderSource:
         different = [
             self.differs(row, f"{source}.{slot_name(name, row)}") for _, name, row in tagged
         ]
-        # Most messages have nothing in the tagged section; for these no other code runs.
+        # Most messages have an empty tagged section, and skip the code below.
         self.line(f"if {unknown} or {' or '.join(f'({each})' for each in different)}:")
         self.indent += 1
         self.line(f"{known} = {{}}")

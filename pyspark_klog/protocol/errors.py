@@ -1,22 +1,23 @@
-"""What can go wrong between a message and its bytes."""
+"""Exceptions of encoding and decoding Kafka's messages."""
 
 from pyspark_klog.errors import KlogError
 
 
 class ProtocolError(KlogError):
-    """Root of the errors of reading and writing Kafka's protocol."""
+    """Base class of the exceptions of encoding and decoding Kafka's messages."""
 
 
 class MalformedRequest(ProtocolError):
-    """Bytes that are no message of the kind and version they claim to be; framing may be lost.
+    """The bytes are no valid message of the expected class and version, request or response.
 
-    It is raised for responses too: a client that reads one has met a broken or foreign peer.
+    The reader may have lost the frame boundaries. If a response is malformed, the peer is broken or
+    no Kafka broker.
     """
 
 
 class UnsupportedVersion(ProtocolError):
-    """A version that klog does not know, or a value that the chosen version has no field for."""
+    """klog does not know the version, or a field with a value is missing in the chosen version."""
 
 
 class UnencodableMessage(ProtocolError):
-    """A message holds a value that its field cannot carry: wrong type, out of range, null."""
+    """A value does not fit its field: it has the wrong type, is out of range, or is null."""

@@ -1,4 +1,4 @@
-"""Finds the value that made an encoder fail, so that the error can name it."""
+"""Finds the field whose value made an encoder fail, so that the error can name the field."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def misfit(message: Message, version: int) -> str | None:
-    """A sentence about the first value that does not fit its field; None if all seem to fit."""
+    """Describe the first value that does not fit its field; None if no misfit is found."""
     where = f"{type(message).__name__} v{version}"
     return next(_in_struct(message, version, where), None)
 

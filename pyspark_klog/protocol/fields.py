@@ -1,13 +1,13 @@
-"""The rows that messages are declared with: one call a field, for all versions at once.
+"""Functions that declare the fields of messages: one row per field, for all versions.
 
-A row says in which versions the field is there (``since`` to ``until``, both inclusive; open end
-by default), from which version on it may be null, its default (also its value where a version lacks
-it), and its tag if it travels in the tagged section (KIP-482). A message that carries another value
-than the default to a version without the field is refused, unless the row says ``ignorable``.
+A row gives the versions that have the field (``since`` to ``until``, both inclusive; by default all
+later versions), the first version that allows null, the default, and the tag of a field in the
+tagged section (KIP-482). A version without the field decodes to the default. Encoding another value
+than the default in such a version is refused, unless the row is ``ignorable``.
 
-To type checkers a row is the default value of a keyword argument: ``topic: str = string()``
-declares an attribute ``topic: str`` and a constructor that may be called without it. The call
-really returns a `Field`, which the metaclass in message.py takes out of the class again.
+For type checkers a row is the default value of a keyword argument: ``topic: str = string()``
+declares an attribute ``topic: str`` and an optional argument of the constructor. In fact the call
+returns a `Field`, which the metaclass in message.py removes from the class.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 UNKNOWN_OPERATIONS = -(2**31)
-"""Authorized operations (KIP-430) that nobody asked for."""
+"""Value of authorized operations (KIP-430) in a response, if the request did not ask for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileRegion:
-    """Bytes that stay in a file until they are sent: ``size`` bytes from ``position`` on.
+    """A record set that is sent directly from a file: ``size`` bytes at ``position``.
 
-    ``file`` is whatever the sender can send from (a descriptor or an object with ``fileno``).
+    ``file`` is a file descriptor or an object with ``fileno``, as the sender requires.
     """
 
     file: Any
@@ -63,7 +63,7 @@ def boolean(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> bool:
-    """One byte; 0 is false, anything else true."""
+    """Declare a boolean of one byte: 0 is false, other values are true."""
     return cast(bool, _row("bool", False, locals()))
 
 
@@ -75,7 +75,7 @@ def int8(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> int:
-    """A signed byte."""
+    """Declare a signed integer of one byte."""
     return cast(int, _row("int8", 0, locals()))
 
 
@@ -87,7 +87,7 @@ def int16(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> int:
-    """Two bytes, big-endian, signed, as all integers here."""
+    """Declare a signed big-endian integer of two bytes."""
     return cast(int, _row("int16", 0, locals()))
 
 
@@ -99,7 +99,7 @@ def int32(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> int:
-    """Four bytes."""
+    """Declare a signed big-endian integer of four bytes."""
     return cast(int, _row("int32", 0, locals()))
 
 
@@ -111,7 +111,7 @@ def int64(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> int:
-    """Eight bytes."""
+    """Declare a signed big-endian integer of eight bytes."""
     return cast(int, _row("int64", 0, locals()))
 
 
@@ -123,7 +123,7 @@ def float64(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> float:
-    """IEEE 754, eight bytes."""
+    """Declare an IEEE 754 number of eight bytes."""
     return cast(float, _row("float64", 0.0, locals()))
 
 
@@ -135,7 +135,7 @@ def uuid(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> UUID:
-    """Sixteen bytes; all zero means "none"."""
+    """Declare a UUID of sixteen bytes; all zero means "none"."""
     return cast(UUID, _row("uuid", NO_UUID, locals()))
 
 
@@ -171,7 +171,7 @@ def string(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> str | None:
-    """UTF-8 of at most 32767 bytes behind its length; compact in flexible versions."""
+    """Declare a UTF-8 string of at most 32767 bytes, with a compact length in flexible versions."""
     return cast("str | None", _row("string", "", locals()))
 
 
@@ -210,7 +210,10 @@ def binary(
     ignorable: bool = False,
     secret: bool = False,
 ) -> bytes | None:
-    """Bytes behind their length (Kafka's type ``bytes``); any buffer is taken when encoding."""
+    """Declare a byte string (Kafka's type ``bytes``); encoders accept any buffer.
+
+    A ``secret`` value never appears in texts.
+    """
     return cast("bytes | None", _row("bytes", b"", locals()))
 
 
@@ -221,7 +224,10 @@ def record_set(
     nullable_since: int = 0,
     ignorable: bool = False,
 ) -> Any:
-    """A record set: decoded as a view of the frame, encoded from any buffer or a FileRegion."""
+    """Declare a record set, decoded as a view of the frame.
+
+    Encoders accept any buffer or a FileRegion.
+    """
     return _row("records", None, locals())
 
 
@@ -259,7 +265,7 @@ def array(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> list[T] | None:
-    """Elements behind their count; ``of`` is a struct's class or a row without arguments."""
+    """Declare an array; ``of`` is the class of a struct or a function of this module (int32)."""
     options = locals()
     options.pop("of")
     element = Field("struct", struct=cast(Any, of)) if isinstance(of, type) else cast(Field, of())
@@ -300,7 +306,7 @@ def struct(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> T | None:
-    """One struct in place; where it may be null, a byte before it says whether it is there."""
+    """Declare an embedded struct. If it may be null, a byte before it tells whether it is null."""
     options = locals()
     options.pop("of")
     return cast("T | None", _row("struct", UNSET, options | {"struct": of}))

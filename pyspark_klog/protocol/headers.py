@@ -1,11 +1,11 @@
-"""The headers before messages: request headers 1 and 2, response headers 0 and 1.
+"""Encodes and decodes frames: request headers 1 and 2, response headers 0 and 1, and a message.
 
 A frame on the wire is a 4-byte size, a header and a message. Functions that decode take the frame
-without its size; functions that encode give the whole frame, size included.
+without its size; functions that encode return the whole frame with its size.
 
-Two irregularities, both KIP-511's: the client id is never compact, so that any broker can read the
-header of any request, and ApiVersions is always answered with header 0, so that a client can read
-the answer of a broker that does not know the version it asked in.
+KIP-511 makes two exceptions. The client id is never compact, so that any broker can read the header
+of any request. An ApiVersions response always has header 0, so that a client can read the response
+of a broker that does not know the version of the request.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ assert _REQUEST.size == 10
 NO_CLIENT_ID_LENGTH = -1
 
 _NEVER = 1 << 15
-"""Above all versions, which have 16 bits."""
+"""A number above all versions, which are int16: the API has no flexible version."""
 
-# Kept by API: every header needs it.
+# Cached by API key, because each header needs the first flexible version.
 _first_flexible_versions: dict[int, int] = {}
 
 MAX_HEADER_TAGS = 1000
-"""Tagged fields of a header; Kafka has defined none so far."""
+"""Largest number of tagged fields in a header; Kafka has defined none so far."""
 
 
 class RequestHeader(NamedTuple):
-    """The header of a request. ``api_key`` may be one that klog does not know."""
+    """The header of a request. klog may not know ``api_key``."""
 
     api_key: int
     api_version: int
@@ -60,10 +60,10 @@ class RequestHeader(NamedTuple):
 
 
 def request_header_version(api_key: int, api_version: int) -> int:
-    """2 for flexible versions, else 1; also for versions that are newer than klog.
+    """Return the version of a request's header: 2 for flexible API versions, else 1.
 
-    An API that klog does not know gives 1: key, version, correlation id and client id are the
-    same in both, and nobody can read on.
+    API versions newer than klog are allowed. For an unknown API the result is 1: both headers begin
+    with the same key, version, correlation id and client id, and klog cannot read the rest anyway.
     """
     first = _first_flexible_versions.get(api_key)
     if first is None:
@@ -75,14 +75,17 @@ def request_header_version(api_key: int, api_version: int) -> int:
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
-    """1 for flexible versions, else 0; always 0 for ApiVersions."""
+    """Return the version of a response's header: 1 for flexible API versions, else 0.
+
+    The header of an ApiVersions response always has version 0.
+    """
     if api_key == ApiKey.API_VERSIONS:
         return 0
     return request_header_version(api_key, api_version) - 1
 
 
 def decode_request_header(buffer: Buffer, position: int = 0) -> tuple[RequestHeader, int]:
-    """The header of a request frame, and where its message begins."""
+    """Decode the header of a request frame; return (header, position of the message)."""
     try:
         api_key, api_version, correlation_id, length = _REQUEST.unpack_from(buffer, position)
         position += _REQUEST.size
@@ -108,7 +111,7 @@ def decode_request_header(buffer: Buffer, position: int = 0) -> tuple[RequestHea
 
 
 def decode_request(buffer: Buffer) -> tuple[RequestHeader, Request]:
-    """A whole request frame, without its size."""
+    """Decode a whole request frame, without its size, to (header, message)."""
     header, position = decode_request_header(buffer)
     cls = registry.request_class(header.api_key)
     message, _ = decode_message(cls, header.api_version, buffer, position)
@@ -116,7 +119,7 @@ def decode_request(buffer: Buffer) -> tuple[RequestHeader, Request]:
 
 
 def encode_request(header: RequestHeader, message: Request) -> bytes:
-    """The whole frame of a request, its 4-byte size first."""
+    """Encode the whole frame of a request, with its 4-byte size first."""
     out = bytearray(4)
     _put_request(header, message, out)
     _SIZE.pack_into(out, 0, len(out) - 4)
@@ -124,8 +127,10 @@ def encode_request(header: RequestHeader, message: Request) -> bytes:
 
 
 def encode_request_parts(header: RequestHeader, message: Request) -> list[Buffer | FileRegion]:
-    """The frame of a request, its size first, in parts to be sent in order: large record sets
-    are not copied."""
+    """Encode the whole frame of a request as parts to send in order, with its size first.
+
+    Large record sets are not copied.
+    """
     out = _room_for_size()
     _put_request(header, message, out)
     return _finish_parts(out)
@@ -134,7 +139,10 @@ def encode_request_parts(header: RequestHeader, message: Request) -> list[Buffer
 def decode_response_header(
     buffer: Buffer, api_key: int, api_version: int
 ) -> tuple[int, Mapping[int, bytes], int]:
-    """(correlation id, unknown tagged fields, where the message begins) of a response frame."""
+    """Decode the header of a response frame.
+
+    Returns (correlation id, unknown tagged fields, position of the message).
+    """
     try:
         (correlation_id,) = _SIZE.unpack_from(buffer, 0)
         tags, position = NO_TAGS, 4
@@ -150,10 +158,10 @@ def decode_response_header(
 
 
 def decode_response(buffer: Buffer, api_key: int, api_version: int) -> Response:
-    """The message of a response frame, without its size.
+    """Decode the message of a response frame, which is passed without its size.
 
-    An ApiVersions response that says UNSUPPORTED_VERSION is in version 0, whatever was asked
-    (KIP-511). The correlation id is the caller's to check: ``decode_response_header``.
+    An ApiVersions response with the error UNSUPPORTED_VERSION has version 0, whatever the version
+    of the request (KIP-511). The caller must check the correlation id: ``decode_response_header``.
     """
     _, _, position = decode_response_header(buffer, api_key, api_version)
     if api_key == ApiKey.API_VERSIONS and len(buffer) >= position + _ERROR.size:
@@ -166,7 +174,7 @@ def decode_response(buffer: Buffer, api_key: int, api_version: int) -> Response:
 
 
 def encode_response(correlation_id: int, message: Response, api_version: int) -> bytes:
-    """The whole frame of a response, its 4-byte size first."""
+    """Encode the whole frame of a response, with its 4-byte size first."""
     out = bytearray(4)
     _put_response(correlation_id, message, api_version, out)
     _SIZE.pack_into(out, 0, len(out) - 4)
@@ -176,8 +184,10 @@ def encode_response(correlation_id: int, message: Response, api_version: int) ->
 def encode_response_parts(
     correlation_id: int, message: Response, api_version: int
 ) -> list[Buffer | FileRegion]:
-    """The frame of a response, its size first, in parts to be sent in order: record sets that are
-    regions of files stay such, large ones are not copied."""
+    """Encode the whole frame of a response as parts to send in order, with its size first.
+
+    Record sets that are file regions become parts, and large record sets are not copied.
+    """
     out = _room_for_size()
     _put_response(correlation_id, message, api_version, out)
     return _finish_parts(out)
@@ -186,7 +196,7 @@ def encode_response_parts(
 def encode_response_in_steps(
     correlation_id: int, message: Response, api_version: int
 ) -> Generator[None, None, list[Buffer | FileRegion]]:
-    """As ``encode_response_parts``, an array's element a step; returns the parts."""
+    """Encode like ``encode_response_parts``, but yield after each array element."""
     out = _room_for_size()
     _put_response_header(correlation_id, message, api_version, out)
     yield from encode_in_steps(message, api_version, out)

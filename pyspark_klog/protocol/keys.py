@@ -1,13 +1,13 @@
-"""The numbers of Kafka's APIs, as far as klog speaks them."""
+"""Keys of the Kafka APIs that klog has messages for."""
 
 from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """One member for each API; its name in lower case is the module in ``protocol/apis``.
+    """One member per API; the name in lower case is the name of the module in ``protocol/apis``.
 
-    4-7, 56 and 67 go between the brokers and the controller of a cluster. Left out are the keys of
-    KRaft quorums, share groups and streams groups.
+    APIs 4-7, 56 and 67 are used between the brokers and the controller of a cluster. klog has no
+    messages for the APIs of KRaft quorums, share groups and streams groups.
     """
 
     PRODUCE = 0

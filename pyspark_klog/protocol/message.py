@@ -1,7 +1,7 @@
-"""Declared messages at run time: their rows, slots, constructors and equality.
+"""Base classes of messages: rows, slots, constructors, equality and versions.
 
-The constructor of a class is generated when it is first called, since most of the classes of an
-API file are never built by a given process, only decoded, or not even that.
+The constructor of a class is generated at its first call. Most processes never construct most
+message classes: decoders create messages without the constructor.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.keys import ApiKey
 
 NEWEST = 0x7FFF
-"""Stands for "every later version": versions are int16."""
+"""The largest int16 version: a field with this ``until`` is in all later versions."""
 
 NO_TAGS: Mapping[int, bytes] = MappingProxyType({})
-"""The unknown tagged fields of nearly every struct: shared, so it cannot be written to."""
+"""Empty, read-only tagged fields, which nearly all structs share."""
 
 _IMMUTABLE = (bool, int, float, str, bytes, UUID, type(None))
 
@@ -32,13 +32,16 @@ class Unset:
 
 
 UNSET = Unset()
-"""Stands for "no default was given"; None would mean null."""
+"""Marks a missing default; None would mean the default null."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One row. ``element`` is the row of an array's elements, ``struct`` a struct's class; what is
-    ``secret`` is never shown."""
+    """One row: the declaration of a field for all versions.
+
+    ``element`` is the row of an array's elements, and ``struct`` the class of a struct. The value
+    of a ``secret`` field never appears in texts.
+    """
 
     kind: str
     since: int = 0
@@ -59,15 +62,18 @@ class Field:
 
     @property
     def is_lazy(self) -> bool:
-        """A tagged struct is made when first looked at: most messages never have one."""
+        """Whether the default is created at the first access, as for tagged structs.
+
+        Most messages never contain the tagged struct.
+        """
         return self.kind == "struct" and self.tag is not None and self.nullable_since is None
 
 
 class MessageMeta(type):
-    """Takes the rows out of a class body and makes slots of them.
+    """Metaclass of messages: turns the rows in a class body into slots.
 
-    A tagged struct has a private slot, None until somebody looks at the attribute, and a property
-    that makes the default then (see `Field.is_lazy`).
+    A tagged struct has a private slot, which is None at first, and a property that creates the
+    default at the first access (see `Field.is_lazy`).
     """
 
     __fields__: dict[str, Field]
@@ -81,7 +87,7 @@ class MessageMeta(type):
         for base in bases:
             if getattr(base, "__fields__", None) and fields:
                 raise TypeError(f"{name}: a message cannot add fields to {base.__name__}'s")
-        # The value of a declared slot is for type checkers; the constructor sets it.
+        # Only type checkers need the value of a declared slot. The constructor sets the slot.
         for slot in namespace.get("__slots__", ()):
             namespace.pop(slot, None)
         namespace.setdefault("__slots__", tuple(slot_name(key, row) for key, row in fields.items()))
@@ -92,13 +98,13 @@ class MessageMeta(type):
         namespace["__fields__"] = fields
         created = super().__new__(cls, name, bases, namespace, **options)
         names = ("unknown_tagged_fields", *fields)
-        # attrgetter of one name gives no tuple, so there are always at least two.
+        # attrgetter with a single name does not return a tuple, so pass at least two names.
         created._values = attrgetter(*names, names[0])  # type: ignore[attr-defined]
         return created
 
 
 def slot_name(name: str, row: Field) -> str:
-    """The slot that holds a field; generated code reads and writes slots, never properties."""
+    """Return the name of a field's slot. Generated code uses slots, never properties."""
     return f"_{name}" if row.is_lazy else name
 
 
@@ -129,16 +135,16 @@ def _lazy_property(name: str, row: Field) -> property:
 
 @dataclass_transform(kw_only_default=True, eq_default=True)
 class _Declared(metaclass=MessageMeta):
-    """Tells type checkers that annotated names in the classes below are constructor arguments."""
+    """Base class that makes annotated names of message classes constructor arguments for mypy."""
 
     __slots__ = ()
 
 
 class Struct(_Declared):
-    """A group of fields. Attributes are the rows' names; every one has a default.
+    """A group of fields. Each row is an attribute with a default.
 
-    ``unknown_tagged_fields`` holds what a newer peer sent in the tagged section, by tag; it is
-    written back when the struct is encoded in a flexible version.
+    ``unknown_tagged_fields`` has the tagged fields that a newer peer sent and klog does not know,
+    by tag. In a flexible version these fields are encoded again.
     """
 
     __slots__ = ("unknown_tagged_fields",)
@@ -166,7 +172,7 @@ class Struct(_Declared):
         return _restore, (cls, slots, state, dict(self.unknown_tagged_fields))
 
     def __repr__(self) -> str:
-        """Only what differs from the defaults, so that a log line stays readable; no secrets."""
+        """Show only the fields that differ from their defaults, and no secrets, for log lines."""
         cls = type(self)
         shown = [
             f"{name}={'***' if row.secret else repr(value)}"
@@ -181,7 +187,7 @@ class Struct(_Declared):
 def _restore(
     cls: type[Struct], slots: list[str], state: list[Any], unknown: dict[int, bytes]
 ) -> Struct:
-    """A struct out of a copy or a pickle."""
+    """Create a struct from the state of a copied or pickled one."""
     restored = object.__new__(cls)
     for slot, value in zip(slots, state, strict=True):
         setattr(restored, slot, value)
@@ -190,7 +196,7 @@ def _restore(
 
 
 class Message(Struct):
-    """A struct that is encoded by itself: it has versions, and is flexible from one of them on."""
+    """A struct with versions, which is encoded by itself; later versions may be flexible."""
 
     __slots__ = ()
     min_version: ClassVar[int]
@@ -213,7 +219,7 @@ class Message(Struct):
 
 
 class _ApiMessage(Message):
-    """A request or a response: a message that belongs to an API."""
+    """Base class of requests and responses: messages of an API."""
 
     __slots__ = ()
     api_key: ClassVar[ApiKey]
@@ -231,19 +237,19 @@ class _ApiMessage(Message):
 
 
 class Request(_ApiMessage):
-    """A client's message."""
+    """The message that asks a broker for an operation of an API."""
 
     __slots__ = ()
 
 
 class Response(_ApiMessage):
-    """A broker's answer."""
+    """The message that answers a request."""
 
     __slots__ = ()
 
 
 def default_of(row: Field) -> Any:
-    """A field's default; lists and structs are new each time."""
+    """Return a field's default; each call creates a new list or struct."""
     if row.default is UNSET:
         assert row.struct is not None
         return row.struct()
@@ -253,7 +259,7 @@ def default_of(row: Field) -> Any:
 
 
 def _make_init(cls: type[Struct]) -> Any:
-    """The constructor, as a function with one keyword argument a field."""
+    """Generate the constructor, a function with one keyword argument per field."""
     arguments: list[str] = []
     lines: list[str] = []
     names: dict[str, Any] = {"UNSET": UNSET, "NO_TAGS": NO_TAGS}

@@ -1,4 +1,4 @@
-"""All APIs by key: their classes and their versions. An API's module is loaded when asked for."""
+"""Request and response classes and versions of all APIs by key. API modules are loaded lazily."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ API_KEYS: tuple[ApiKey, ...] = tuple(ApiKey)
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API: ``min_version`` to ``max_version`` are what klog can read and write, inclusive."""
+    """One API. klog can read and write ``min_version`` to ``max_version``, both inclusive."""
 
     key: ApiKey
     request: type[Request]
@@ -22,7 +22,7 @@ class Api:
 
     @property
     def name(self) -> str:
-        """Kafka's name, ``ListOffsets``."""
+        """Kafka's name of the API, for example ``ListOffsets``."""
         return self.request.__name__.removesuffix("Request")
 
     @property
@@ -38,7 +38,7 @@ class Api:
         return self.request.first_flexible_version
 
 
-# The APIs by key, each from its first use on: every request looks its API up three times.
+# Cached APIs by key, filled at first use, because each request looks up its API three times.
 _loaded: dict[int, Api] = {}
 
 
@@ -49,12 +49,12 @@ def _load(key: ApiKey) -> Api:
 
 
 def is_known(key: int) -> bool:
-    """Whether klog has this API's messages (not: whether a broker serves it)."""
+    """Whether klog has the API's message classes; a broker may still not serve the API."""
     return key in ApiKey._value2member_map_
 
 
 def api(key: int) -> Api:
-    """The API with this key; `UnsupportedVersion` if klog does not know it."""
+    """Return the API with this key; raises `UnsupportedVersion` for an unknown key."""
     found = _loaded.get(key)
     if found is not None:
         return found
@@ -65,10 +65,10 @@ def api(key: int) -> Api:
 
 
 def request_class(key: int) -> type[Request]:
-    """The request of an API."""
+    """Return the request class of an API; raises `UnsupportedVersion` for an unknown key."""
     return api(key).request
 
 
 def response_class(key: int) -> type[Response]:
-    """The response of an API."""
+    """Return the response class of an API; raises `UnsupportedVersion` for an unknown key."""
     return api(key).response

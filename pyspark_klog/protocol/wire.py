@@ -1,9 +1,8 @@
-"""The pieces of the encoding that are no fixed-size integers: varints, compact lengths, uuids.
+"""Functions that codecs call: varints, uuids, record sets, tagged sections and error reports.
 
-Everything that generated and hand-written codecs call lives here, so that one set of bounds holds
-for both. Functions that read take a position and return the next one; they raise what Python
-raises at the end of a buffer (IndexError, struct.error) or `MalformedRequest`, and codec.py turns
-the former into the latter.
+Generated and hand-written codecs share these functions, so the same bounds hold for both. A read
+function takes a position and returns the next position. At the end of a buffer it raises Python's
+IndexError or struct.error, which codec.py converts to `MalformedRequest`.
 """
 
 from __future__ import annotations
@@ -19,31 +18,33 @@ from pyspark_klog.protocol.fields import FileRegion
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAX_STRING_BYTES = 0x7FFF
-"""Kafka's bound for a string, also where the encoding could carry more."""
+"""Kafka's bound for a string, also in flexible versions, whose encoding allows longer strings."""
 
 
 MAX_TAGGED_FIELDS = 10_000
-"""Kafka 4.4's bound for one tagged section. Its other bound, 1,000,000 elements of an array, is
-above what a broker of klog takes in all arrays of a request (``MAX_REQUEST_ELEMENTS``)."""
+"""Kafka 4.4's bound for the fields of one tagged section.
+
+Kafka 4.4 also bounds an array to 1,000,000 elements. klog's brokers have a lower bound for all
+arrays of a request together (``MAX_REQUEST_ELEMENTS``).
+"""
 
 
 class SegmentedBuffer(bytearray):
-    """Encoded bytes with holes: ``cuts`` are (position, buffer or region that belongs there), in
-    rising order.
+    """A bytearray for encoded messages that leaves out large record sets.
 
-    A codec writes into it as into a bytearray; record sets that are regions of files or large
-    buffers become cuts, so that they are neither read nor copied.
+    ``cuts`` lists what was left out as (position in the bytearray, buffer or file region), in
+    rising order. So codecs neither read file regions nor copy large buffers.
     """
 
     MIN_CUT_BYTES = 4096
-    """A buffer of fewer bytes is copied: a segment of its own would cost more."""
+    """Smaller buffers are copied, because a separate segment would cost more."""
 
     def __init__(self) -> None:
         super().__init__()
         self.cuts: list[tuple[int, FileRegion | Buffer]] = []
 
     def segments(self) -> list[Buffer | FileRegion]:
-        """The parts to send, in order: none is empty, none is a copy of a cut."""
+        """Return the non-empty parts to send, in order; cuts are included without a copy."""
         if not self.cuts:
             return [self] if self else []
         whole = memoryview(self)
@@ -59,14 +60,14 @@ class SegmentedBuffer(bytearray):
         return parts
 
     def total_bytes(self) -> int:
-        """The size of all segments together."""
+        """Return the size of all segments together, in bytes."""
         if not self.cuts:
             return len(self)
         return len(self) + sum(len(cut) for _, cut in self.cuts)
 
 
 def put_records(out: bytearray, value: Buffer | FileRegion) -> None:
-    """Append a record set behind its length, or leave a hole for it."""
+    """Append a record set, whose length is already written, or add it to the cuts of ``out``."""
     if type(out) is SegmentedBuffer and (
         type(value) is FileRegion or len(value) >= out.MIN_CUT_BYTES
     ):
@@ -81,7 +82,7 @@ def put_records(out: bytearray, value: Buffer | FileRegion) -> None:
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned varint: seven bits a byte, the lowest first."""
+    """Encode an unsigned varint: seven bits per byte, the lowest first."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append((value & 0x7F) | 0x80)
@@ -91,7 +92,7 @@ def uvarint(value: int) -> bytes:
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits: (value, next position)."""
+    """Read an unsigned varint of at most 32 bits; return (value, next position)."""
     value = buffer[position]
     if value < 0x80:
         return value, position + 1
@@ -99,7 +100,10 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def long_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
-    """The rest of a varint whose first byte, already read, has its continuation bit set."""
+    """Read the rest of a varint after its ``first`` byte, which has its continuation bit set.
+
+    ``position`` is the position after the first byte. Returns (value, next position).
+    """
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = buffer[position]
@@ -114,52 +118,52 @@ def long_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=4096)
 def uuid_of(data: bytes) -> UUID:
-    """The UUID of 16 bytes; cached, since the same few topic ids come with every request."""
+    """Return the UUID of 16 bytes; cached, since requests repeat the same few topic ids."""
     return UUID(bytes=data)
 
 
 def bad_length(field: str, length: int, remaining: int) -> NoReturn:
-    """Refuse the length of a string, bytes or a record set."""
+    """Raise MalformedRequest for the length of a string, bytes or a record set."""
     if length < 0:
         raise MalformedRequest(f"{field}: found null (length {length}), which it may not be")
     raise MalformedRequest(f"{field}: found a length of {length}, with {remaining} bytes left")
 
 
 def bad_count(field: str, count: int, remaining: int) -> NoReturn:
-    """Refuse the count of an array before anything is made for its elements."""
+    """Raise MalformedRequest for the count of an array, before its elements are created."""
     if count < 0:
         raise MalformedRequest(f"{field}: found null (count {count}), which it may not be")
     raise MalformedRequest(f"{field}: found a count of {count}, with {remaining} bytes left")
 
 
 def too_many(most: int) -> NoReturn:
-    """Refuse a message with more elements than the reader takes."""
+    """Raise MalformedRequest for a message with more than ``most`` elements."""
     raise MalformedRequest(
         f"found more than {most} elements in its arrays and tagged fields, expected at most that"
     )
 
 
 def too_many_tags(field: str, count: int) -> NoReturn:
-    """Refuse a tagged section with more than MAX_TAGGED_FIELDS."""
+    """Raise MalformedRequest for a tagged section with more than MAX_TAGGED_FIELDS fields."""
     raise MalformedRequest(
         f"{field}: found {count} tagged fields, expected at most {MAX_TAGGED_FIELDS}"
     )
 
 
 def bad_size(field: str, declared: int, used: int) -> NoReturn:
-    """Refuse a tagged field that is not as long as its size says."""
+    """Raise MalformedRequest for a tagged field whose value does not have the declared size."""
     raise MalformedRequest(f"{field}: its tagged size is {declared}, its value took {used} bytes")
 
 
 def too_long(field: str, length: int) -> NoReturn:
-    """Refuse to encode a string that is too long."""
+    """Raise UnencodableMessage for a string that is too long."""
     raise UnencodableMessage(
         f"{field}: found {length} bytes of text, expected at most {MAX_STRING_BYTES}"
     )
 
 
 def put_tags(out: bytearray, known: dict[int, bytes], unknown: Mapping[int, bytes]) -> None:
-    """The tagged section: fields by rising tag, each behind its tag and size."""
+    """Append the tagged section: a count, then tag, size and value of each field by rising tag."""
     if unknown:
         for tag in unknown:
             if tag in known or not 0 <= tag <= 0xFFFFFFFF:

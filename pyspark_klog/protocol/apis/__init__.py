@@ -1,8 +1,8 @@
-"""One module an API: its request, its response and their structs, every released version.
+"""One module per API: the request, the response and their structs, in all released versions.
 
-Of what goes between the brokers and the controller of a cluster there is one version each: that of
+APIs between the brokers and the controller of a cluster have one version each: the version of
 Kafka 3.9 at an inter.broker.protocol.version of 3.5 to 3.9.
 
-May import: pyspark_klog.protocol's fields and message; no API imports another.
-Start reading at metadata.py; produce.py and fetch.py also hold hand-written decoders.
+Modules may import pyspark_klog.protocol's fields and message; no API imports another.
+Start reading at metadata.py; produce.py and fetch.py also have hand-written codecs.
 """

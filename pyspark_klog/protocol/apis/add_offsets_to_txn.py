@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: a group's offsets join a transaction."""
+"""AddOffsetsToTxn: add the offsets of a group to a transaction."""
 
 from pyspark_klog.protocol.fields import int16, int32, int64, string
 from pyspark_klog.protocol.keys import ApiKey

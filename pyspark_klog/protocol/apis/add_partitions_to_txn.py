@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: partitions join a transaction; from version 4 on batched by brokers."""
+"""AddPartitionsToTxn: add partitions to a transaction; since version 4 brokers send batches."""
 
 from pyspark_klog.protocol.fields import array, boolean, int16, int32, int64, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -1,7 +1,7 @@
-"""AlterPartition: a leader asks the controller to change its in-sync set (KIP-497, KIP-903).
+"""AlterPartition: a leader asks the controller to change the ISR of a partition (KIP-497, KIP-903).
 
-The version that Kafka's brokers from 3.5 on use among themselves: leader and controller take the
-newest one that both have, at any inter.broker.protocol.version.
+Kafka's brokers from 3.5 on use this version: leader and controller choose the newest version that
+both have, at any inter.broker.protocol.version.
 """
 
 from pyspark_klog.ids import UUID
@@ -35,7 +35,7 @@ class AlterPartitionRequest(Request, api=ApiKey.ALTER_PARTITION, versions=(3, 3)
 
 
 class PartitionResult(Struct):
-    """Kafka calls it PartitionData, too."""
+    """The result for one partition; Kafka names this struct PartitionData, like the request's."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -47,7 +47,7 @@ class PartitionResult(Struct):
 
 
 class TopicResult(Struct):
-    """Kafka calls it TopicData, too."""
+    """The results for one topic; Kafka names this struct TopicData, like the request's."""
 
     topic_id: UUID = uuid(ignorable=True)
     partitions: list[PartitionResult] = array(PartitionResult)

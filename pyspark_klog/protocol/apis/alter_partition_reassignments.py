@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: begin or cancel moves of partitions' replicas."""
+"""AlterPartitionReassignments: start or cancel reassignments of partitions."""
 
 from pyspark_klog.protocol.fields import array, boolean, int16, int32, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -1,4 +1,4 @@
-"""CreateAcls: new access rules."""
+"""CreateAcls: add access rules."""
 
 from pyspark_klog.protocol.fields import array, int8, int16, int32, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -1,4 +1,4 @@
-"""CreateDelegationToken: a token that stands for its owner (KIP-48)."""
+"""CreateDelegationToken: create a token that authenticates as its owner (KIP-48)."""
 
 from pyspark_klog.protocol.fields import array, binary, int16, int32, int64, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -1,4 +1,4 @@
-"""CreatePartitions: more partitions for existing topics."""
+"""CreatePartitions: add partitions to existing topics."""
 
 from pyspark_klog.protocol.fields import array, boolean, int16, int32, string
 from pyspark_klog.protocol.keys import ApiKey

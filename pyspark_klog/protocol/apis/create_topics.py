@@ -1,4 +1,4 @@
-"""CreateTopics: new topics by count and factor, or by hand-made assignment."""
+"""CreateTopics: create topics by partition count and replication factor, or by assignment."""
 
 from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import array, boolean, int8, int16, int32, string, uuid

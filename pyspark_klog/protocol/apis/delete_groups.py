@@ -1,4 +1,4 @@
-"""DeleteGroups: remove empty groups with their offsets."""
+"""DeleteGroups: delete empty groups with their offsets."""
 
 from pyspark_klog.protocol.fields import array, int16, int32, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -1,4 +1,4 @@
-"""DeleteRecords: raise the start of partitions' logs."""
+"""DeleteRecords: raise the log start offsets of partitions."""
 
 from pyspark_klog.protocol.fields import array, int16, int32, int64, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -1,4 +1,4 @@
-"""DeleteTopics: topics to delete, by name, from version 6 on by id as well."""
+"""DeleteTopics: delete topics by name, or since version 6 by id."""
 
 from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import array, int16, int32, string, uuid

@@ -1,4 +1,4 @@
-"""DescribeAcls: the access rules that match a filter."""
+"""DescribeAcls: list the access rules that match a filter."""
 
 from pyspark_klog.protocol.fields import array, int8, int16, int32, string
 from pyspark_klog.protocol.keys import ApiKey

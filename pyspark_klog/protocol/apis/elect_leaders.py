@@ -1,4 +1,4 @@
-"""ElectLeaders: elect preferred (type 0) or unclean (type 1) leaders."""
+"""ElectLeaders: start preferred (type 0) or unclean (type 1) leader elections."""
 
 from pyspark_klog.protocol.fields import array, int8, int16, int32, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -1,4 +1,4 @@
-"""EndTxn: commit or abort; from version 5 on the epoch rises with each (KIP-890)."""
+"""EndTxn: commit or abort a transaction; since version 5 it raises the producer epoch (KIP-890)."""
 
 from pyspark_klog.protocol.fields import boolean, int16, int32, int64, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken: bring a token's expiry forward."""
+"""ExpireDelegationToken: set an earlier expiry time of a token, or delete the token."""
 
 from pyspark_klog.protocol.fields import binary, int16, int32, int64
 from pyspark_klog.protocol.keys import ApiKey

@@ -1,4 +1,4 @@
-"""Fetch: record sets from offsets on, with long polls (KIP-74) and sessions (KIP-227)."""
+"""Fetch: read record sets from given offsets, with long polling and sessions (KIP-227)."""
 
 import struct as layouts
 from typing import Any
@@ -109,7 +109,7 @@ class PartitionData(Struct):
     records: memoryview | bytes | FileRegion | None = record_set()
 
     def records_view(self) -> memoryview:
-        """The record set of a decoded response; empty for null."""
+        """Return a view of the record set of a decoded response; an empty view for null."""
         if isinstance(self.records, FileRegion):
             raise InvariantViolation("a record set to be sent from a file cannot be read here")
         return memoryview(self.records or b"")
@@ -136,12 +136,14 @@ class FetchResponse(Response, api=ApiKey.FETCH, versions=(0, 18), flexible_since
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=16, tag=0)
 
 
-# The hand-written decoder of requests: the shape that nearly every one has (no forgotten topics,
-# no tagged fields, fewer than 127 of anything in flexible versions), in as few steps as there can
-# be. All else, damaged bytes included, it leaves to the decoder that is generated from the rows;
-# so are versions below 9. (Record sets of responses are views, or regions of files, in the
-# generated codec too.) Encoding was by hand no faster, but for the request of a follower that has
-# appended: one partition, with which a producer's wait for this follower ends.
+# The hand-written decoder of requests reads the usual shape as fast as possible: no forgotten
+# topics, no tagged fields, and in flexible versions counts and lengths below 127. All other
+# requests, including damaged ones, and versions below 9 go to the decoder generated from the rows
+# (``rows``). Responses need no hand-written codec: in the generated one record sets are views or
+# file regions too.
+#
+# A hand-written encoder is faster for one kind of request only: a follower that has appended
+# records fetches one partition again. A producer waits for this request of the follower.
 
 _HEAD_V9 = layouts.Struct(">iiiibiii").unpack_from
 _HEAD_V12 = layouts.Struct(">iiibiiB").unpack_from
@@ -160,7 +162,7 @@ _new = object.__new__
 
 
 def _plain_decoder(version: int, rows: Decoder) -> Decoder:
-    """For versions 9 to 11."""
+    """Return a decoder of request versions 9 to 11."""
 
     def decode(buffer: Buffer, begin: int) -> tuple[FetchRequest, int]:
         try:
@@ -244,7 +246,10 @@ def _plain_decoder(version: int, rows: Decoder) -> Decoder:
 
 
 def _flexible_decoder(version: int, rows: Decoder) -> Decoder:
-    """For versions 12 on, where counts and lengths are one too high, and 0 is null."""
+    """Return a decoder of request versions 12 and later, with compact counts and lengths.
+
+    A compact number is one more than the count or length, and 0 is null.
+    """
     has_names = version < 13
     has_replica_id = version < 15
 
@@ -342,9 +347,10 @@ def _flexible_decoder(version: int, rows: Decoder) -> Decoder:
     return decode
 
 
-# From max_wait_ms to the count of topics; a topic's id and its count of partitions; a partition and
-# its tags; those of the topic; no forgotten topics, no rack; then how many tags, of which the one
-# is the replica's state, its size, the state and its tags.
+# The fields, in this order: max_wait_ms to the count of topics; the topic's id and its count of
+# partitions; the partition and its count of tags; the topic's count of tags; no forgotten topics;
+# no rack; the request's count of tags, which is 1; tag and size of the replica state; the replica
+# state and its count of tags.
 _ONE_V15 = layouts.Struct(">iiibiiB16sBiiqiqiBBBBBBBiqB").pack
 _ONE = 2
 _NO_TAGS = 0
@@ -355,7 +361,7 @@ _VERSIONS_OF_FOLLOWERS = (15, 16, 17)
 
 
 def _follower_encoder(rows: Encoder) -> Encoder:
-    """For versions 15 to 17."""
+    """Return an encoder of request versions 15 to 17, fast for a follower's single partition."""
 
     def encode(request: Any, out: bytearray) -> None:
         try:

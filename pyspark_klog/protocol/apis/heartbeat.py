@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group is alive, and learns of a rebalance."""
+"""Heartbeat: a member of a classic group keeps its session; the response reports a rebalance."""
 
 from pyspark_klog.protocol.fields import int16, int32, string
 from pyspark_klog.protocol.keys import ApiKey

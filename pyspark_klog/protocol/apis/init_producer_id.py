@@ -1,4 +1,4 @@
-"""InitProducerId: a producer id and epoch for idempotence or transactions."""
+"""InitProducerId: get a producer id and epoch for idempotence or transactions."""
 
 from pyspark_klog.protocol.fields import int16, int32, int64, string
 from pyspark_klog.protocol.keys import ApiKey

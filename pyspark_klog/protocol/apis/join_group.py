@@ -1,4 +1,4 @@
-"""JoinGroup: enter a group's next generation; the answer is held until all are in."""
+"""JoinGroup: join a group's next generation; the response comes when all members have joined."""
 
 from pyspark_klog.protocol.fields import array, binary, boolean, int16, int32, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -1,6 +1,6 @@
-"""LeaderAndIsr: the controller tells a broker who leads its partitions, and who is in sync.
+"""LeaderAndIsr: the controller sends a broker the leaders and ISRs of its partitions.
 
-The version that Kafka sends at an inter.broker.protocol.version of 3.4 and newer.
+Kafka sends this version at an inter.broker.protocol.version of 3.4 or newer.
 """
 
 from pyspark_klog.ids import UUID

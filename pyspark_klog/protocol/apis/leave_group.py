@@ -1,4 +1,4 @@
-"""LeaveGroup: members go before their session ends; from version 3 on several at once."""
+"""LeaveGroup: remove a member from a group; since version 3 several members at once."""
 
 from pyspark_klog.protocol.fields import array, int16, int32, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -1,4 +1,4 @@
-"""ListConfigResources: resources that have settings; in version 0 client metrics alone."""
+"""ListConfigResources: list resources that have settings; in version 0 client metrics only."""
 
 from pyspark_klog.protocol.fields import array, int8, int16, int32, string
 from pyspark_klog.protocol.keys import ApiKey

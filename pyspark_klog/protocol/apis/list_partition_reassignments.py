@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: the moves that are under way."""
+"""ListPartitionReassignments: list the reassignments in progress."""
 
 from pyspark_klog.protocol.fields import array, int16, int32, string
 from pyspark_klog.protocol.keys import ApiKey

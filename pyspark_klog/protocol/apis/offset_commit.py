@@ -1,4 +1,4 @@
-"""OffsetCommit: a group's positions, to be kept by its coordinator."""
+"""OffsetCommit: store committed offsets of a group at its coordinator."""
 
 from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import array, int16, int32, int64, string, uuid

@@ -1,4 +1,4 @@
-"""OffsetDelete: forget a group's positions in some partitions."""
+"""OffsetDelete: delete committed offsets of a group."""
 
 from pyspark_klog.protocol.fields import array, int16, int32, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -1,4 +1,4 @@
-"""OffsetFetch: the positions that groups committed; from version 8 on several groups at once."""
+"""OffsetFetch: get the committed offsets of a group; since version 8 of several groups."""
 
 from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import array, boolean, int16, int32, int64, string, uuid

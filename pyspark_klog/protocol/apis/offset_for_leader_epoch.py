@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended, for truncation (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch: get the end offset of a leader epoch, for truncation (KIP-101, KIP-320)."""
 
 from pyspark_klog.protocol.fields import array, int16, int32, int64, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -1,4 +1,4 @@
-"""PushTelemetry: a client's metrics, in OTLP (KIP-714)."""
+"""PushTelemetry: a client sends its metrics in OTLP (KIP-714)."""
 
 from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import binary, boolean, int8, int16, int32, uuid

@@ -1,4 +1,4 @@
-"""RenewDelegationToken: put off a token's expiry."""
+"""RenewDelegationToken: set a later expiry time of a token."""
 
 from pyspark_klog.protocol.fields import binary, int16, int32, int64
 from pyspark_klog.protocol.keys import ApiKey

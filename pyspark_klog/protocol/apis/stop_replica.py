@@ -1,6 +1,6 @@
-"""StopReplica: the controller tells a broker to stop replicas, and maybe to delete their logs.
+"""StopReplica: the controller orders a broker to stop replicas, optionally deleting their logs.
 
-The version that Kafka sends at an inter.broker.protocol.version of 3.4 and newer.
+Kafka sends this version at an inter.broker.protocol.version of 3.4 or newer.
 """
 
 from pyspark_klog.protocol.fields import array, boolean, int16, int32, int64, string

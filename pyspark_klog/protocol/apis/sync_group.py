@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in a generation's assignment, every member takes out its own."""
+"""SyncGroup: the group's leader sends the assignment; each member gets its own in the response."""
 
 from pyspark_klog.protocol.fields import array, binary, int16, int32, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: a group's positions as a part of a transaction."""
+"""TxnOffsetCommit: commit offsets of a group as a part of a transaction."""
 
 from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import array, int16, int32, int64, string, uuid

@@ -1,4 +1,4 @@
-"""UnregisterBroker: forget a broker that will not come back."""
+"""UnregisterBroker: remove the registration of a broker that will not return."""
 
 from pyspark_klog.protocol.fields import int16, int32, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -1,6 +1,6 @@
-"""UpdateMetadata: the controller tells a broker of the cluster, for whoever asks that broker.
+"""UpdateMetadata: the controller sends a broker the metadata that the broker serves to clients.
 
-The version that Kafka sends at an inter.broker.protocol.version of 3.4 and newer.
+Kafka sends this version at an inter.broker.protocol.version of 3.4 or newer.
 """
 
 from pyspark_klog.ids import UUID
