@@ -75,7 +75,7 @@ def put_records(out: bytearray, value: Buffer | FileRegion) -> None:
             out.cuts.append((len(out), value))
     elif isinstance(value, FileRegion):
         raise UnencodableMessage(
-            "a record set is a region of a file; expected bytes, or an encoder of segments"
+            "a record set is a file region; encode it into a SegmentedBuffer, or pass bytes"
         )
     else:
         out += value

@@ -63,7 +63,7 @@ class BatchBuilder:
         if timestamp_type is TimestampType.NO_TIMESTAMP:
             raise ValueError("a v2 batch has a timestamp type: CREATE_TIME or LOG_APPEND_TIME")
         if (timestamp_type is TimestampType.LOG_APPEND_TIME) != (log_append_time_ms is not None):
-            raise ValueError("log_append_time_ms goes with LOG_APPEND_TIME, and only with it")
+            raise ValueError("log_append_time_ms must be set with LOG_APPEND_TIME, and only then")
         self.base_offset = base_offset
         self.codec = codec
         self.timestamp_type = timestamp_type
@@ -159,7 +159,7 @@ class BatchBuilder:
     def build(self) -> bytes:
         """Return the batch; InvalidRecords if it is empty. More records may follow."""
         if not self.record_count:
-            raise InvalidRecords("a batch needs a record; see empty_batch for compaction's")
+            raise InvalidRecords("a batch needs at least one record; append a record first")
         return _assemble(
             base_offset=self.base_offset,
             leader_epoch=self._leader_epoch,
@@ -211,7 +211,7 @@ def finish_plain_batch(batch: bytearray, record_count: int, timestamp_ms: int) -
     wrote, with the offset deltas 0, 1, 2 ...
     """
     if not record_count:
-        raise InvalidRecords("a batch needs a record; see empty_batch for compaction's")
+        raise InvalidRecords("a batch needs at least one record; append a record first")
     length = len(batch) - LOG_OVERHEAD_BYTES
     if length > INT32_MAX:
         raise BatchTooLarge(f"a batch of {length} bytes, its length field ends at {INT32_MAX}")
@@ -247,7 +247,7 @@ def compressed_batch(
     The header of ``plain`` need not be filled in.
     """
     if not record_count:
-        raise InvalidRecords("a batch needs a record; see empty_batch for compaction's")
+        raise InvalidRecords("a batch needs at least one record; append a record first")
     section = compress(codec, plain[BATCH_HEADER_BYTES:], level=level)
     return bytearray(
         _assemble(

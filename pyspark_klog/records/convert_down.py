@@ -152,7 +152,7 @@ class _Conversion:
         work: Work,
     ) -> None:
         if magic not in (at.MAGIC_V0, at.MAGIC_V1):
-            raise ValueError(f"magic {magic}: conversion down goes to 0 or 1")
+            raise ValueError(f"magic {magic}: down-conversion writes only format 0 or 1")
         import numpy as np
 
         from pyspark_klog.records.kernels import down
@@ -224,7 +224,7 @@ class _Conversion:
         if entry.attributes & at.CODEC_MASK == Codec.ZSTD:
             raise UnsupportedCodec(
                 "a batch compressed with zstd cannot be converted down: record formats 0 and 1 "
-                "do not know zstd; fetch with version 10 or later"
+                "do not support zstd; fetch with version 10 or later"
             )
         work, max_bytes = self._work, self._max_bytes
         if work.done_bytes:

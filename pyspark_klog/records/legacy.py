@@ -89,7 +89,9 @@ class LegacyView:
         """
         start = length_at + 4
         if start > message_end:
-            raise CorruptRecords(f"the message at byte {self.position} has no room for a length")
+            raise CorruptRecords(
+                f"the message at byte {self.position} ends before the length of its key or value"
+            )
         length: int = at.INT32.unpack_from(self._buffer, length_at)[0]
         if length < 0:
             return start, start, False

@@ -29,10 +29,10 @@ class LegacyBuilder:
         compression_level: int | None = None,
     ) -> None:
         if magic not in (at.MAGIC_V0, at.MAGIC_V1):
-            raise ValueError(f"magic {magic}: the formats before v2 are 0 and 1")
+            raise ValueError(f"magic {magic}: LegacyBuilder writes only format 0 or 1")
         check_codec_fits(codec, magic)
         if (timestamp_type is TimestampType.LOG_APPEND_TIME) != (log_append_time_ms is not None):
-            raise ValueError("log_append_time_ms goes with LOG_APPEND_TIME, and only with it")
+            raise ValueError("log_append_time_ms must be set with LOG_APPEND_TIME, and only then")
         self.magic = magic
         self.base_offset = base_offset
         self.codec = codec
@@ -93,7 +93,7 @@ class LegacyBuilder:
     def build(self) -> bytes:
         """Return the message set; InvalidRecords if it is empty. More records may follow."""
         if not self.record_count:
-            raise InvalidRecords("a set needs a record")
+            raise InvalidRecords("a message set needs at least one record; append a record first")
         if self.codec is Codec.NONE:
             return bytes(self._messages)
         return encode_message(

@@ -280,7 +280,7 @@ class TestRecords:
     def test_a_file_region_is_no_bytes(self) -> None:
         data = PartitionData(records=FileRegion(1, 0, 10))
         response = FetchResponse(responses=[FetchableTopicResponse(partitions=[data])])
-        with pytest.raises(UnencodableMessage, match="region of a file"):
+        with pytest.raises(UnencodableMessage, match="is a file region"):
             encode_message(response, 11)
 
     def test_records_view(self) -> None:

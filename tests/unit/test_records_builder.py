@@ -98,15 +98,15 @@ def test_timestamps(make: Callable[..., Builder]) -> None:
 
 @every_builder
 def test_an_empty_builder_builds_nothing(make: Callable[..., Builder]) -> None:
-    with pytest.raises(InvalidRecords, match="needs a record"):
+    with pytest.raises(InvalidRecords, match="needs at least one record"):
         make().build()
 
 
 @every_builder
 def test_append_time_and_its_type_go_together(make: Callable[..., Builder]) -> None:
-    with pytest.raises(ValueError, match="log_append_time_ms goes with LOG_APPEND_TIME"):
+    with pytest.raises(ValueError, match="log_append_time_ms must be set with LOG_APPEND_TIME"):
         make(timestamp_type=TimestampType.LOG_APPEND_TIME)
-    with pytest.raises(ValueError, match="log_append_time_ms goes with LOG_APPEND_TIME"):
+    with pytest.raises(ValueError, match="log_append_time_ms must be set with LOG_APPEND_TIME"):
         make(log_append_time_ms=1)
 
 
@@ -133,7 +133,7 @@ def test_one_may_go_on_after_building() -> None:
 
 
 def test_a_plain_batch_needs_a_record() -> None:
-    with pytest.raises(InvalidRecords, match="needs a record"):
+    with pytest.raises(InvalidRecords, match="needs at least one record"):
         plain_batch([], 0)
 
 

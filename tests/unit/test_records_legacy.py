@@ -163,7 +163,10 @@ def test_what_is_no_message_is_refused(magic: int) -> None:
         (data[:16] + b"\x02" + data[17:], "has magic 2, not 0 or 1"),
         (data[:16] + b"\xff" + data[17:], "has magic -1, not 0 or 1"),
         (data[:key_at] + huge + data[key_at + 4 :], "has a field of 2147483647 bytes"),
-        (data[:key_at] + b"\0\0\0\x0b" + data[key_at + 4 :], "has no room for a length"),
+        (
+            data[:key_at] + b"\0\0\0\x0b" + data[key_at + 4 :],
+            "ends before the length of its key or value",
+        ),
         (data[:key_at] + negative + data[key_at + 4 :], "has a field of|should end at"),
         (data[: key_at + 7] + negative + data[key_at + 11 :], "should end at byte"),
     ):

@@ -111,7 +111,9 @@ class PartitionData(Struct):
     def records_view(self) -> memoryview:
         """Return a view of the record set of a decoded response; an empty view for null."""
         if isinstance(self.records, FileRegion):
-            raise InvariantViolation("a record set to be sent from a file cannot be read here")
+            raise InvariantViolation(
+                "the record set is a file region to be sent; only decoded responses have a view"
+            )
         return memoryview(self.records or b"")
 
 
