@@ -67,8 +67,8 @@ def make_decoder(cls: type[Struct], version: int, flexible: bool) -> Decoder:
 def make_bounded_decoder(cls: type[Struct], version: int, flexible: bool) -> BoundedDecoder:
     """Return a function (buffer, position, most elements) -> (message, position after it).
 
-    The elements of all arrays and all unknown and known tagged fields count together, before they
-    are created.
+    The elements of all arrays and the tagged fields count together, before they are created. More
+    than "most elements" raise MalformedRequest.
     """
     source, names = _DecoderSource(version, flexible, counts=True).write(cls)
     exec(compile(source, f"<{cls.__name__} v{version} bounded decoder>", "exec"), names)

@@ -16,7 +16,7 @@ class MalformedRequest(ProtocolError):
 
 
 class UnsupportedVersion(ProtocolError):
-    """klog does not know the version, or a field with a value is missing in the chosen version."""
+    """klog does not know the version, or the version lacks a field whose value would be lost."""
 
 
 class UnencodableMessage(ProtocolError):

@@ -171,7 +171,7 @@ class BatchView:
 
     # --- the CRC ---------------------------------------------------------------------------------
     def compute_crc(self) -> int:
-        """Compute the CRC-32C of the bytes that the CRC covers, unsigned."""
+        """Compute the CRC-32C from the attributes to the end of the batch, unsigned."""
         with (
             memoryview(self._buffer) as view,
             view[self.position + at.CRC_START_AT : self.position + self.size_bytes] as covered,
@@ -182,7 +182,7 @@ class BatchView:
         return self.crc == self.compute_crc()
 
     def check_crc(self) -> None:
-        """Raise CorruptRecords unless the stored CRC is the CRC of the bytes."""
+        """Raise CorruptRecords unless the stored CRC equals :meth:`compute_crc`."""
         computed = self.compute_crc()
         if self.crc != computed:
             raise CorruptRecords(

@@ -174,7 +174,7 @@ class _Conversion:
         self._pieces: list[Any] = []
 
     def run(self, stop_bytes: int) -> _Ending:
-        """Convert entries until the set has ``stop_bytes``, the work is used up or data ends."""
+        """Convert entries until the set has ``stop_bytes``, the budget is used up or data ends."""
         while True:
             found = self._run_plain(stop_bytes)
             if found in (status.OK, status.FULL, status.INCOMPLETE):

@@ -149,7 +149,7 @@ class LegacyView:
         return False
 
     def compute_crc(self) -> int:
-        """Compute the CRC-32 of the entry's bytes, unsigned."""
+        """Compute the CRC-32 of the bytes from the magic to the end of the entry, unsigned."""
         with (
             memoryview(self._buffer) as view,
             view[self.position + at.LEGACY_CRC_START_AT : self.position + self.size_bytes] as part,
@@ -160,7 +160,7 @@ class LegacyView:
         return self.crc == self.compute_crc()
 
     def check_crc(self) -> None:
-        """Raise CorruptRecords unless the stored CRC is the CRC of the bytes."""
+        """Raise CorruptRecords unless the stored CRC equals :meth:`compute_crc`."""
         computed = self.compute_crc()
         if self.crc != computed:
             raise CorruptRecords(
