@@ -1,5 +1,5 @@
-"""Plain numbers that the rooms of the broker count, in objects that they are given.
+"""Counters that the broker's packages increment: requests, records, ISR changes, cleaning.
 
-Imports nothing of the broker; monitoring/ reads and renders what is counted here. Begin with
-requests.py.
+Each package receives the counter objects as arguments. monitoring/ reads the counters and renders
+the metrics. This package imports no other package of the broker. Start reading at requests.py.
 """

@@ -1,8 +1,8 @@
-"""What the log cleaner has done since the broker started."""
+"""Totals of the log cleaner since the broker started."""
 
 
 class CleanerCounts:
-    """Of the rounds that were finished."""
+    """Totals over all cleaning rounds that have finished; a failed round counts nothing."""
 
     def __init__(self) -> None:
         self.rounds = 0
@@ -10,4 +10,4 @@ class CleanerCounts:
         self.bytes_kept = 0
         self.took_ms = 0
         self.last_ended_ms: int | None = None
-        """Monotonic time."""
+        """Monotonic time when the last round finished; None before the first one."""

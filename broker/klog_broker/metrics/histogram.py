@@ -1,24 +1,28 @@
-"""Durations in fixed buckets."""
+"""A histogram of durations with fixed buckets."""
 
 from bisect import bisect_left
 
 BOUNDS_MS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000)
-"""A bucket has what took longer than the bound before and not longer than its own."""
+"""Upper bounds of the buckets: a bucket counts the durations above the previous bound, up to and
+including its own bound."""
 
 BOUNDS_NS = tuple(round(each * 1_000_000) for each in BOUNDS_MS)
 BUCKETS = len(BOUNDS_NS) + 1
-"""The last one has what took longer than all bounds."""
+"""The number of buckets. The last bucket counts the durations above all bounds."""
 SUM = BUCKETS
-"""Behind the buckets: all durations together."""
+"""Index in a row, after the buckets, of the sum of all durations (ns)."""
 
 
 def new_row() -> list[int]:
-    """Buckets and sum. A list and no object: a turn adds to it for each kind of request."""
+    """Return a row of zeros: a count for each bucket, then the sum (ns).
+
+    A row is a plain list, because every event-loop turn adds to one row per API and version.
+    """
     return [0] * (BUCKETS + 1)
 
 
 class Durations:
-    """Of something that happens less often than requests."""
+    """A histogram for events that are rarer than requests."""
 
     def __init__(self) -> None:
         self.row = new_row()

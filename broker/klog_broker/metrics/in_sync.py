@@ -1,8 +1,8 @@
-"""What has become of the in-sync sets that this broker asked the controller for, as a leader."""
+"""Counts of the ISR changes that this broker, as a partition leader, asked the controller for."""
 
 
 class InSyncCounts:
-    """Since the broker started."""
+    """ISR expansions, ISR shrinks and refused changes since the broker started."""
 
     def __init__(self) -> None:
         self.expanded = 0
@@ -10,6 +10,6 @@ class InSyncCounts:
         self.refused = 0
 
     def committed(self, before: int, after: int) -> None:
-        """A set of `before` replicas has `after` now."""
+        """Count a committed ISR change from `before` to `after` replicas."""
         self.expanded += after > before
         self.shrunk += after < before

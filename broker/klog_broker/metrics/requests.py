@@ -1,12 +1,13 @@
-"""How many requests were answered, by API and version, and how long that took; how long turns take.
+"""Counts and durations of answered requests, by API and version, and durations of loop turns.
 
-A request's time is that from the turn in which it had come whole to the end of the turn in which
-its answer was given to the socket, or to the line behind earlier answers: what a slow client takes
-to read is not the broker's time. All that comes and is answered in one turn has that turn's time,
-so that a turn reads the clock once for all of them.
+A request's duration starts with the event-loop turn in which its last byte was received. The
+duration ends with the turn in which the response is handed to the socket, or is queued behind
+earlier responses of the connection: the time that a slow client takes to read does not count. A
+request that is received and answered in one turn has the duration of that turn, so that each turn
+reads the clock once for all its requests.
 
-The *head* of a request is its API key and version in one number, as the first four bytes of its
-frame are.
+The *head* of a request is its API key and version in one number: the API key in the upper 16 bits,
+the version in the lower 16 bits, like the first four bytes of the request after its size.
 """
 
 from bisect import bisect_left
@@ -20,41 +21,45 @@ _VERSION_BITS = 16
 _VERSION = (1 << _VERSION_BITS) - 1
 IN_THIS_TURN = -1
 NOT_SERVED = _VERSION
-"""Stands for all versions that are not served: only ApiVersions is answered in such a one."""
+"""The version under which all unserved versions of an API are counted. Only ApiVersions is answered
+in an unserved version."""
 
 
 def head_of(api_key: int, version: int) -> int:
-    """The head of a request of this API and version."""
+    """Return the head of a request with this API key and version."""
     return (api_key << _VERSION_BITS) | (version & _VERSION)
 
 
 def api_and_version(head: int) -> tuple[int, int]:
-    """What a head says."""
+    """Return the API key and the version of a head."""
     return head >> _VERSION_BITS, head & _VERSION
 
 
 class RequestTimes:
-    """Of one broker. ``is_served`` says whether an API is served in a version: no others are told
-    apart, since clients choose these numbers. Loop thread only."""
+    """The request and turn durations of one broker. Loop thread only.
+
+    ``is_served`` says whether the broker serves an API in a version. Unserved versions of an API
+    share one row, because clients choose these numbers and could create any number of rows.
+    """
 
     def __init__(self, is_served: Callable[[int, int], bool]) -> None:
         self.answered: list[int] = []
-        """The heads of requests that have come and were answered in this turn. Always the same
-        list: connections put their requests in."""
+        """The heads of requests that were both received and answered in this turn. Connections
+        keep a reference to this list and append to it, so the list is never replaced."""
         self.others: list[tuple[int, int, int]] = []
-        """The same of others that were answered in this turn: (head, how many, the time (ns) of the
-        turn in which they came, or IN_THIS_TURN)."""
+        """Groups of further requests that were answered in this turn: (head, number of requests,
+        time (ns) of the turn in which the requests were received, or IN_THIS_TURN)."""
         self.turns: list[int] = new_row()
         self._rows: dict[int, list[int]] = {}
         self._is_served = is_served
 
     @property
     def rows(self) -> Mapping[int, Sequence[int]]:
-        """By head, what histogram.new_row has."""
+        """A histogram row (see histogram.new_row) for each head."""
         return self._rows
 
     def turn_over(self, began_ns: int, ended_ns: int) -> None:
-        """A turn is over: all that it has answered counts."""
+        """Count the finished turn and every request that was answered in the turn."""
         took_ns = ended_ns - began_ns
         place = 0 if took_ns <= _FIRST_BOUND_NS else bisect_left(BOUNDS_NS, took_ns)
         turns = self.turns
@@ -62,7 +67,7 @@ class RequestTimes:
         turns[SUM] += took_ns
         answered = self.answered
         if answered:
-            # With few clients a turn has one request: then no more is done than this.
+            # With few clients a turn answers one request: then skip the counting below.
             head = answered.pop()
             count = 1
             if answered:

@@ -1,32 +1,35 @@
-"""Records and bytes by topic, since the broker started."""
+"""Counts of records and bytes for each topic, since the broker started."""
 
 from collections.abc import Mapping
 
 
 class TopicCounts:
-    """Of all partitions of one topic; their logs hold it."""
+    """The counts of one topic, shared by the logs of all its partitions on this broker."""
 
     __slots__ = ("bytes_in", "bytes_out", "logs", "messages_in")
 
     def __init__(self) -> None:
         self.messages_in = 0
-        """Offsets that were given out: records, and markers of transactions."""
+        """Offsets that were assigned: records, and the control records of transactions."""
         self.bytes_in = 0
         self.bytes_out = 0
-        """Bytes of records in answers to Fetch."""
+        """Bytes of records in Fetch responses."""
         self.logs = 0
-        """How many logs hold it."""
+        """The number of logs that share this object."""
 
     def take(self, other: "TopicCounts") -> None:
-        """Adds what the other one has counted."""
+        """Add the messages and bytes of `other` to this object."""
         self.messages_in += other.messages_in
         self.bytes_in += other.bytes_in
         self.bytes_out += other.bytes_out
 
 
 class CountsByTopic:
-    """Of one broker. Loop thread only. A topic is known as long as it has a log here, so that
-    topics that come and go leave nothing behind but their part of the totals."""
+    """The counts of all topics of one broker. Loop thread only.
+
+    A topic has an entry while this broker has a log of the topic. Without a log, only the topic's
+    share of the broker's totals remains, so that created and deleted topics use no memory.
+    """
 
     def __init__(self) -> None:
         self._by_topic: dict[str, TopicCounts] = {}
@@ -37,13 +40,13 @@ class CountsByTopic:
         return self._by_topic
 
     def join(self, topic: str) -> TopicCounts:
-        """One more log of the topic counts, until ``leave``."""
+        """Return the topic's counts for one more log, which calls ``leave`` when deleted."""
         counts = self._by_topic.setdefault(topic, TopicCounts())
         counts.logs += 1
         return counts
 
     def leave(self, topic: str) -> None:
-        """A log of the topic was deleted."""
+        """Forget one deleted log of the topic; the last one moves the counts to ``gone``."""
         counts = self._by_topic[topic]
         counts.logs -= 1
         if not counts.logs:
@@ -51,7 +54,7 @@ class CountsByTopic:
             self._gone.take(counts)
 
     def gone(self) -> TopicCounts:
-        """Of all topics that have no log here any more: a copy."""
+        """Return a copy of the summed counts of all topics without a log on this broker."""
         gone = TopicCounts()
         gone.take(self._gone)
         return gone

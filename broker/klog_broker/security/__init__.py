@@ -1,4 +1,4 @@
-"""Who asks: principals. What they may do, and how they prove who they are, come here too.
+"""Principals: the identities of the broker's clients. Authentication will have its place here, too.
 
-May import: runtime, config and pyspark_klog; neither network nor handlers, which both import this.
+May import: runtime, config and pyspark_klog. The packages network/ and dispatch/ import this one.
 """

@@ -1,4 +1,4 @@
-"""A client as the broker knows it (Kafka's KafkaPrincipal)."""
+"""The identity of a client (Kafka's KafkaPrincipal)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ USER_TYPE = "User"
 
 
 class KafkaPrincipal(NamedTuple):
-    """Who is on the other side of a connection."""
+    """The identity of the client of a connection: a type, such as ``User``, and a name."""
 
     principal_type: str
     name: str
 
     def __str__(self) -> str:
-        """As Kafka writes it in ACLs and logs: ``User:alice``."""
+        """Return ``User:alice``, the form in Kafka's ACLs and logs."""
         return f"{self.principal_type}:{self.name}"
 
 
 ANONYMOUS = KafkaPrincipal(USER_TYPE, "ANONYMOUS")
-"""Whoever has not said who it is: every client of a listener without authentication."""
+"""The principal of every client on a listener without authentication."""
