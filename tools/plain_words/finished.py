@@ -2,7 +2,10 @@
 
 from tools.plain_words.check import AllowedSentence
 
-FINISHED: tuple[str, ...] = ()
+FINISHED: tuple[str, ...] = (
+    "broker/klog_broker/metrics",
+    "broker/klog_broker/security",
+)
 """Folders (with all below them) and files, as paths from the top of the checkout.
 
 A rewritten package adds a line here, in the same commit: `"broker/klog_broker/log",`.
