@@ -1,4 +1,4 @@
-"""The broker's ground: event loop, timers, purgatory, helper threads, sockets, files and clocks.
+"""The broker's base layer: event loop, timers, purgatory, threads, sockets, files and clocks.
 
 May import: pyspark_klog.{ids,errors} and the standard library only; zookeeper/kazoo_carrier.py
 imports kazoo. Start reading at event_loop/loop.py. A simulation replaces net/poller.py,

@@ -1,1 +1,1 @@
-"""What the operating system gives: clocks, random numbers, descriptors, facts about the process."""
+"""The operating system's clocks, random numbers, file descriptors and facts about the process."""

@@ -1,4 +1,4 @@
-"""Chance as a parameter: every id that is made up and every jitter comes from here."""
+"""Random numbers as a parameter: the source of every generated id and every jitter."""
 
 from random import Random, SystemRandom
 
@@ -6,18 +6,19 @@ from pyspark_klog.ids import UUID
 
 
 class Chance:
-    """The system's chance; with a seed the same sequence each time, for tests and the simulation.
+    """A random number generator: the operating system's, or a seeded one for tests and simulations.
 
-    Any thread may ask. A replay needs an order of the questions: ask in the loop where it can be.
+    Every thread may call a method. A seeded run repeats only if the calls come in the same order,
+    so call from the loop's thread where possible.
     """
 
     def __init__(self, seed: int | None = None) -> None:
         self._random = SystemRandom() if seed is None else Random(seed)
 
     def uuid(self) -> UUID:
-        """A random UUID (version 4)."""
+        """Return a random UUID (version 4)."""
         return UUID(int=self._random.getrandbits(128), version=4)
 
     def below(self, limit: int) -> int:
-        """From 0 up to, not including, `limit`; 0 for a limit of 0 or less."""
+        """Return a random integer from 0 to `limit` - 1; 0 for a limit of 0 or less."""
         return self._random.randrange(limit) if limit > 0 else 0

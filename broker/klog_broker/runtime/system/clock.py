@@ -1,24 +1,24 @@
-"""Time as a parameter: what wants to know it is given a Clock, or the time itself."""
+"""Time as a parameter: code that needs the time receives a Clock, or the time itself."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two clocks: the wall's, for what is stored, and one that never goes back, for waiting."""
+    """A wall clock, for stored timestamps, and a monotonic clock, for timeouts and durations."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC; may jump either way."""
+        """Return the milliseconds since 1970-01-01 UTC; this clock may jump either way."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some moment; never goes back."""
+        """Return the milliseconds since an unspecified moment; this clock never goes back."""
 
     def monotonic_ns(self) -> int:
-        """The same in nanoseconds."""
+        """Return the monotonic clock's time in nanoseconds."""
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The clocks of the machine."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -26,5 +26,5 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
-    # Read several times a turn: the function itself.
+    # The loop reads this clock several times a turn, so the method is the system function itself.
     monotonic_ns = staticmethod(time.monotonic_ns)

@@ -1,4 +1,7 @@
-"""Fills the cache of the kernels: in a child process, so that nothing here waits for a compiler."""
+"""Compiles the kernels into their cache on disk, in a child process.
+
+The child has an interpreter lock of its own, so that the broker's threads run while it compiles.
+"""
 
 import importlib.util
 import logging
@@ -14,19 +17,24 @@ _log = logging.getLogger("klog.kernels")
 
 _TIMEOUT_S = 300
 _LOOK_EVERY_S = 0.1
-# The cache is one for all brokers of the process: who comes while a child fills it waits for that.
+# All brokers of the process share one cache: while a child process fills the cache, other calls of
+# fill_cache wait for this lock.
 _compiling = threading.Lock()
 
 
 def fill_cache(modules: Iterable[str], is_stopping: Callable[[], bool]) -> bool:
-    """Whether the kernels of these modules of klog_broker are in their cache, put there by a child
-    process if they were not. Blocks, but gives up soon once `is_stopping`. Imports no numba."""
+    """Compile the kernels of these modules of klog_broker in a child process, unless cached.
+
+    Returns whether all of these kernels are in the cache now. Blocks, but ends the child soon after
+    `is_stopping` returns True. Does not import numba.
+    """
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         return False
     if importlib.util.find_spec("numba") is None:
         _log.info("numba is not installed: requests are served without kernels, more slowly")
         return False
-    # Not at the start of each broker: it takes importlib.metadata and others with it.
+    # Imported here, because the module imports importlib.metadata and others, which would slow
+    # down the start-up of every broker.
     from pyspark_klog.records.kernels import cache
 
     sources = [_source(module) for module in modules]
@@ -35,26 +43,34 @@ def fill_cache(modules: Iterable[str], is_stopping: Callable[[], bool]) -> bool:
             return True
         if is_stopping():
             return False
-        _log.info("kernels are compiled by a child process, once: python -m klog_broker.warm")
+        _log.info("compiling the kernels, once, in a child process: python -m klog_broker.warm")
         status = _compile(is_stopping)
         if is_stopping():
             return False
         if status == 0 and all(map(cache.is_warm, sources)):
             return True
-    _log.warning("kernels could not be compiled, status=%s", status)
+    _log.warning(
+        "the child process could not compile the kernels, status=%s: requests are served without"
+        " kernels, more slowly; run `python -m klog_broker.warm` to see the cause",
+        status,
+    )
     return False
 
 
 def _source(module: str) -> str:
-    """The file of one of klog_broker's modules, which is not imported for that."""
+    """Return the path of a module of klog_broker, without importing the module."""
     return str(Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py"))
 
 
 def _compile(is_stopping: Callable[[], bool]) -> int | None:
-    """The exit status of the child that compiles; None if it was not let finish."""
+    """Run the compiling child process and return its exit status; None if this function killed it.
+
+    The child is killed when the broker stops, or after `_TIMEOUT_S`.
+    """
     command = [sys.executable, "-P", "-m", "klog_broker.warm"]
     quiet = subprocess.DEVNULL
-    # A session of its own: it has children itself, which must end with it.
+    # The child starts processes, too. As the leader of a new session the child shares a process
+    # group with them, so one killpg ends all of them.
     with subprocess.Popen(command, stdin=quiet, stdout=quiet, start_new_session=True) as child:
         for _ in range(int(_TIMEOUT_S / _LOOK_EVERY_S)):
             try:

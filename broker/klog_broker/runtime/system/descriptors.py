@@ -1,32 +1,32 @@
-"""File descriptors: how many this process may have, who gets them, and what is said without one.
+"""File descriptors: the limit of this process, its shares, and errors when none is left.
 
-The limit is a fact of the process, RLIMIT_NOFILE, and asked for whenever it counts.
+The limit is RLIMIT_NOFILE. Every function here reads the current value again.
 """
 
 import errno
 import resource
 
 LEAST_DESCRIPTORS = 128
-"""What a broker needs to start and to serve a few connections."""
+"""The fewest descriptors with which a broker can start and serve a few connections."""
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE)
-# Locks, data directories, listeners, the poller, what helper threads open for a moment, the child
-# process that compiles kernels.
+# Descriptors for locks, data directories, listeners, the poller, files that helper threads open
+# for a moment, and the child process that compiles kernels.
 _FOR_OTHERS = 64
-# macOS says "unlimited", and takes no more than this (OPEN_MAX).
+# macOS may report "unlimited", but refuses a soft limit above this number (OPEN_MAX).
 _MOST_WITHOUT_A_LIMIT = 10_240
 
 
 def limit() -> int:
-    """How many descriptors this process may have."""
+    """Return how many descriptors this process may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST_WITHOUT_A_LIMIT if soft == resource.RLIM_INFINITY else soft
 
 
 def raise_limit() -> int:
-    """Raise the soft limit to the hard one, as far as the system lets; returns what holds now.
+    """Raise the soft limit towards the hard limit, as far as the system allows; return the result.
 
-    For a process that is a broker; another's limits are not a library's business.
+    Call only in a broker's own process: a library must not change the limits of its application.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for wanted in (hard, _MOST_WITHOUT_A_LIMIT):
@@ -43,23 +43,26 @@ def raise_limit() -> int:
 
 
 def for_files() -> int:
-    """How many files of logs may be open at a time; others are opened again when they are used."""
+    """Return how many log files may be open at a time; the next use reopens a closed one."""
     return limit() // 3
 
 
 def for_connections() -> int:
-    """How many connections there may be, so that files can still be opened."""
+    """Return how many connections the broker may have without taking the descriptors of files."""
     return max(limit() - for_files() - _FOR_OTHERS, 1)
 
 
 def is_exhausted(error: BaseException | None) -> bool:
-    """Whether something failed only because no descriptor was left: it has had no effect, says
-    nothing about the disk, and works again when there are some."""
+    """Return whether the error is EMFILE or ENFILE: no descriptor was left.
+
+    The failed call had no effect. The error says nothing about the disk, and the call can succeed
+    once descriptors are free again.
+    """
     return isinstance(error, OSError) and error.errno in _EXHAUSTED
 
 
 def why(error: OSError) -> str:
-    """The sentence for such an error: what is short, and what to do."""
+    """Return the message for an `is_exhausted` error: which limit was reached, and what to do."""
     if error.errno == errno.ENFILE:
         return (
             "no file descriptor is left on this machine: raise fs.file-max, or lower `ulimit -n`"

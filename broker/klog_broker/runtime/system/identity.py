@@ -1,14 +1,14 @@
-"""What this process and its machine are called."""
+"""The host name of the machine and the id of this process."""
 
 import os
 import socket
 
 
 def host_name() -> str:
-    """The machine's own name for itself; no name service is asked."""
+    """Return the host name that the machine is configured with, without a name look-up."""
     return socket.gethostname()
 
 
 def process_id() -> int:
-    """The number of this process."""
+    """Return the process id (PID)."""
     return os.getpid()

@@ -1,5 +1,7 @@
-"""What the system knows of this process. Cheap enough for the loop: nothing is listed or waited
-for."""
+"""CPU time, memory and file descriptors of this process, as the operating system reports them.
+
+The functions are cheap enough for the loop: they list no directory and never block.
+"""
 
 import os
 import resource
@@ -12,7 +14,7 @@ _DESCRIPTORS = "/proc/self/fd"
 
 
 class ProcessFacts(NamedTuple):
-    """None is what this system does not tell."""
+    """Resource usage and limits of this process. A fact that the system does not report is None."""
 
     cpu_seconds: float
     resident_bytes: int | None
@@ -22,7 +24,7 @@ class ProcessFacts(NamedTuple):
 
 
 def process_facts() -> ProcessFacts:
-    """The facts of now."""
+    """Return the current facts."""
     virtual, resident = _memory()
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return ProcessFacts(
@@ -45,8 +47,11 @@ def _memory() -> tuple[int | None, int | None]:
 
 
 def _descriptors() -> int | None:
-    """Since Linux 6.2 the folder's size is their number; before it is 0, and listing thousands of
-    them would take the loop milliseconds."""
+    """Return the number of open descriptors, or None.
+
+    Since Linux 6.2 the size of /proc/self/fd is the number of its entries. Older versions report a
+    size of 0, and listing thousands of entries would block the loop for milliseconds.
+    """
     try:
         return Path(_DESCRIPTORS).stat().st_size or None
     except OSError:

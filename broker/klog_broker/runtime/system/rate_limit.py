@@ -1,8 +1,8 @@
-"""Warnings that bad input can cause are written once in a while, with how many were left out."""
+"""A rate limit for warnings that bad input can cause, with a count of the suppressed ones."""
 
 
 class RateLimit:
-    """At most one ``True`` for each ``interval_ms``; pure, time is an argument."""
+    """Allows one log line per ``interval_ms``. Pure: the time is an argument."""
 
     def __init__(self, interval_ms: int = 10_000) -> None:
         self._interval_ms = interval_ms
@@ -10,7 +10,7 @@ class RateLimit:
         self._left_out = 0
 
     def allows(self, now_ms: int) -> bool:
-        """Whether to write now; if not, it is counted."""
+        """Return whether to write the line now; a line that is not allowed is counted."""
         if self._next_ms is not None and now_ms < self._next_ms:
             self._left_out += 1
             return False
@@ -18,11 +18,11 @@ class RateLimit:
         return True
 
     def take_left_out(self) -> int:
-        """How many were refused since the last call."""
+        """Return how many lines were refused since the last call, and start counting from 0."""
         left_out, self._left_out = self._left_out, 0
         return left_out
 
     def take_note(self) -> str:
-        """The same as the end of a line; empty if none was."""
+        """Return the count of `take_left_out` as a suffix for a log line; "" for a count of 0."""
         left_out = self.take_left_out()
         return f" ({left_out} similar ones since the last line)" if left_out else ""

@@ -1,4 +1,4 @@
-"""Whether a stream of bytes has more to read just now."""
+"""A check whether a stream can be read without blocking."""
 
 import io
 import select
@@ -6,8 +6,11 @@ from typing import BinaryIO
 
 
 def has_more(stream: BinaryIO) -> bool:
-    """Whether reading would give something, or the end, without waiting. Nothing may be in the
-    stream's own buffer. True for what is no file of the system, or cannot be asked."""
+    """Return whether a read would return at once, with bytes or with the end of the stream.
+
+    The stream's own buffer must be empty. Returns True for a stream without a file descriptor, and
+    where the system cannot check the descriptor.
+    """
     try:
         ready, _, _ = select.select([stream.fileno()], [], [], 0)
     except (io.UnsupportedOperation, OSError, ValueError):

@@ -1,1 +1,1 @@
-"""Helper threads for calls that block."""
+"""Helper threads for calls that block, and locks for objects that threads share."""

@@ -1,8 +1,8 @@
-"""Threads for the calls that block: fsync, read-ahead of cold pages, deleting of files.
+"""Helper threads for calls that block: fsync, read-ahead of cold pages, deleting of files.
 
-What runs there is system calls, kernels and codecs that release the GIL, never Python work for each
-record: one CPU-bound Python thread beside the loop starves it. Their outcome comes back to the
-loop's thread through its queue.
+Helper threads run system calls, kernels and codecs that release the GIL, never Python code for each
+record: one CPU-bound Python thread starves the loop. The loop's thread receives each outcome
+through the loop's queue of posted callbacks.
 """
 
 import os
@@ -19,28 +19,33 @@ T = TypeVar("T")
 
 
 class Helpers(Protocol):
-    """Runs blocking work beside the loop. A simulation runs it in the loop, when its seed says."""
+    """Runs blocking work asynchronously, in helper threads.
+
+    A simulation runs the work in the loop's thread, at moments that its seed decides.
+    """
 
     def submit(
         self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
     ) -> None:
-        """Runs ``work`` in a helper, then ``on_done(result, error)`` in the loop's thread.
+        """Run ``work`` in a helper, then ``on_done(result, error)`` in the loop's thread.
 
-        An error means that there is no result. Works are begun in order.
+        If ``work`` raises, ``on_done`` receives None and the exception. Calls of ``work`` begin in
+        the order in which they were submitted.
         """
 
     def close(self) -> None:
-        """Lets what was submitted finish, then ends the threads. Blocks.
+        """Finish all submitted work, then end the threads. Blocks.
 
-        What is submitted later is dropped: the broker stops, as it might at any other moment.
+        Work that is submitted after ``close`` is dropped: the broker is stopping, and a crash at
+        this moment would drop the work as well.
         """
 
 
 class HelperThreads:
-    """A few threads, started when first needed and at most ``threads``.
+    """Up to ``threads`` helper threads, each started when work finds no idle thread.
 
-    ``niceness`` lets others go before them, this process's loop too, where there is too little CPU
-    (Linux only: elsewhere a thread has no priority of its own).
+    On Linux, a positive ``niceness`` lowers the priority of the threads: if CPU is short, other
+    threads, such as the loop, run first. Other systems have no priority for single threads.
     """
 
     def __init__(self, loop: Loop, threads: int, name: str, *, niceness: int = 0) -> None:
@@ -60,9 +65,9 @@ class HelperThreads:
         def run() -> None:
             try:
                 result = work()
-            except BaseException as error:  # for on_done, and not for the thread
-                # No variable of this frame may keep the error: the error's traceback has the frame,
-                # and this cycle would hold the files of the work until a garbage collection.
+            except BaseException as error:  # on_done handles the error; the thread goes on
+                # No variable of this frame may keep the error: the error's traceback refers to the
+                # frame, and the cycle would keep the work's files until a garbage collection.
                 self._loop.post(partial(on_done, None, error))
             else:
                 self._loop.post(partial(on_done, result, None))
@@ -100,12 +105,15 @@ class HelperThreads:
                     return
                 run = self._waiting.popleft()
             run()
-            # While the thread waits it must not hold the work's files or its result.
+            # Drop the reference: a waiting thread must not keep the work's files or its result.
             del run
 
 
 class HelpersOfAStart:
-    """Works here and now until it has `helpers` to give the work to: nobody waits at the start."""
+    """Helpers for the broker's start-up: runs work in the caller's thread until `helpers` is set.
+
+    During start-up the loop serves no requests yet, so blocking its thread delays no client.
+    """
 
     def __init__(self) -> None:
         self.helpers: Helpers | None = None

@@ -1,9 +1,10 @@
-"""Mutual exclusion, for the little that helper threads do to the same object at the same time."""
+"""Locks for the few objects that helper threads and the loop change at the same time."""
 
 import threading
 from contextlib import AbstractContextManager
 
 
 def make_lock() -> AbstractContextManager[object]:
-    """One thread at a time is inside; others wait. Not to be entered twice by the same one."""
+    """Return a lock, used by ``with``. The lock is not reentrant: a thread that enters the lock
+    twice deadlocks."""
     return threading.Lock()

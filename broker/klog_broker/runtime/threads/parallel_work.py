@@ -1,6 +1,6 @@
-"""Blocking work that is done side by side, while its caller waits for all of it: at the start.
+"""Blocking work in parallel threads, while the caller waits: for start-up and shutdown.
 
-System calls and kernels release the interpreter's lock, so that several threads get on together.
+System calls and kernels release the interpreter's lock (GIL), so that the threads run in parallel.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ Work = Callable[[], Any]
 
 
 class SideBySide(Protocol):
-    """Does work of several groups; a simulation does it in an order that its seed says."""
+    """Runs the work of several groups in parallel; a simulation chooses the order by its seed."""
 
     def __call__(
         self,
@@ -23,26 +23,29 @@ class SideBySide(Protocol):
         take: Callable[[int, int, Any], None],
         /,
     ) -> None:
-        """Of each group ``threads`` works at once, begun in order. As each is over ``take`` gets
-        the numbers of its group and of itself in it, and its result, in the caller's thread.
+        """Run up to ``threads`` works of each group at the same time, started in their order.
 
-        Blocks until all are over. After an error nothing is begun any more; the first one is raised
-        once what was begun is over.
+        After each work, calls ``take(index of the group, index of the work in its group, result)``
+        in the caller's thread. Blocks until all works are finished. After an error no further work
+        starts; the first error is raised once the running works are finished.
         """
 
 
 def one_after_another(
     groups: Sequence[Sequence[Work]], _: int, take: Callable[[int, int, Any], None]
 ) -> None:
-    """As :class:`SideBySide`, without threads."""
+    """Implements :class:`SideBySide` without threads: runs all works in order."""
     for group, works in enumerate(groups):
         for number, work in enumerate(works):
             take(group, number, work())
 
 
 class LoopsThreads:
-    """As :class:`SideBySide`, in threads that end with it. The caller's thread is that of the loop,
-    which turns meanwhile: what is registered there already is served."""
+    """Implements :class:`SideBySide` with helper threads that end before the call returns.
+
+    Call from the loop's thread. The call runs loop turns while it waits, so that descriptors and
+    timers that are already registered in the loop are served.
+    """
 
     def __init__(self, loop: Loop, name: str) -> None:
         self._loop = loop
