@@ -1,1 +1,1 @@
-"""Sockets, and the poller that says which of them are ready."""
+"""Sockets, the poller that reports ready sockets, and the kernel that serves many in one call."""

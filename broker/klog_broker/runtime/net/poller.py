@@ -1,7 +1,8 @@
-"""Which sockets are ready: the one call in which the loop sleeps.
+"""Pollers: they report which sockets are ready. The loop sleeps only in ``Poller.poll``.
 
-A parameter of the loop: epoll on Linux, ``selectors.DefaultSelector`` elsewhere, and a router of
-simulated connections in tests. Level-triggered: what is not consumed is reported again.
+The poller is a parameter of the loop: epoll on Linux, ``selectors.DefaultSelector`` elsewhere, and
+a router of simulated connections in tests. Pollers are level-triggered: a socket with unread bytes
+is reported again in the next ``poll``.
 """
 
 import contextlib
@@ -16,38 +17,40 @@ from typing import Protocol
 READABLE = 1
 WRITABLE = 2
 BROKEN = 4
-"""Reported, never asked for: the peer is gone in both directions, or an error is pending."""
+"""An event without an interest: both directions of the stream are closed, or an error is pending.
+EpollPoller reports BROKEN for every registered socket."""
 
 
 class Poller(Protocol):
     """Registered descriptors with their interest, a bit set of READABLE and WRITABLE."""
 
     def register(self, fd: int, interest: int) -> None:
-        """Starts to watch ``fd``. An interest of 0 is allowed: only BROKEN is reported then."""
+        """Start to watch ``fd``. With an interest of 0 only BROKEN is reported."""
 
     def modify(self, fd: int, interest: int) -> None:
-        """Changes what is watched for a registered ``fd``."""
+        """Replace the interest of a registered ``fd``."""
 
     def unregister(self, fd: int) -> None:
-        """Ends watching; call before the descriptor is closed."""
+        """Stop watching ``fd``; call before the descriptor is closed."""
 
     def poll(self, timeout_ms: int | None) -> list[tuple[int, int]]:
-        """Waits until something is ready, ``wake`` is called or the time is over (None: no limit).
+        """Wait until a descriptor is ready, ``wake`` is called or the timeout (None: none) passes.
 
-        Returns (fd, what is ready). With BROKEN comes all that was asked for: the next call on
-        the socket says what happened. A selector may not tell BROKEN while nothing is asked for.
+        Returns a list of (fd, bit set of events). BROKEN comes together with the whole interest of
+        the socket: the next call on the socket then raises the error. SelectorPoller never reports
+        BROKEN, but reports a broken socket as ready for its interest, if that is not 0.
         """
 
     def wake(self) -> None:
-        """Makes the running or the next ``poll`` return. From any thread or signal handler, also
-        after ``close``."""
+        """Make the running or the next ``poll`` return. Call from any thread or signal handler; a
+        call after ``close`` does nothing."""
 
     def close(self) -> None:
-        """Frees the poller's own descriptors."""
+        """Close the poller's own descriptors."""
 
 
 class EpollPoller:
-    """Linux's epoll, woken through an eventfd."""
+    """A poller on Linux's epoll, woken through an eventfd."""
 
     _MAX_EVENTS = 1024
 
@@ -57,7 +60,7 @@ class EpollPoller:
         self._poll = self._epoll.poll
         self._interest: dict[int, int] = {}
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        # One that a signal handler may take again, in the middle of either.
+        # Reentrant, because a signal handler may call wake while its thread is in wake or close.
         self._waking = threading.RLock()
         self._epoll.register(self._wake_fd, select.EPOLLIN)
 
@@ -86,7 +89,8 @@ class EpollPoller:
         for fd, mask in found:
             if mask != READABLE or fd == wake_fd:
                 return self._translated(found)
-        # In most turns sockets are readable and nothing else: epoll's rows are the answer.
+        # In most turns all ready sockets are only readable, and EPOLLIN equals READABLE: then
+        # epoll's list needs no translation.
         return found
 
     def _translated(self, found: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -111,8 +115,8 @@ class EpollPoller:
                     os.eventfd_write(self._wake_fd, 1)
 
     def close(self) -> None:
-        # The closed descriptor's number may soon belong to another file: no thread may be about to
-        # write to it.
+        # The lock keeps other threads from writing to the eventfd after it is closed: its number
+        # may soon belong to another file.
         with self._waking:
             wake_fd, self._wake_fd = self._wake_fd, -1
             os.close(wake_fd)
@@ -120,7 +124,10 @@ class EpollPoller:
 
 
 class SelectorPoller:
-    """The standard library's selector, woken through a socket pair: slower, and runs anywhere."""
+    """A poller on the standard library's selector, woken through a socket pair.
+
+    Slower than EpollPoller, but works on every system.
+    """
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -144,7 +151,7 @@ class SelectorPoller:
         before = self._interest[fd]
         if before == interest:
             return
-        # A selector takes no descriptor without interest: it is unregistered for that time.
+        # A selector refuses an interest of 0, so such a descriptor is not registered with it.
         if before == 0:
             self._selector.register(fd, self._mask(interest))
         elif interest == 0:
@@ -172,7 +179,7 @@ class SelectorPoller:
         return ready
 
     def wake(self) -> None:
-        # If the pair is full, the poller has been woken already.
+        # A full socket pair means that the poller has been woken already.
         if self._wake_writer.fileno() >= 0:
             with contextlib.suppress(BlockingIOError):
                 self._wake_writer.send(b"\0")
@@ -184,5 +191,5 @@ class SelectorPoller:
 
 
 def default_poller() -> Poller:
-    """epoll where there is one, else the standard library's best selector."""
+    """Return an EpollPoller on Linux, a SelectorPoller on other systems."""
     return EpollPoller() if sys.platform == "linux" else SelectorPoller()

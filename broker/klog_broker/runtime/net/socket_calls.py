@@ -1,4 +1,4 @@
-"""Receiving from and sending to many sockets by one call, as its callers see it."""
+"""The interface for receiving from many sockets, or sending to many sockets, in one call."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,21 +7,26 @@ MAX_SOCKETS = 1024
 """The most sockets in one call."""
 
 NO_ROOM = -2
-"""No receive was tried, because the arena had no room."""
+"""The result for a socket that was not read, because too little of the arena was left."""
 
 
 class SocketCalls(Protocol):
-    """Receives and sends of many plain streams at once, MAX_SOCKETS at most."""
+    """Receives from or sends to up to MAX_SOCKETS plain (non-TLS) streams in one call."""
 
     def receive(
         self, descriptors: Sequence[int], start: int, share_bytes: int, least_bytes: int
     ) -> list[int]:
-        """Receives once from each, up to ``share_bytes``, into the arena, one behind the other from
-        ``start`` on. Returns the bytes of each; 0 at the end of a stream, negative where nothing
-        was received: NO_ROOM if less than ``least_bytes`` of the arena were left, else -1."""
+        """Receive once from each socket, up to ``share_bytes``, into the arena.
+
+        The received bytes lie one after another in the arena, from ``start`` on. Returns the number
+        of bytes for each socket: 0 at the end of the stream, NO_ROOM if fewer than ``least_bytes``
+        of the arena were left, -1 if the receive failed (the socket had no bytes, or an error).
+        """
 
     def send(
         self, descriptors: Sequence[int], starts: Sequence[int], sizes: Sequence[int]
     ) -> list[int]:
-        """Sends a piece of the replies to each socket, once. Returns how many bytes each has taken,
-        -1 for none."""
+        """Send to each socket, once, its piece of the replies buffer, given by start and size.
+
+        Returns for each socket how many bytes were sent, or -1 if the send failed.
+        """

@@ -1,12 +1,12 @@
-"""Receives and sends of many connections in one call, in compiled code.
+"""Receives and sends for many connections in one call, in compiled code.
 
-Many connections with one request outstanding each cost a receive and a send for each request. A
-call from Python doubles the time that the system needs; a call from compiled code does not, and
-Python's lock is free meanwhile. Nothing is decided here: if a call fails for a connection, the
-connection's own socket tries again and finds out why.
+Many connections with one outstanding request each cost a receive and a send per request. Calling
+recv or send from Python doubles the time of the system call. Calling it from compiled code does
+not, and releases Python's lock (GIL). This module handles no errors: if a call fails for a
+connection, the connection repeats the call on its own socket and gets the error there.
 
-The system's functions are found by name when a kernel is loaded (a pointer could not be kept in the
-cache). Linux only: elsewhere the flags that are needed, and their numbers, are others.
+numba finds the system's functions by name when it loads a kernel, because a pointer to a function
+could not be stored in the kernels' cache. Linux only: other systems need other flags and numbers.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from klog_broker.runtime.net.socket_calls import MAX_SOCKETS, NO_ROOM
 from pyspark_klog.records.kernels.jit import COMPILED, Array, inline, kernel, numba
 
 IS_COMPILED = COMPILED and sys.platform.startswith("linux")
-"""Whether the calls exist here."""
+"""Whether `SocketKernel` works: numba is installed and the system is Linux."""
 
 _SOCKETS_AT = 0
 _STARTS_AT = MAX_SOCKETS
-_SIZES_AT = 2 * MAX_SOCKETS  # of what is to be sent; then how much was sent or received
+_SIZES_AT = 2 * MAX_SOCKETS  # before a send: bytes to send; afterwards: bytes sent or received
 _WORDS = 3 * MAX_SOCKETS
 _WORD_BYTES = 8
 
 
 def _make_call(name: str) -> Any:
-    """ssize_t NAME(int, void *, size_t, int)"""
+    """Declare the C function `ssize_t NAME(int, void *, size_t, int)` for kernels."""
     types = numba.types
     return types.ExternalFunction(
         name, types.int64(types.int32, types.intp, types.int64, types.int32)
@@ -46,7 +46,7 @@ if IS_COMPILED:
     _RECEIVE_FLAGS = int(socket.MSG_DONTWAIT)
     _SEND_FLAGS = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 else:
-    # Without the compiler nothing below is called.
+    # Placeholders: without the compiler no code calls the functions below.
     _recv = _send = None
     _RECEIVE_FLAGS = _SEND_FLAGS = 0
 
@@ -88,18 +88,26 @@ if IS_COMPILED:
     def receive_all(
         table: Array, count: int, buffer: Array, start: int, share: int, least: int
     ) -> int:
-        """Receive once from each of the table's sockets, up to ``share`` bytes, one behind the
-        other from ``start`` on, as long as ``least`` bytes are free. Returns where they end."""
+        """Receive once from each of the table's sockets, up to ``share`` bytes, into ``buffer``.
+
+        The received bytes lie one after another from ``start`` on. A socket is skipped (NO_ROOM)
+        if fewer than ``least`` bytes are free. Writes each size to the table. Returns the position
+        after the last received byte.
+        """
         return _receive(table, count, buffer, start, share, least)
 
     @kernel("out64", "i64", "out8")
     def send_all(table: Array, count: int, buffer: Array) -> int:
-        """Send once to each of the table's sockets what it says. Returns the bytes sent."""
+        """Send to each of the table's sockets, once, its piece of ``buffer``.
+
+        Replaces each size in the table by the number of bytes sent. Returns the sum of the bytes
+        sent.
+        """
         return _send_all(table, count, buffer)
 
 
 class SocketKernel:
-    """See SocketCalls."""
+    """Implements SocketCalls with kernels, on one arena for receives and one buffer of replies."""
 
     def __init__(self, arena: memoryview, replies: memoryview) -> None:
         self._arena = np.frombuffer(arena, np.uint8)

@@ -14,32 +14,40 @@ _MORE = getattr(socket, "MSG_MORE", 0)
 
 
 class StreamSocket(Protocol):
-    """A non-blocking stream. One from ``Network.connect`` may still be connecting.
+    """A non-blocking stream. A stream from ``Network.connect`` may still be connecting.
 
-    Errors are OSError; BlockingIOError means "not now".
+    Methods raise OSError; BlockingIOError means that the call would have to wait.
     """
 
     is_plain: bool
-    """Whether the descriptor carries the stream's own bytes (no TLS): SocketCalls need that."""
+    """Whether the descriptor carries the stream's bytes unencrypted (no TLS): SocketCalls serves
+    only plain streams."""
 
     def fileno(self) -> int:
-        """The socket's number, which the poller knows."""
+        """Return the socket's descriptor, for the poller."""
 
     def connect_error(self) -> OSError | None:
-        """Why the connect of ``Network.connect`` has failed; None if it has not. Call this once,
-        when the poller has first called the stream WRITABLE: earlier the result is of no use."""
+        """Return why the connect of ``Network.connect`` failed; None if it succeeded.
+
+        Call once, when the poller first reports the stream as WRITABLE. An earlier result means
+        nothing.
+        """
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Bytes received; 0 at the end of the stream."""
+        """Receive into `buffer`; return the number of bytes, 0 at the end of the stream."""
 
     def send(self, parts: list[Any]) -> int:
-        """Sends byte strings one behind the other; returns how many bytes were taken."""
+        """Send byte strings one after another; return how many bytes the socket accepted."""
 
     def send_more(self, parts: list[Any]) -> int:
-        """As ``send``, when more bytes follow at once: these need no packet of their own."""
+        """Send like ``send``, when more bytes follow at once: the system may join both in one
+        packet (MSG_MORE)."""
 
     def send_file(self, file: Any, position: int, size_bytes: int) -> int:
-        """Sends a piece of a file (``send_to``, ``pread``); 0 if the file is shorter than that."""
+        """Send a region of a `File`; return how many bytes the socket accepted.
+
+        Returns 0 if the file ends at or before `position`.
+        """
 
     def close(self) -> None: ...
 
@@ -54,39 +62,47 @@ class ListeningSocket(Protocol):
     def fileno(self) -> int: ...
 
     def accept(self) -> StreamSocket:
-        """The next connection; BlockingIOError if there is none."""
+        """Accept the next connection; raise BlockingIOError if none is waiting."""
 
     def address(self) -> tuple[str, int]:
-        """The host as it was asked for and the port that was taken."""
+        """Return the host that was given to ``Network.listen`` and the actual port."""
 
     def close(self) -> None: ...
 
 
 class Network(Protocol):
-    """Makes listeners, and connections to others."""
+    """Makes listeners, and connections to other brokers."""
 
     def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
-        """Calls that receive into ``arena`` and send from ``replies``; None where there are none.
-        Asked for once the kernels are loaded."""
+        """Return the calls that receive into ``arena`` and send from ``replies``.
+
+        Returns None on systems without these calls. Call after the kernels were loaded.
+        """
 
     def listen(self, host: str, port: int, backlog: int) -> ListeningSocket:
-        """Listens on host (empty: every address) and port (0: a free one). OSError if taken."""
+        """Listen on host (empty: every address) and port (0: any free port).
+
+        Raises OSError if the address is already in use.
+        """
 
     def connect(self, host: str, port: int, from_address: str | None = None) -> StreamSocket:
-        """Begins to connect, without waiting. The outcome is there once the poller says WRITABLE:
-        see ``StreamSocket.connect_error``; nobody but the caller limits the time until then.
+        """Start to connect, without blocking.
 
-        ``host`` and ``from_address`` (the end here; None: the system's choice) are IPv4 or IPv6
-        addresses. A name raises ValueError: looking it up blocks, which is a helper's work.
-        OSError for what the system refuses at once, such as an address that is not this machine's.
+        The connect has succeeded or failed when the poller first reports the stream as WRITABLE:
+        call ``StreamSocket.connect_error`` then. The caller limits the time until then.
+
+        ``host`` and ``from_address`` (the local address; None: the system chooses) are IPv4 or IPv6
+        addresses. A host name raises ValueError, because looking up a name blocks: call ``look_up``
+        in a helper thread. Raises OSError if the system refuses at once, for example because
+        ``from_address`` is not an address of this machine.
         """
 
     def look_up(self, host: str) -> str:
-        """An IP address of the host of that name. Blocks; OSError if there is none."""
+        """Return an IP address of this host name. Blocks; raises OSError if there is none."""
 
 
 class RealStreamSocket:
-    """TCP."""
+    """A TCP connection, with TCP_NODELAY and keep-alive probes."""
 
     __slots__ = ("_remote", "_sends_files", "_socket", "is_plain", "recv_into", "send")
 
@@ -100,7 +116,7 @@ class RealStreamSocket:
         self._remote = remote
         self._sends_files = sends_files
         self.is_plain = True
-        # Every request needs these two: they are the socket's own methods.
+        # Every request calls these two, so they are the socket's own methods, without a wrapper.
         self.recv_into = connected.recv_into
         self.send = connected.sendmsg
 
@@ -109,7 +125,7 @@ class RealStreamSocket:
 
     def connect_error(self) -> OSError | None:
         number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        # OSError makes the subclass of that number, such as ConnectionRefusedError.
+        # OSError(number, ...) returns the subclass of that number, e.g. ConnectionRefusedError.
         return OSError(number, os.strerror(number)) if number else None
 
     def send_more(self, parts: list[Any]) -> int:
@@ -162,8 +178,11 @@ class RealListeningSocket:
 
 
 class RealNetwork:
-    """The machine's TCP. Buffer sizes of None leave the system's own tuning alone; without
-    ``sends_files`` regions of files are read and sent, as where there is no sendfile."""
+    """The machine's TCP network.
+
+    Buffer sizes of None leave the system's automatic tuning on. Without ``sends_files``, regions of
+    files are read and then sent, as on systems without sendfile.
+    """
 
     def __init__(
         self,
@@ -176,7 +195,8 @@ class RealNetwork:
         self._receive_buffer_bytes = receive_buffer_bytes
 
     def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
-        # This imports numba: the caller has loaded the kernels, and numba with them.
+        # The import of socket_kernel imports numba. Callers have loaded the other kernels, and
+        # numba with them.
         from klog_broker.runtime.net.socket_kernel import IS_COMPILED, SocketKernel
 
         return SocketKernel(arena, replies) if IS_COMPILED else None
@@ -193,7 +213,8 @@ class RealNetwork:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6 and not host:
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            # Accepted connections inherit these, and the window is agreed on before the accept.
+            # Accepted connections inherit the buffer sizes. The handshake negotiates the window
+            # scale before accept returns, so the sizes must be set on the listening socket.
             if self._send_buffer_bytes is not None:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
             if self._receive_buffer_bytes is not None:
@@ -229,7 +250,11 @@ class RealNetwork:
 
 
 def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
-    """A name such as localhost has an address of each family; clients try IPv4 as well."""
+    """Return the (family, IP address) pairs of a host name, IPv4 first.
+
+    A name such as localhost has an address of each family. Clients that try IPv6 first try IPv4
+    afterwards.
+    """
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)
     return [(entry[0], str(entry[4][0])) for entry in found]
