@@ -1,10 +1,10 @@
-"""Keeps the collector of garbage off what lives long: the loop stands still while it looks.
+"""Excludes long-lived objects from garbage collections, because a collection blocks the loop.
 
-A full collection looks at every object that can be part of a cycle: 120,000 of numba and the
-kernels, some 45 for each replica. With 1,000 replicas that takes 150 ms, and it is due once a
-quarter as many objects are new: as when the leaders of many partitions change at once. Objects that
-are set aside (`gc.freeze`) it passes over; they are freed as ever once nothing refers to them, but
-for those that refer to each other.
+A full collection visits every object that can be part of a reference cycle: 120,000 objects of
+numba and the kernels, and about 45 for each replica. With 1,000 replicas a collection takes 150 ms.
+Python starts one when the new objects are a quarter of the old ones, which happens when the leaders
+of many partitions change at once. The collector skips frozen objects (`gc.freeze`). Reference
+counting still frees a frozen object, unless the object is part of a reference cycle.
 """
 
 import gc
@@ -18,7 +18,7 @@ LEAST_CHANGE = 100
 
 
 class Collector(Protocol):
-    """What this takes of the module `gc`."""
+    """The functions of the module `gc` that `LongLived` calls."""
 
     def collect(self) -> int: ...
     def freeze(self) -> None: ...
@@ -26,18 +26,22 @@ class Collector(Protocol):
 
 
 class LongLived:
-    """Sets aside what there is, and looks for garbage first, when there are many more replicas than
-    the last time, or many fewer, and their number rests: so not in the midst of changes."""
+    """Collects garbage and then freezes all objects, whenever the number of replicas has changed.
+
+    Every `LOOK_MS`, compares the number of replicas with the number at the last freeze. The two
+    must differ by more than `LEAST_CHANGE` and more than a tenth. The number must also be the same
+    as in the previous comparison, so that no collection runs in the middle of many changes.
+    """
 
     def __init__(self, loop: Loop, replicas: Callable[[], int], collector: Collector = gc) -> None:
-        """`replicas` counts them. What there is now is set aside already."""
+        """`replicas` returns the number of replicas. The caller has frozen the existing objects."""
         self._loop = loop
         self._replicas = replicas
         self._collector = collector
         self._set_aside = self._seen = replicas()
 
     def begin(self) -> None:
-        """Called once."""
+        """Start the periodic comparison. Call once."""
         self._loop.call_later(LOOK_MS, self._look)
 
     def _look(self) -> None:
@@ -47,7 +51,8 @@ class LongLived:
             LEAST_CHANGE, self._set_aside // 10
         ):
             if count < self._set_aside:
-                # What refers to itself of those that went is garbage that was set aside.
+                # Replicas were removed: reference cycles among their frozen objects would never be
+                # collected, so unfreeze first.
                 self._collector.unfreeze()
             self._collector.collect()
             self._collector.freeze()

@@ -1,13 +1,14 @@
-"""The broker's event loop: one thread, in turns of two phases.
+"""The broker's event loop: one thread that runs turns.
 
-A turn: wait for ready descriptors; run what threads posted, what was called soon and the timers
-that are due; then let every ready descriptor's callback receive and parse (``call_at_append`` and
-``call_at_send`` collect what that leads to); then the appends; then the sends. Appends of all ready
-connections so become one write per partition, and replies of one turn one send per connection.
-``call_at_turn_end`` is for what gives the turn's buffers back.
+A turn runs these steps in order: wait for ready descriptors; run the due timers, the posted
+callbacks and those of ``call_soon``; run the callback of each ready descriptor, which receives and
+parses; run the callbacks of ``call_at_append``; run those of ``call_at_send``; run those of
+``call_at_turn_end``, which release the turn's buffers. So the appends of all ready connections
+become one write per partition, and the responses of a turn one send per connection.
 
-All methods belong to the loop's thread except ``post`` and ``stop``. An exception out of a callback
-ends ``run``: handlers catch what a request can cause, so it is a bug, and the process ends.
+Only the loop's thread may call methods, except ``post`` and ``stop``. An exception from a callback
+ends ``run`` and the broker's process: handlers catch every error that a request can cause, so the
+exception is a bug.
 """
 
 from collections import deque
@@ -23,17 +24,17 @@ _MS = 1_000_000
 
 
 class Loop:
-    """Callbacks by phase, timers, ready descriptors and posts from other threads."""
+    """Runs callbacks of timers, ready descriptors, the phases of a turn and other threads."""
 
     def __init__(self, clock: Clock, poller: Poller) -> None:
         self.clock = clock
         self._poller = poller
         self._monotonic_ns = clock.monotonic_ns
         self.time_ns = clock.monotonic_ns()
-        """When the current turn began, after its sleep."""
+        """Monotonic time (ns) at which the current turn woke up."""
         self._ended_ns = self.time_ns
         self.time_ms = self.time_ns // _MS
-        """What ``now_ms`` returns, for code that runs with every request. Others only read it."""
+        """The result of ``now_ms``, for code that runs with every request. Read-only for others."""
         self._wheel = TimingWheel(self.time_ms)
         self._ready_callbacks: dict[int, ReadyCallback] = {}
         self._posted: deque[Callback] = deque()
@@ -43,79 +44,88 @@ class Loop:
         self._turn_ends: deque[Callback] = deque()
         self._stopping = False
         self.turn = 0
-        """The number of the current turn; shares of a turn are counted by it."""
+        """The number of the current turn. Code that may do a limited amount of work per turn
+        compares this number to notice a new turn."""
         self.ready_count = 0
         """How many descriptors were ready when the current turn began."""
         self.on_turn_over: Callable[[int, int], None] | None = None
-        """Called last in each turn, with the times (ns) at which it began and ended."""
+        """Called last in each turn, with the monotonic times (ns) of the turn's begin and end."""
 
     # -- time ---------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """Monotonic time when this turn began: the same for all that happens in a turn."""
+        """Return the monotonic time at which this turn began, the same during the whole turn."""
         return self.time_ms
 
     def call_later(self, delay_ms: int, action: Callback) -> Timer:
-        """Runs ``action`` once, ``delay_ms`` after this turn's time; ``Timer.cancel`` drops it."""
+        """Run ``action`` once, ``delay_ms`` after ``now_ms``, unless the timer is cancelled."""
         return self._wheel.start(self.time_ms + delay_ms, action)
 
     def call_at(self, deadline_ms: int, action: Callback) -> Timer:
-        """Runs ``action`` once, in the first turn at or after ``deadline_ms`` (``now_ms`` time)."""
+        """Run ``action`` once, in the first turn whose ``now_ms`` is ``deadline_ms`` or later."""
         return self._wheel.start(deadline_ms, action)
 
     # -- callbacks ----------------------------------------------------------------------------
 
     def call_soon(self, action: Callback) -> None:
-        """Runs ``action`` at the beginning of the next turn, which then does not sleep. Called by a
-        posted callback, ``action`` still runs in this turn."""
+        """Run ``action`` at the beginning of the next turn, which then does not sleep.
+
+        When a timer or a posted callback calls this method, ``action`` still runs in this turn.
+        """
         self._soon.append(action)
 
     def call_at_append(self, action: Callback) -> None:
-        """Runs ``action`` when this turn's receiving is over, before anything is sent.
+        """Run ``action`` in this turn's append phase: after receiving, before the sends.
 
-        Called within the append phase it still runs in this turn's.
+        When a callback of the append or send phase calls this method, ``action`` still runs in this
+        turn, before the remaining sends.
         """
         self._appends.append(action)
 
     def call_at_send(self, action: Callback) -> None:
-        """Runs ``action`` in this turn's last phase. Called within that phase, it still runs."""
+        """Run ``action`` in this turn's send phase, also when a callback of that phase calls."""
         self._sends.append(action)
 
     def send_now(self) -> None:
-        """Runs what was called for this turn's last phase so far; what comes by it runs there."""
+        """Run the callbacks of the send phase now, except those that are added meanwhile."""
         for _ in range(len(self._sends)):
             self._sends.popleft()()
 
     def call_at_turn_end(self, action: Callback) -> None:
-        """Runs ``action`` when appends and sends of this turn are over. ``action`` adds none."""
+        """Run ``action`` after all appends and sends of this turn.
+
+        ``action`` must not call ``call_at_append`` or ``call_at_send``.
+        """
         self._turn_ends.append(action)
 
     def post(self, action: Callback) -> None:
-        """From any thread: runs ``action`` in the loop's thread, in order of posting."""
+        """Run ``action`` in the loop's thread, in order of posting. Call from any thread."""
         self._posted.append(action)
         self._poller.wake()
 
     # -- descriptors --------------------------------------------------------------------------
 
     def register(self, fd: int, interest: int, callback: ReadyCallback) -> None:
-        """Calls ``callback(what is ready)`` in each turn in which ``fd`` is ready."""
+        """Call ``callback(bit set of events)`` in each turn in which ``fd`` is ready."""
         self._poller.register(fd, interest)
         self._ready_callbacks[fd] = callback
 
     def modify(self, fd: int, interest: int) -> None:
-        """Changes the interest of a registered descriptor."""
+        """Replace the interest of a registered descriptor."""
         self._poller.modify(fd, interest)
 
     def unregister(self, fd: int) -> None:
-        """Ends the callbacks for ``fd``, in this turn too."""
+        """Stop calling back for ``fd``, even if ``fd`` is ready in this turn."""
         del self._ready_callbacks[fd]
         self._poller.unregister(fd)
 
     # -- turns --------------------------------------------------------------------------------
 
     def run_turn(self, timeout_ms: int | None = None, now_ns: int | None = None) -> None:
-        """One turn. It sleeps ``timeout_ms`` at most (None: until there is something to do).
-        ``now_ns`` is the time, if the caller knows it."""
+        """Run one turn, which sleeps at most ``timeout_ms`` (None: until something is to be done).
+
+        ``now_ns`` is the current monotonic time, if the caller knows it.
+        """
         ready = self._poller.poll(self._time_to_sleep_ms(timeout_ms, now_ns))
         self.time_ns = self._monotonic_ns()
         now_ms = self.time_ns // _MS
@@ -137,8 +147,9 @@ class Loop:
             callback = callback_of(fd)
             if callback is not None:
                 callback(events)
-        # An append can lead to a reply, and a reply can let a connection parse on and append
-        # again: the phases take turns until both are empty, with sends always after appends.
+        # An append can cause a response. A sent response can let a connection parse further
+        # requests, which append again. So alternate between the two phases until both are empty,
+        # and run all appends before each send.
         while self._appends or self._sends:
             while self._appends:
                 self._appends.popleft()()
@@ -151,21 +162,24 @@ class Loop:
             self.on_turn_over(self.time_ns, self._ended_ns)
 
     def run(self) -> None:
-        """Turns until ``stop``."""
+        """Run turns until ``stop`` is called."""
         while not self._stopping:
             self.run_turn(None, self._ended_ns)
 
     def stop(self) -> None:
-        """Lets ``run`` return at the end of its turn. From any thread or signal handler."""
+        """Let ``run`` return at the end of its turn. Call from any thread or signal handler."""
         self._stopping = True
         self._poller.wake()
 
     def close(self) -> None:
-        """Frees the poller. The descriptors that are still registered stay open."""
+        """Close the poller. Descriptors that are still registered stay open."""
         self._poller.close()
 
     def next_wake_ms(self) -> int | None:
-        """When a turn has something to do although no descriptor is ready: for a simulation."""
+        """Return when a turn next has work without a ready descriptor; None: never.
+
+        For simulations, which move their clock to this time.
+        """
         if self._soon or self._posted:
             return self.time_ms
         return self._wheel.next_deadline_ms()

@@ -1,7 +1,8 @@
-"""Where requests wait: for acknowledgements, for data to fetch, for members to join.
+"""The purgatory: delayed operations, which wait for acknowledgements, for data or for members.
 
-An operation waits under keys (a partition, a group) until ``check`` of one of them finds that its
-condition holds, or until its deadline. It ends exactly once, whichever comes first.
+A delayed operation waits under one or more keys, such as a partition or a group. The operation
+completes when ``check`` of one of its keys finds that its condition holds, or expires at its
+deadline. Each operation ends exactly once.
 """
 
 from abc import ABC, abstractmethod
@@ -14,42 +15,45 @@ from klog_broker.runtime.event_loop.wheel import Timer
 
 
 class DelayedOperation(ABC):
-    """Something that waits for a condition or its deadline. Override both methods, and
-    give it a kind."""
+    """An operation that waits for a condition or its deadline.
+
+    Subclasses define ``kind`` and override ``try_complete`` and ``on_expire``.
+    """
 
     __slots__ = ("_keys", "_timer")
 
     is_long_poll: ClassVar[bool] = False
-    """Whether the wait may be cut short at any time without anything being lost by it."""
+    """Whether the operation may expire before its deadline without harm: the client only gets its
+    response earlier."""
 
     kind: ClassVar[str]
-    """What waits, for metrics: one of a few."""
+    """The label of the operation in metrics, the same for all operations of the class."""
 
     _keys: tuple[Hashable, ...]
     _timer: Timer | None
 
     @abstractmethod
     def try_complete(self, _now_ms: int, /) -> bool:
-        """If the condition holds: does what was waited for (sends the reply) and returns True.
+        """Complete the operation (send its response) and return True, if its condition holds.
 
-        Else changes nothing and returns False. Called once by ``watch`` and then at each ``check``
-        of one of the keys, never again after True.
+        If the condition does not hold, change nothing and return False. ``watch`` calls this method
+        once, then each ``check`` of one of the keys calls it, until the method returns True.
         """
 
     @abstractmethod
     def on_expire(self, _now_ms: int, /) -> None:
-        """The deadline has passed with the condition unmet: ends the wait (sends what there is)."""
+        """End the operation at its deadline, with the condition unmet (send a partial response)."""
 
 
 class KeyListener(Protocol):
-    """Somebody who only wants to know, and has no deadline. Compared by identity."""
+    """An object that is notified of the next check of a key. Compared by identity."""
 
     def on_checked(self) -> None:
-        """The key was checked. Cheap: whatever has to be done is done later."""
+        """React to a check of the key. Must be cheap: schedule longer work for later."""
 
 
 class Purgatory:
-    """The operations that wait, by key, on the loop's timing wheel. Loop thread only."""
+    """The waiting operations by key, with timers for their deadlines. Loop thread only."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -61,10 +65,10 @@ class Purgatory:
         self.waiting_by_kind: Counter[str] = Counter()
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int) -> bool:
-        """Tries ``operation`` at once; if its condition does not hold, parks it under ``keys``.
+        """Try to complete ``operation`` at once; otherwise let the operation wait under ``keys``.
 
-        Returns True if it completed at once. A timeout of 0 or less expires it at once, which
-        returns True too: then it is over, and nothing was parked.
+        Returns True if the operation has ended already: completed, or expired because of a timeout
+        of 0 or less. Returns False if the operation waits.
         """
         now_ms = self._loop.now_ms()
         if operation.try_complete(now_ms):
@@ -80,8 +84,10 @@ class Purgatory:
         return False
 
     def check(self, key: Hashable) -> int:
-        """Tries every operation under ``key``, in order of arrival; returns how many completed.
-        Listeners of the key are told before."""
+        """Notify the key's listeners, then try to complete each operation that waits under ``key``.
+
+        Tries the operations in order of their ``watch``; returns how many completed.
+        """
         listeners = self._listening.pop(key, None)
         if listeners:
             for listener in listeners:
@@ -91,8 +97,8 @@ class Purgatory:
             return 0
         completed = 0
         for operation in list(watchers):
-            # One operation's completion can check other keys and so end a later one of this list,
-            # or come back to this key while it is under way itself.
+            # Completing an operation can check other keys, which can end a later operation of this
+            # list, or check this key again: skip operations that have ended or are being tried.
             if operation not in watchers or operation in self._tried:
                 continue
             self._tried.add(operation)
@@ -106,15 +112,17 @@ class Purgatory:
         return completed
 
     def check_soon(self, key: Hashable) -> None:
-        """Check the key once in this turn, after its other appends; see ``check_now``."""
+        """Check the key in this turn's append phase, once, unless ``check_now`` does so earlier."""
         self._soon[key] = None
         if not self._is_called:
             self._is_called = True
             self._loop.call_at_append(self._check_called)
 
     def check_now(self) -> int:
-        """Check all keys that are to be checked soon, and those that come by it; returns how many
-        operations completed."""
+        """Check the keys of ``check_soon``, including keys that the checks add.
+
+        Returns how many operations completed.
+        """
         completed = 0
         while self._soon:
             keys, self._soon = self._soon, {}
@@ -123,21 +131,25 @@ class Purgatory:
         return completed
 
     def _check_called(self) -> None:
-        # What comes meanwhile is checked by the same call.
+        # check_now also checks keys that are added during the call, so reset the flag afterwards.
         self.check_now()
         self._is_called = False
 
     def cancel(self, operation: DelayedOperation) -> None:
-        """Ends the wait without either callback (the connection is gone, the group moved away)."""
+        """Remove a waiting operation without calling its methods.
+
+        For an operation whose response is not wanted: the connection was closed, or the group has
+        moved to another broker.
+        """
         if self.is_waiting(operation):
             self._forget(operation)
 
     def listen(self, listener: KeyListener, key: Hashable) -> None:
-        """Tells ``listener`` of the next check of ``key``: of that one alone."""
+        """Notify ``listener`` of the next check of ``key``, and of no later one."""
         self._listening.setdefault(key, {})[listener] = None
 
     def unlisten(self, listener: KeyListener, key: Hashable) -> None:
-        """Nothing more is told; not an error if it did not listen."""
+        """Remove ``listener`` from ``key``; does nothing if it does not listen to ``key``."""
         listeners = self._listening.get(key)
         if listeners is not None:
             listeners.pop(listener, None)
@@ -145,8 +157,11 @@ class Purgatory:
                 del self._listening[key]
 
     def expire_some(self, most: int, *, long_polls_alone: bool = False) -> int:
-        """End the waits of about so many operations as if their deadlines had passed; returns how
-        many there were."""
+        """Expire at least ``most`` operations (fewer only if fewer wait); return how many.
+
+        All operations under one key expire together, so that more than ``most`` may expire. With
+        ``long_polls_alone``, only operations with ``is_long_poll`` expire.
+        """
         found: dict[DelayedOperation, None] = {}
         for watchers in self._watched.values():
             for each in watchers:
@@ -159,30 +174,30 @@ class Purgatory:
         return len(found)
 
     def expire_all(self, key: Hashable) -> None:
-        """End the waits under ``key`` as if their deadlines had passed."""
+        """Expire all operations that wait under ``key``."""
         for operation in list(self._watched.get(key, ())):
             self._expire(operation)
 
     @property
     def waiting(self) -> int:
-        """How many operations wait."""
+        """The number of waiting operations."""
         return self.waiting_by_kind.total()
 
     def is_waiting(self, operation: DelayedOperation) -> bool:
-        """Parked, and neither completed, expired nor cancelled."""
+        """Return whether the operation waits: neither completed, expired nor cancelled."""
         return getattr(operation, "_timer", None) is not None
 
     def listening_to(self, key: Hashable) -> int:
-        """How many listeners ``key`` has."""
+        """Return how many listeners ``key`` has."""
         return len(self._listening.get(key, ()))
 
     def watched_under(self, key: Hashable) -> int:
-        """How many operations wait under ``key``."""
+        """Return how many operations wait under ``key``."""
         return len(self._watched.get(key, ()))
 
     def _expire(self, operation: DelayedOperation) -> None:
         if operation._timer is None:
-            return  # Another one that was due in this same turn has completed it.
+            return  # the timer of another operation of this turn has ended this operation
         self._forget(operation)
         operation.on_expire(self._loop.now_ms())
 

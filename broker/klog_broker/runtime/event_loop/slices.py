@@ -1,9 +1,9 @@
-"""Long work of the loop in slices: between two of them everybody else is served.
+"""Splits long work of the loop into slices, so that other requests are served in between.
 
-Work is a generator that yields what its next step costs, in elements: an element is about what it
-takes to look a partition up and to put it into an answer, some 5 us. All work shares one slice of a
-turn, in rounds, and what is begun in a turn shares another: so many long requests take no more of a
-turn than one.
+Work is a generator that yields the cost of each step in elements. An element is about the time to
+look up a partition and to add it to a response: 5 us. In each turn, all waiting work shares one
+slice, and all newly started work shares another slice. So many long requests take no more of a turn
+than one.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from klog_broker.runtime.event_loop.loop import Loop
 
 SLICE_ELEMENTS = 1000
-"""Elements of all work that one turn goes on with, and of all work that it begins: some 5 ms."""
+"""Elements per turn for all waiting work, and again for all newly started work: about 5 ms."""
 
 _ROUND_ELEMENTS = 250
 
@@ -26,7 +26,7 @@ class _Work(NamedTuple):
 
 
 class Slices:
-    """The work of one loop that is not over yet; ``elements`` are a turn's share of it."""
+    """The unfinished work of one loop. Each slice has ``elements`` elements."""
 
     def __init__(self, loop: Loop, elements: int = SLICE_ELEMENTS) -> None:
         self._loop = loop
@@ -36,9 +36,9 @@ class Slices:
         self._left = 0
 
     def run(self, steps: Steps, is_wanted: Callable[[], bool]) -> None:
-        """Does the work, now as far as the turn's share goes and the rest in later turns.
+        """Do the work: now as far as the turn's slice for new work allows, the rest in later turns.
 
-        Once it ``is_wanted`` no longer the rest is left undone.
+        Once ``is_wanted`` returns False, the rest of the work is dropped.
         """
         if self._turn != self._loop.turn:
             self._turn = self._loop.turn
@@ -63,7 +63,8 @@ class Slices:
             else:
                 is_over, spent = _advance(work.steps, min(left, _ROUND_ELEMENTS))
                 left -= spent
-            # Not before: while this one is worked on it waits, and nobody calls soon once more.
+            # Remove the work only now: while it runs, `_waiting` must not be empty, so that `run`
+            # does not schedule `_go_on` a second time.
             waiting.popleft()
             if not is_over:
                 waiting.append(work)
@@ -72,7 +73,10 @@ class Slices:
 
 
 def _advance(steps: Steps, most: int) -> tuple[bool, int]:
-    """Whether the work is over, and what was spent; the last step may go beyond ``most``."""
+    """Run steps until their cost reaches ``most`` elements, or exceeds it by the last step.
+
+    Returns whether the work is finished, and the elements spent.
+    """
     spent = 0
     for cost in steps:
         spent += cost

@@ -1,4 +1,4 @@
-"""While a helper thread runs Python, the loop must get its turn soon."""
+"""A shorter thread switch interval, so that the loop runs soon while a helper runs Python code."""
 
 import sys
 import threading
@@ -13,8 +13,11 @@ _before = 0.0
 
 @contextmanager
 def brisk_switching() -> Iterator[None]:
-    """The interpreter's lock changes hands ten times as often as it would by itself, for as long as
-    any thread is inside. A loop pays the interval for each system call meanwhile."""
+    """Limit the interpreter's switch interval to 0.5 ms (default: 5 ms) while a thread is inside.
+
+    A loop that releases the interpreter's lock for a system call waits up to one interval to get
+    the lock back, so a shorter interval makes each system call of the loop faster.
+    """
     global _inside, _before
     with _lock:
         if not _inside:

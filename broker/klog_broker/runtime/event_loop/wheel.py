@@ -1,10 +1,10 @@
 """A hierarchical timing wheel: timers start and are cancelled in constant time.
 
-Pure: time comes in as an argument, in milliseconds of a clock that never goes back. A level has
-``size`` buckets of ``tick_ms`` each; a timer that lies beyond a level's span goes to the next one,
-whose tick is the lower level's span. When a bucket of a higher level is due its timers move down.
-Only buckets that hold something stand in the queue, a heap by their time, so the next deadline is
-known at once and an idle wheel costs nothing (Kafka drives its wheels by a queue of buckets alike).
+Pure: the time is an argument, in milliseconds of a monotonic clock. A level has ``size`` buckets of
+``tick_ms`` each. A timer beyond a level's span goes to the next level, whose tick is the lower
+level's span. When a bucket of a higher level is due, its timers move down. A heap, ordered by time,
+holds the buckets with timers, so that the next deadline is known at once and an idle wheel costs
+nothing. Kafka's timing wheels use a queue of buckets in the same way.
 """
 
 import heapq
@@ -14,11 +14,11 @@ TimerAction = Callable[[], None]
 
 
 def _nothing() -> None:
-    """What a cancelled timer does."""
+    """The action of a cancelled timer."""
 
 
 class Timer:
-    """A started timer: ``cancel`` it, or it is handed out once when its time has come."""
+    """A started timer. ``TimingWheel.advance`` returns the timer once, unless it is cancelled."""
 
     __slots__ = ("_bucket", "action", "deadline_ms")
 
@@ -29,12 +29,14 @@ class Timer:
 
     @property
     def is_active(self) -> bool:
-        """Started, and neither expired nor cancelled."""
+        """Whether the timer has neither expired nor been cancelled."""
         return self._bucket is not None
 
     def cancel(self) -> None:
-        """Takes the timer out of the wheel. One that has expired and that was not run yet (another
-        timer of the same turn cancels it) then does nothing."""
+        """Remove the timer from the wheel and replace its action by one that does nothing.
+
+        So a timer that has expired in this turn, but has not run yet, can still be cancelled.
+        """
         self.action = _nothing
         bucket = self._bucket
         if bucket is not None:
@@ -44,7 +46,7 @@ class Timer:
 
 
 class _Bucket:
-    """The timers of one slot. ``time_ms`` is the start of the tick that it stands for now."""
+    """The timers of one slot. ``time_ms`` is the start of the tick that the slot stands for now."""
 
     __slots__ = ("level", "queued", "time_ms", "timers")
 
@@ -52,7 +54,7 @@ class _Bucket:
         self.level = level
         self.time_ms = -1
         self.queued = False
-        # A dict keeps the order of starting and drops a timer in constant time.
+        # A dict keeps the timers in the order of their start and deletes one in constant time.
         self.timers: dict[Timer, None] = {}
 
 
@@ -69,7 +71,7 @@ class _Level:
 class TimingWheel:
     """Timers by deadline. A timer expires at the first ``advance`` at or past its deadline.
 
-    Deadlines are rounded up to ``tick_ms``, never down: nothing expires early.
+    Deadlines are rounded up to ``tick_ms``, never down, so no timer expires early.
     """
 
     def __init__(self, now_ms: int, tick_ms: int = 1, size: int = 64) -> None:
@@ -81,22 +83,28 @@ class TimingWheel:
         self.active_timers = 0
 
     def start(self, deadline_ms: int, action: TimerAction) -> Timer:
-        """Starts a timer; one whose deadline has passed expires at the next ``advance``."""
+        """Start a timer; a timer whose deadline has passed expires at the next ``advance``."""
         timer = Timer(deadline_ms, action)
         self.active_timers += 1
         self._place(timer)
         return timer
 
     def next_deadline_ms(self) -> int | None:
-        """When ``advance`` has something to do next, or None. It can be earlier than any timer's
-        own deadline (timers of a higher level move down first), never later."""
+        """Return when ``advance`` next has work; None without timers.
+
+        The time is never later than the first timer's deadline, but may be earlier, because timers
+        of a higher level move down first.
+        """
         queue = self._queue
         while queue and not queue[0][2].timers:
             heapq.heappop(queue)[2].queued = False
         return queue[0][0] if queue else None
 
     def advance(self, now_ms: int) -> list[Timer]:
-        """Moves to ``now_ms`` and returns the expired timers by deadline, equal ones as started."""
+        """Move to ``now_ms`` and return the expired timers, ordered by deadline.
+
+        Timers with the same deadline keep the order of their start, if they started on one level.
+        """
         expired: list[Timer] = []
         queue = self._queue
         if not queue or queue[0][0] > now_ms:
@@ -122,14 +130,16 @@ class TimingWheel:
 
     def _place(self, timer: Timer) -> None:
         tick_ms = self._levels[0].tick_ms
-        # The lowest level's tick is when the timer is due, so it is rounded up; on higher levels
-        # the bucket is only where it waits to move down, so there the start of the tick counts.
+        # On the lowest level the timer expires at the bucket's time, so the deadline is rounded up
+        # to a tick. On a higher level the timer only waits in a bucket to move down, so the bucket
+        # is the one whose tick contains the deadline.
         due_ms = max(-(-timer.deadline_ms // tick_ms) * tick_ms, self._now_ms)
         now_ms = self._now_ms
         number = 0
         level = self._levels[0]
-        # A timer that is too far for a level is at least one whole tick away on the next, so a
-        # bucket above the lowest level always lies in the future and moving down comes to an end.
+        # A timer beyond a level's span is at least one whole tick ahead on the next level. So a
+        # bucket above the lowest level always lies in the future, and each move down reaches a
+        # lower level.
         while due_ms // level.tick_ms - now_ms // level.tick_ms >= self._size:
             number += 1
             if number == len(self._levels):
