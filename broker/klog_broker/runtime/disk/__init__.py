@@ -1,1 +1,1 @@
-"""Files: opening, reading, writing and mapping, with fewer descriptors than open files."""
+"""Disk access: files, which may outnumber the file descriptors, mappings, locks and directories."""

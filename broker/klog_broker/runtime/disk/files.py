@@ -1,10 +1,10 @@
-"""Files as a parameter: all of the broker's disk access goes through here.
+"""Files as a parameter: the interface for all disk access of the broker.
 
-`RealFiles` is the machine's disk. Tests put in its place one that forgets what was not synced,
+`RealFiles` is the machine's disk. Tests replace it by a disk in memory that loses unsynced bytes,
 tears writes, fails the n-th fsync or blocks on cold pages (tests/support/memory_files.py).
 
-What is durable, as POSIX has it: a file's bytes after `File.sync`; a name (created, renamed,
-removed) after `Files.sync_dir` of its directory. Nothing else is.
+POSIX makes two things durable: the bytes of a file by `File.sync`, and a changed name (created,
+renamed, removed) by `Files.sync_dir` of its directory. A crash can lose everything else.
 """
 
 import errno
@@ -24,95 +24,109 @@ class FileLockHeld(KlogError):
 
 
 class Mapping(Protocol):
-    """A writable window on the start of a file. Written bytes reach the file by themselves, and the
-    disk with :meth:`File.sync` or :meth:`sync`."""
+    """A writable memory mapping of the first bytes of a file.
+
+    The file has the written bytes at once. :meth:`File.sync` or :meth:`sync` writes them to the
+    disk.
+    """
 
     @property
     def view(self) -> memoryview:
-        """The bytes; not to be used after :meth:`close`."""
+        """The mapped bytes. Do not use the view after :meth:`close`."""
 
     def sync(self) -> None:
-        """Make what was written through the window durable. Blocks; for helper threads."""
+        """Make bytes that were written through the mapping durable. Blocks; for helper threads."""
 
     def close(self) -> None:
-        """Give the window back. The file keeps the bytes."""
+        """Release the view. The file keeps the bytes."""
 
 
 class File(Protocol):
-    """A file that can be used until :meth:`close`, or until the last reference to it goes.
+    """A file for use until :meth:`close`, or until the last reference to it is dropped.
 
-    Its descriptor may be given back in between and is taken again, by the path, when it is needed:
-    each method but size, modified_ms and close can then raise OSError EMFILE, without any effect.
-    A file that was removed can be read as long as it has its descriptor.
+    An unused file may lose its descriptor: the next use opens the path again. So each method except
+    rest, size, modified_ms and close can raise OSError EMFILE, and has changed nothing then. A
+    removed file can be read only while it keeps its descriptor.
     """
 
     path: Path
-    """To be set by whoever gives it another name."""
+    """The path of the file. Code that renames the file must set the new path."""
 
     def rest(self) -> None:
-        """It will not be used for a while: give its descriptor back."""
+        """Close the descriptor until the next use: the file will be unused for a while."""
 
     def held(self) -> AbstractContextManager[None]:
-        """Within it the descriptor stays, and no method wants for one. OSError at its begin."""
+        """Return a context in which the file keeps its descriptor and no method raises EMFILE.
+
+        Entering the context raises OSError if the file cannot be opened.
+        """
 
     def send_to(self, socket_descriptor: int, position: int, size: int) -> int:
-        """sendfile: returns how many bytes the socket took. Where the system has it."""
+        """Send a region to a socket by sendfile; return how many bytes the socket accepted.
+
+        Call only on systems that have sendfile.
+        """
 
     def size(self) -> int: ...
 
     def modified_ms(self) -> int:
-        """When it was last written to, by the wall's clock."""
+        """Return the wall-clock time of the last write to the file."""
 
     def set_modified_ms(self, time_ms: int) -> None:
-        """As if it had been written to at that time last."""
+        """Set the wall-clock time of the last write (mtime)."""
 
     def pread(self, size: int, position: int) -> bytes:
-        """Up to ``size`` bytes; fewer only at the file's end. May block on a cold page."""
+        """Read ``size`` bytes; fewer only at the end of the file. May block on a cold page."""
 
     def pread_into(self, room: memoryview, position: int) -> int:
-        """As :meth:`pread`, into writable memory of the caller's; returns how many bytes came."""
+        """Fill ``room`` like :meth:`pread`; return how many bytes were read."""
 
     def pread_now(self, size: int, position: int) -> bytes | None:
-        """As :meth:`pread`, but None where that would have to wait for the disk."""
+        """Read from the page cache like :meth:`pread`; None if the read would wait for the disk.
+
+        May return fewer bytes than :meth:`pread` would, if only the first ones are cached. Blocks
+        on systems that cannot read without waiting.
+        """
 
     def is_warm(self, position: int, size: int) -> bool:
-        """Whether both ends of the region are in the page cache. Never blocks.
+        """Return whether the first and the last byte of the region are in the page cache.
 
-        True where the system cannot tell.
+        Never blocks. Returns True on systems that cannot check the page cache.
         """
 
     def read_ahead(self, position: int, size: int) -> None:
-        """Bring the region into the page cache. Blocks; for helper threads."""
+        """Read the region into the page cache. Blocks; for helper threads."""
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> int:
-        """Write and return how many bytes were written: fewer than given when the disk is full."""
+        """Write ``data`` and return how many bytes were written: fewer if the disk is full."""
 
     def allocate(self, position: int, size: int) -> None:
-        """Make room on the disk, growing the file if need be.
+        """Reserve disk space for the region, and grow the file to the region's end if necessary.
 
-        OSError (ENOSPC) if there is none. A store into a mapping of a sparse file on a full disk
-        would kill the process instead.
+        Raises OSError (ENOSPC) if the disk is full. Reserve space before mapping: storing into a
+        mapping of a sparse file on a full disk kills the process.
         """
 
     def truncate(self, size: int) -> None:
-        """Cut, or grow with zeros that take no room yet."""
+        """Set the file's size. Added bytes are zeros that take no disk space yet."""
 
     def map(self, size: int) -> Mapping:
-        """A window on the first ``size`` (> 0) bytes, which the file must have."""
+        """Map the first ``size`` (> 0) bytes. Raises ValueError if the file is shorter."""
 
     def sync(self) -> None:
         """Make the bytes and the size durable. Blocks; for helper threads.
 
-        After it failed nothing is known about the bytes since the last good one, and a second try
-        can succeed without having written them: never retry, unless it wanted for a descriptor.
-        A file that is gone needs no sync.
+        After an error the bytes since the last successful sync may be lost. A second call can
+        succeed without having written these bytes, so never call again after an error other than
+        EMFILE or ENFILE. The call succeeds without effect for a file that was removed and has no
+        descriptor.
         """
 
     def close(self) -> None: ...
 
 
 class ClosedFile:
-    """Stands where an owner had a file until the owner closed it. Every use raises OSError (EBADF).
+    """Replaces the file of an owner that has closed it. Every use raises OSError (EBADF).
 
     The owner replaces its reference and does not close the file itself, because a reader or a
     helper thread may be in the middle of a call: the file closes with its last reference.
@@ -136,7 +150,7 @@ class ClosedFile:
 
 
 class ReadRegion(NamedTuple):
-    """``size`` bytes at ``position``, for a reader."""
+    """A region of a file to be read: ``size`` bytes at ``position``."""
 
     file: File
     position: int
@@ -144,13 +158,13 @@ class ReadRegion(NamedTuple):
 
 
 class ProbedRegion(ReadRegion):
-    """A region both ends of which were in the page cache just before it was made."""
+    """A region whose first and last byte were found in the page cache just now."""
 
     __slots__ = ()
 
 
 class DiskUsage(NamedTuple):
-    """The size of the volume that a path lies on, and what of it this user may still write."""
+    """The size of a path's volume, and its free disk space that the broker's user may fill."""
 
     total_bytes: int
     usable_bytes: int
@@ -163,66 +177,68 @@ class FileLock(Protocol):
 
 
 class OpenDirectory(Protocol):
-    """A directory whose names can be made durable without a descriptor having to be found."""
+    """An open directory: making its names durable needs no further descriptor."""
 
     def sync(self) -> None:
-        """Make the names in it durable. Blocks."""
+        """Make the names in the directory durable. Blocks."""
 
     def close(self) -> None: ...
 
 
 class Files(Protocol):
-    """A disk. Errors are OSError, as the system gives them."""
+    """A disk. Methods raise the system's OSError."""
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> File:
-        """Open; with ``create`` make an empty file if there is none, else FileNotFoundError."""
+        """Open a file. A missing file is created if ``create``, or raises FileNotFoundError."""
 
     def exists(self, path: Path) -> bool: ...
 
     def is_dir(self, path: Path) -> bool: ...
 
     def list_dir(self, path: Path) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
 
     def make_dirs(self, path: Path) -> None:
-        """Make the directory and those above it; not an error if it is there."""
+        """Make the directory and its missing parents; do nothing if the directory exists."""
 
     def rename(self, old: Path, new: Path) -> None:
-        """Give a file or directory a new name, in one step, in place of a file of that name."""
+        """Rename a file or directory atomically. A file named ``new`` is replaced."""
 
     def remove(self, path: Path) -> None:
-        """Remove the file; not an error if there is none."""
+        """Remove the file; do nothing if the file is missing."""
 
     def remove_tree(self, path: Path) -> None:
-        """Remove the directory and what is in it; not an error if there is none."""
+        """Remove the directory with its contents; do nothing if the directory is missing."""
 
     def read_bytes(self, path: Path) -> bytes: ...
 
     def write_atomically(self, path: Path, data: bytes) -> None:
-        """Put ``data`` in place of the file, durably: a crash leaves the old bytes or the new ones.
+        """Replace the file's bytes by ``data``, durably: a crash leaves the old or the new bytes.
 
-        Temporary file, fsync, rename, fsync of the directory. Blocks. Without a descriptor nothing
-        of that is done.
+        Writes and syncs a temporary file, renames the file, and syncs the directory. Blocks. If no
+        descriptor is left, raises OSError and leaves the old file unchanged.
         """
 
     def open_dir(self, path: Path) -> OpenDirectory: ...
 
     def sync_dir(self, path: Path) -> None:
-        """Make the names in a directory durable. Blocks."""
+        """Make the names in the directory ``path`` durable. Blocks."""
 
     def lock(self, path: Path) -> FileLock:
-        """Take the lock of this file, making it if need be; FileLockHeld if another has it."""
+        """Lock the file ``path``, creating it if missing; FileLockHeld if it is already locked."""
 
     def disk_usage(self, path: Path) -> DiskUsage:
-        """How large and how full the volume of this path is. Blocks where the disk does not
-        answer; for helper threads."""
+        """Return the size and the free space of the path's volume.
+
+        Blocks if the disk does not respond; for helper threads.
+        """
 
     def give_back_unused(self) -> None:
-        """Let those files rest that were not used since the last call."""
+        """Close the descriptors of files that were not used since the last call."""
 
 
 def write_atomically(files: Files, path: Path, data: bytes) -> None:
-    """`Files.write_atomically` out of the other methods."""
+    """Implement `Files.write_atomically` with the other methods of ``files``."""
     temporary = path.with_name(path.name + ".tmp")
     directory = files.open_dir(path.parent)
     try:
@@ -244,7 +260,10 @@ def write_atomically(files: Files, path: Path, data: bytes) -> None:
 
 
 class RealFileLock:
-    """flock, which also keeps out another broker of this process, and lockf, which Kafka takes."""
+    """Holds two locks of a file: flock and lockf.
+
+    flock also excludes another broker of this process. Kafka's brokers take the lockf lock.
+    """
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -264,7 +283,7 @@ class RealFileLock:
 
 
 class RealDirectory:
-    """A directory's descriptor. A sync that is under way keeps the descriptor open past close()."""
+    """A directory's descriptor. A running sync keeps the descriptor open, even after close()."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -284,7 +303,7 @@ class RealDirectory:
 class RealFiles:
     """The machine's disk."""
 
-    # Of the process, as the limit is.
+    # Shared by the whole process, because the limit of descriptors is per process.
     open_files = OpenFiles()
 
     def __init__(self, open_files: OpenFiles | None = None) -> None:

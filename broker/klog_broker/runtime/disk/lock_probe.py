@@ -1,6 +1,6 @@
-"""Whether another process holds a lock, without taking it: who takes it could be in a broker's way.
+"""Finds the process that holds a file lock, without taking the lock from a starting broker.
 
-Brokers of klog and Kafka hold a POSIX lock on `.lock` (`runtime/disk/files.py`).
+Brokers of klog and Kafka hold a POSIX lock on the file `.lock` of each log directory.
 """
 
 import fcntl
@@ -9,14 +9,17 @@ import struct
 import sys
 from pathlib import Path
 
-# `struct flock`: Linux begins with type and whence, macOS with the region and the process.
+# The fields of C's `struct flock`. On Linux: type, whence, start, length, process. On macOS: start,
+# length, process, type, whence.
 _LINUX = struct.Struct("hhqqi4x")
 _MACOS = struct.Struct("qqihh")
 
 
 def lock_holder(path: Path) -> int | None:
-    """The process that has locked the file; None if none has (other than this one), or there is no
-    file, or it may not be read."""
+    """Return the id of another process that holds an exclusive lock on the file, or None.
+
+    Returns None, too, if the file is missing or unreadable.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,8 +1,7 @@
-"""Windows on files that hold no descriptor, neither the file's nor, as `mmap` does, one of their
-own.
+"""Memory mappings of files that hold no file descriptor (Python's `mmap` keeps a duplicate of one).
 
-The kernel keeps the file open for a window. So a file whose descriptor is given back does not leave
-memory, with the writes that have not reached the disk or have failed to (docs/decisions/0016).
+The system keeps a mapped file's inode in memory. So after the file's descriptor is closed, its
+unsynced pages and the errors of failed writes are not forgotten (docs/decisions/0016).
 """
 
 import ctypes
@@ -22,19 +21,22 @@ _LIBC.mmap.argtypes = (
 )
 _LIBC.msync.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _FAILED = ctypes.c_void_p(-1).value
-# Not in the mmap module; the numbers of Linux and of macOS.
+# Constants of Linux and macOS that Python's mmap module lacks.
 _MAP_FIXED = 0x10
 _MAP_NORESERVE = 0x4000 if sys.platform == "linux" else 0x40
 _MS_SYNC = 0x4 if sys.platform == "linux" else 0x10
 
 
 class Window:
-    """The first ``size`` (> 0) bytes of the file behind a writable descriptor, which may be closed
-    afterwards. The window goes with the last reference to it and to views of its ``pages``."""
+    """A shared, writable mapping of the first ``size`` (> 0) bytes of a file.
+
+    The caller may close the descriptor afterwards. The mapping ends with the last reference to the
+    window and to views of its ``pages``.
+    """
 
     def __init__(self, descriptor: int, size: int) -> None:
-        # The object is mmap's, so that it lives as long as views of it; its pages are exchanged
-        # for the file's.
+        # Reserve anonymous pages through Python's mmap object, which lives as long as its views.
+        # Below, MAP_FIXED replaces the pages by those of the file.
         self.pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANON | _MAP_NORESERVE)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self.pages))
         self._size = size
@@ -42,19 +44,21 @@ class Window:
         flags = mmap.MAP_SHARED | _MAP_FIXED
         if _LIBC.mmap(self._address, size, protection, flags, descriptor, 0) == _FAILED:
             raise _last_error()
-        # Else the first byte that is touched of a new index brings as much of the file into memory
-        # as the disk reads ahead, which may be all of its 10 MB: zeros.
+        # No read-ahead: the first access to a new index file would read up to all of its 10 MB of
+        # zeros into memory.
         self.pages.madvise(mmap.MADV_RANDOM)
 
     def sync(self) -> None:
-        """Make what was written to the file durable, as far as the window reaches. Blocks, without
-        the GIL."""
+        """Make bytes that were written to the mapped part of the file durable (msync).
+
+        Blocks, without holding the GIL.
+        """
         if _LIBC.msync(self._address, self._size, _MS_SYNC):
             raise _last_error()
 
 
 class RealMapping:
-    """A window and the view of its bytes: see files.Mapping."""
+    """Implements files.Mapping with a window and a view of its bytes."""
 
     def __init__(self, window: Window) -> None:
         self._window = window

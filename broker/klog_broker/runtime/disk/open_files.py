@@ -1,9 +1,8 @@
-"""Files of which only some are open: descriptors that are not in use are given back.
+"""Files that close their descriptors while unused, and open their paths again for the next use.
 
-A file is opened again, by its path, when it is used. Nothing of what was written gets lost in
-between: a file that is given back before it was synced is kept in memory by a mapping, and synced
-through that (docs/decisions/0016). Loop and helper threads use the same files; a descriptor is
-closed when the last thread that works with it is done.
+No written bytes are lost by closing: a mapping keeps an unsynced file in memory, and the next sync
+goes through the mapping (docs/decisions/0016). The loop and helper threads use the same files. A
+descriptor is closed when the last thread that uses it drops its reference.
 """
 
 import errno
@@ -26,14 +25,14 @@ from klog_broker.runtime.system.rate_limit import RateLimit
 _log = logging.getLogger("klog.files")
 _ON_LINUX = sys.platform == "linux"
 _NOWAIT = getattr(os, "RWF_NOWAIT", None)
-# Read-ahead goes by pieces of this size, which are thrown away: the pages are what counts.
+# The size of one read of `read_ahead`, which only fills the page cache and drops the bytes.
 _READ_AHEAD_BYTES = 1 << 20
 
 T = TypeVar("T")
 
 
 class Descriptor:
-    """Closed with the last reference."""
+    """A file descriptor that is closed when the last reference to this object is dropped."""
 
     __slots__ = ("number",)
 
@@ -45,16 +44,17 @@ class Descriptor:
 
 
 class OpenFiles:
-    """Which files are open, and which of them is the next to be given back.
+    """The open files of the process. If there are too many, closes those unused for longest.
 
-    A file that has been used since it was last looked at is passed over once (the clock rule), so
-    that its use costs no more than to note it.
+    Chooses by the clock algorithm: each use only sets a flag (`RealFile.is_used`); a file with the
+    flag is skipped once, and its flag is reset.
     """
 
     def __init__(self, most: Callable[[], int] = descriptors.for_files) -> None:
         self._most = most
         self._lock = threading.Lock()
-        # By id, oldest first. Single operations on it need no lock.
+        # By id() of the file, the next candidate for closing first. A single dict operation is
+        # atomic and needs no lock.
         self._open: dict[int, ref[RealFile]] = {}
         self._warnings = RateLimit()
 
@@ -62,7 +62,7 @@ class OpenFiles:
         return len(self._open)
 
     def call(self, opens: Callable[[], T]) -> T:
-        """What ``opens`` returns; files are given back for it if no descriptor is left."""
+        """Call ``opens`` and return its result; close other files while no descriptor is left."""
         while True:
             try:
                 return opens()
@@ -80,7 +80,11 @@ class OpenFiles:
             _log.warning("a file cannot be opened: %s%s", descriptors.why(error), more)
 
     def add(self, file: "RealFile", descriptor: Descriptor) -> Descriptor:
-        """The file is open; returns the descriptor that it has now."""
+        """Register an opened file; return the descriptor to use.
+
+        If another thread has opened the file meanwhile, returns the descriptor of that thread.
+        Closes other files if too many are open.
+        """
         with self._lock:
             if file.descriptor is None:
                 file.descriptor = descriptor
@@ -91,11 +95,11 @@ class OpenFiles:
         return descriptor
 
     def forget(self, file: "RealFile") -> None:
-        """It is not to be given back any more."""
+        """Remove the file from the open files: the file is closed or has no descriptor."""
         self._open.pop(id(file), None)
 
     def hold(self, file: "RealFile") -> None:
-        """Keep it open until :meth:`let_go`. OSError if it cannot be opened."""
+        """Keep the file open until :meth:`let_go`. Raises OSError if the file cannot be opened."""
         while True:
             file.get()
             with self._lock:
@@ -104,12 +108,13 @@ class OpenFiles:
                     return
 
     def let_go(self, file: "RealFile") -> None:
-        """The end of one :meth:`hold`."""
+        """Undo one :meth:`hold`."""
         with self._lock:
             file.holders -= 1
 
     def give_back_one(self) -> bool:
-        """Give back the file that was not used for longest; False if all are held."""
+        """Close the descriptor of the file that the clock algorithm chooses; False if none can be
+        closed, for example because all files are held."""
         with self._lock:
             for _ in range(2 * len(self._open)):
                 found = self._next()
@@ -124,7 +129,7 @@ class OpenFiles:
         return False
 
     def give_back_unused(self) -> None:
-        """Give back all files that were not used since the last call."""
+        """Close the descriptors of all files that were not used since the last call."""
         with self._lock:
             for key in list(self._open):
                 weak = self._open.get(key)
@@ -150,7 +155,7 @@ class OpenFiles:
 
 
 class RealFile:
-    """See File."""
+    """Implements files.File on the machine's disk."""
 
     __slots__ = (
         "__weakref__",
@@ -177,7 +182,8 @@ class RealFile:
         self._is_closed = False
         self._is_unsynced = False
         self._is_mapped = False
-        # Keeps the file in memory while it is mapped, or was given back before it was synced.
+        # A mapping that keeps the file in memory: while the file is mapped, or if its descriptor
+        # was closed before the file was synced.
         self._pin: Window | None = None
         self._identity: tuple[int, int] | None = None
         self._open()
@@ -191,7 +197,11 @@ class RealFile:
 
     # --- the descriptor --------------------------------------------------------------------------
     def get(self) -> Descriptor:
-        """The descriptor, to be held in a variable as long as its number is used."""
+        """Return the descriptor, opened again if necessary.
+
+        Keep the result in a variable while its number is used: the number is closed with the last
+        reference.
+        """
         self.is_used = True
         return self.descriptor or self._open()
 
@@ -209,18 +219,24 @@ class RealFile:
         return self._open_files.add(self, descriptor)
 
     def give_back(self) -> bool:
-        """Close the descriptor, when nobody uses it any more; it is opened anew when it is needed.
-        False if it has to stay. For OpenFiles."""
+        """Drop the file's reference to its descriptor; False if the descriptor has to stay.
+
+        The descriptor is closed when no thread uses it any more, and opened again for the next use.
+        Only OpenFiles and `rest` call this.
+        """
         descriptor, self.descriptor = self.descriptor, None
-        # In this order: who writes notes that only when it has written, then looks whether the
-        # descriptor is still the file's.
+        # Drop the descriptor first, then read `_is_unsynced`. A writing thread works in the
+        # opposite order: it sets `_is_unsynced`, then checks whether the file still has the
+        # descriptor. So at least one of both threads pins the file.
         if descriptor is None or self._is_mapped or not self._is_unsynced:
             return True
         return self._pin_down(descriptor)
 
     def _pin_down(self, descriptor: Descriptor) -> bool:
-        """Keep what was written in memory without the descriptor; False if that cannot be: then
-        the descriptor stays."""
+        """Map the file, so that its unsynced bytes stay in memory without the descriptor.
+
+        Returns False if the file cannot be mapped: the file then keeps the descriptor.
+        """
         try:
             size = os.fstat(descriptor.number).st_size
             if size:
@@ -234,7 +250,7 @@ class RealFile:
         self._is_unsynced = True
         if self.descriptor is descriptor or self._is_mapped:
             return
-        # It was given back while it was written through.
+        # Another thread dropped the descriptor while this thread was writing through it.
         if not self._pin_down(descriptor):
             self._open_files.add(self, descriptor)
 
@@ -255,7 +271,7 @@ class RealFile:
         self._open_files.forget(self)
         self.descriptor = self._pin = None
 
-    # --- what it is for --------------------------------------------------------------------------
+    # --- reading and writing ---------------------------------------------------------------------
     def size(self) -> int:
         return self._status().st_size
 
@@ -268,7 +284,7 @@ class RealFile:
 
     def _status(self) -> os.stat_result:
         descriptor = self.descriptor
-        # Not worth a descriptor.
+        # A closed file is not opened for this: stat needs only the path.
         return self.path.stat() if descriptor is None else os.fstat(descriptor.number)
 
     def pread(self, size: int, position: int) -> bytes:
@@ -345,7 +361,8 @@ class RealFile:
         return os.sendfile(socket_descriptor, descriptor.number, position, size)
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> int:
-        # As get and _wrote, without their calls: every append comes here.
+        # Every append calls this method, so the bodies of get and _wrote are repeated here, without
+        # the cost of the calls.
         self.is_used = True
         descriptor = self.descriptor or self._open()
         written = os.pwrite(descriptor.number, data, position)
@@ -360,7 +377,7 @@ class RealFile:
             os.posix_fallocate(descriptor.number, position, size)
             self._wrote(descriptor)
             return
-        # Without the call (macOS) zeros are written where the file has nothing else yet.
+        # macOS has no posix_fallocate: write zeros. Callers allocate only beyond written bytes.
         written = os.pwrite(descriptor.number, bytes(size), position)
         self._wrote(descriptor)
         if written != size:
@@ -375,15 +392,16 @@ class RealFile:
         descriptor = self.get()
         if size > os.fstat(descriptor.number).st_size:
             raise ValueError(f"{self.path} is shorter than {size} bytes, which were to be mapped")
-        # Through it bytes come without a word: it stays, also when it is not looked through any
-        # more.
+        # Bytes can be written through the mapping without notice, so the pin stays until close(),
+        # even when the mapping is not used any more.
         window = self._pin = Window(descriptor.number, size)
         self._is_mapped = True
         return RealMapping(window)
 
     def sync(self) -> None:
         self.is_used = True
-        # In this order: whoever gives the descriptor back meanwhile finds it unsynced, and pins.
+        # Read the descriptor before `_is_unsynced` is reset below: a thread that drops the
+        # descriptor before the reset finds the file unsynced and pins it.
         descriptor, pin = self.descriptor, self._pin
         if descriptor is None and (pin is None or not _ON_LINUX):
             try:
@@ -396,8 +414,8 @@ class RealFile:
         if descriptor is not None:
             _sync(descriptor.number)
         if pin is not None:
-            # Also behind the other: a failure of the time when there was no descriptor may be told
-            # to those alone who had the file open then (Linux 4.13 to 4.16).
+            # Sync through the pin as well as through the descriptor: Linux 4.13 to 4.16 may report
+            # a failed write only through descriptors and mappings that existed when it failed.
             pin.sync()
             if self._pin is pin and not self._is_mapped:
                 self._pin = None
