@@ -1,4 +1,4 @@
-"""Connections to the other brokers of a cluster, in the loop, by their names or addresses."""
+"""Connections to the other brokers of a cluster, by host name or address. Loop thread only."""
 
 import logging
 from functools import partial
@@ -17,8 +17,11 @@ _JITTER_STEPS = 1 << 16
 
 
 class Peers:
-    """Makes connections. `helpers` look names up. `from_address` is this end's IP address; None:
-    the system's choice."""
+    """Makes connections to other brokers.
+
+    `helpers` look up host names. `from_address` is the local IP address of the connections; None
+    lets the system choose.
+    """
 
     def __init__(
         self,
@@ -44,8 +47,11 @@ class Peers:
         max_in_flight: int = 5,
         max_reply_bytes: int = MAX_REPLY_BYTES,
     ) -> EventedConnection:
-        """A connection of the caller's own, made when its first request needs it and anew after it
-        is lost. The requests fail then, and while a name is being looked up; senders try again."""
+        """Return a new connection, which connects when the first request is sent.
+
+        After a loss, the next request connects again. Requests fail when the connection is lost and
+        while the host name is being looked up, so callers have to retry.
+        """
         settings = EventedSettings(
             client_id=self._client_id,
             from_address=self._from_address,
@@ -62,8 +68,11 @@ class Peers:
 
 
 class _LookingUp:
-    """A `Connector` that takes names. A name is looked up beside the loop, for each connection
-    anew: until its address is there, connecting fails, and is tried again as after any failure."""
+    """A `Connector` that accepts host names.
+
+    Each connection attempt by name needs a new look-up, which a helper thread runs. Connecting
+    fails until the address is known, and is retried like any failed attempt.
+    """
 
     def __init__(self, helpers: Helpers, network: Network) -> None:
         self._helpers = helpers

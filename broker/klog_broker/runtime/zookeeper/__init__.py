@@ -1,2 +1,1 @@
-"""Sessions with ZooKeeper: their interface, requests as values, and kazoo, which carries the
-requests."""
+"""Sessions with ZooKeeper: their interface, requests as values, and an implementation on kazoo."""

@@ -1,12 +1,12 @@
-"""kazoo carries the requests of a session: the only code that knows it.
+"""A carrier that sends the requests of a session through kazoo. No other module imports kazoo.
 
-kazoo's client has one thread here, for its connection. It hands everything to the loop in the order
-in which it came from the server: kazoo's own handlers have a thread for answers and another one for
-watches, which may overtake each other.
+Here, kazoo's client has one thread, for its connection. The thread posts responses and watches to
+the loop in the order in which the server sent them. kazoo's own handlers have a thread for
+responses and another one for watches, so that a watch can overtake a response.
 
-A session that is over stays over. kazoo would open a new one, unasked and without our nodes, as
-soon as it hears that the old one has expired. It asks its handler for connections, and the handler
-gives none any more.
+An expired session must stay expired. kazoo would open a new session by itself, without the broker's
+ephemeral znodes. kazoo asks its handler for each connection, so after the expiry the handler ends
+kazoo's thread instead of connecting.
 """
 
 import contextlib
@@ -63,7 +63,8 @@ from klog_broker.runtime.zookeeper.sessions import (
 
 _log = logging.getLogger("klog.zookeeper")
 _kazoos_log = logging.getLogger("klog.kazoo")
-# What it is about to do is of no interest, and why it could not connect only now and then.
+# kazoo logs each step at INFO, and a warning for each failed attempt to connect. Drop the former,
+# and limit the rate of the latter.
 _kazoos_log.setLevel(logging.WARNING)
 
 _FIRST_RETRY_S = 0.1
@@ -87,7 +88,7 @@ _ERRORS: dict[type[Exception], tuple[type[ZooKeeperError], str]] = {
 
 
 class _NowAndThen(logging.Filter):
-    """Lets errors pass, and of all else one line in a while."""
+    """Passes all errors, and limits the rate of other log lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,17 +102,18 @@ _kazoos_log.addFilter(_NowAndThen())
 
 
 class _SessionOver(BaseException):
-    """Ends kazoo's thread, past all that it catches."""
+    """Ends kazoo's thread: a BaseException, because kazoo catches every Exception."""
 
 
 class _Handler:
-    """What kazoo asks of threads and sockets (its IHandler): one thread, nothing queued."""
+    """Implements kazoo's IHandler (threads, locks and sockets) with one thread and no queues."""
 
     name = "klog"
     timeout_exception = KazooTimeoutError
     sleep_func = staticmethod(time.sleep)
     running = False
-    """Callbacks on results run at once, in kazoo's thread; ours post."""
+    """False makes kazoo run callbacks of results at once, in its thread. KazooCarrier's callbacks
+    post to the loop."""
 
     def __init__(
         self, loop: SessionLoop, on_thread_end: Callable[[Exception | None], None]
@@ -120,13 +122,13 @@ class _Handler:
         self._on_thread_end = on_thread_end
         self.is_over = False
         self.servers = 1
-        """How many are tried in turn."""
+        """The number of servers that kazoo tries one after another."""
 
     def start(self) -> None:
-        """Nothing: there are no threads beside the connection's."""
+        """Do nothing: there are no threads except that of the connection."""
 
     def stop(self) -> None:
-        """Nothing, either."""
+        """Do nothing: there is no thread to stop."""
 
     def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> threading.Thread:
         def run() -> None:
@@ -149,8 +151,9 @@ class _Handler:
     def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
         if self.is_over:
             raise _SessionOver
-        # As ZooKeeper's own client: one server that does not answer must not take the time of the
-        # whole session, which is what kazoo gives each of them.
+        # kazoo waits up to the whole session timeout for each server. Divide the time between the
+        # servers, as ZooKeeper's Java client does, so that one silent server does not use up the
+        # session timeout.
         timeout /= self.servers
         return utils.create_tcp_connection(socket, *args, timeout=timeout, **kwargs)
 
@@ -174,7 +177,7 @@ class _Handler:
 
 
 class KazooCarrier:
-    """One session at a ZooKeeper, from its first connection to its end."""
+    """Implements `Carrier` for one session, from its first connection to its end."""
 
     def __init__(
         self, hosts: str, session_timeout_ms: int, loop: SessionLoop, session: CarriedSession
@@ -209,7 +212,7 @@ class KazooCarrier:
         def done(result: Any) -> None:
             error = result.exception
             if isinstance(error, exceptions.ConnectionLoss | exceptions.SessionExpiredError):
-                return  # the listener hears of it, too
+                return  # kazoo also reports the broken connection to `_state_changed`
             answer = result.value if error is None else error
             self._loop.post(lambda: reply(_answer(request, answer)))
 
@@ -218,7 +221,7 @@ class KazooCarrier:
 
     def close(self, done: Callable[[], None]) -> None:
         self._on_closed = done
-        # It waits for the connection's thread, which may be in the middle of connecting.
+        # `_stop` waits for kazoo's thread, which may be in the middle of connecting.
         threading.Thread(target=self._stop, name="klog-zookeeper-close", daemon=True).start()
 
     def _begin(self, request: Request, watch: Callable[[Any], None] | None) -> Any:
@@ -257,7 +260,7 @@ class KazooCarrier:
                     transaction.check(path, version)
         return transaction.commit_async()
 
-    # --- kazoo's thread, and the one that waits for its end --------------------------------------
+    # --- kazoo's thread, and the thread that waits for its end -----------------------------------
     def _state_changed(self, state: str) -> None:
         session = self._session
         if state == KazooState.CONNECTED:
@@ -276,21 +279,24 @@ class KazooCarrier:
         if self._on_closed is not None:
             self._loop.post(self._on_closed)
         elif not self._handler.is_over:
-            # Before its first connection kazoo tells its listener nothing.
-            _log.error("kazoo's thread has ended, another session begins", exc_info=failure)
+            # kazoo does not report this to `_state_changed` before its first connection.
+            _log.error("kazoo's thread has failed, a new session will be opened", exc_info=failure)
             self._handler.sleep_func(_LONGEST_RETRY_S)
             self._handler.is_over = True
             self._loop.post(self._session.expired)
 
     def _stop(self) -> None:
-        # It may find that the thread has just ended, or that it does not end in time.
+        # kazoo raises if its thread has just ended, or does not end in time.
         with contextlib.suppress(Exception):
             self._client.stop()
 
 
 def _resolve_patiently(client: KazooClient) -> None:
-    """A look-up of names may fail with more than the error of which kazoo knows, and that would
-    end its thread: none of the names is known for the moment, then, and it tries again."""
+    """Make the client retry after every failed look-up of the servers' names.
+
+    kazoo expects only one kind of error from a look-up: any other error would end its thread.
+    After such an error, kazoo gets an empty list of addresses, and tries again later.
+    """
     connection = client._connection
     resolve = connection._expand_client_hosts
 
@@ -305,13 +311,16 @@ def _resolve_patiently(client: KazooClient) -> None:
 
 
 def check_hosts(hosts: str) -> None:
-    """:raises ValueError: if it is not a list of host:port, or host, with commas in between"""
+    """Check the servers of a connect string.
+
+    :raises ValueError: if ``hosts`` is not a list of host:port or host, separated by commas
+    """
     try:
         collect_hosts(hosts)
     except ValueError as error:
         raise ValueError(
-            f"{hosts!r} does not name servers of ZooKeeper ({error}); expected "
-            "host:port,host:port or the same with a /chroot"
+            f"{hosts!r} is not a list of ZooKeeper servers ({error}); expected "
+            "host:port,host:port or host:port,host:port/chroot"
         ) from None
 
 
@@ -323,13 +332,13 @@ def open_kazoo_session(
     on_event: Callable[[SessionEvent], None],
     requests_in_flight: int,
 ) -> CarriedSession:
-    """A session that kazoo carries."""
+    """Open a session on kazoo."""
     session = CarriedSession(loop, on_event, chroot, requests_in_flight)
     session.carrier = KazooCarrier(hosts, session_timeout_ms, loop, session)
     return session
 
 
-# --- kazoo's values as ours ---------------------------------------------------------------------
+# --- conversion of kazoo's values to those of sessions.py -----------------------------------------
 
 
 def _answer(request: Request, answer: Any) -> Any:
@@ -356,7 +365,7 @@ def _answer(request: Request, answer: Any) -> Any:
 
 def _results(operations: tuple[Operation, ...], answers: list[Any]) -> Any:
     for index, (operation, answer) in enumerate(zip(operations, answers, strict=True)):
-        # Those before the one that failed say that they were rolled back.
+        # The operations before the failed one have the result RolledBackError.
         if isinstance(answer, Exception) and not isinstance(answer, exceptions.RolledBackError):
             return MultiFailed(index, _error(operation, answer))
     results: list[Result] = []

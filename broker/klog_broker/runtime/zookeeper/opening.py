@@ -1,4 +1,4 @@
-"""Sessions with a real ZooKeeper, for whoever has kazoo: it is not imported before it is needed."""
+"""Opens sessions with a real ZooKeeper. Imports the optional package kazoo only when needed."""
 
 from collections.abc import Callable
 
@@ -20,10 +20,11 @@ class ZooKeeperClientMissing(KlogError):
 def sessions_by_kazoo(
     connect: str, session_timeout_ms: int, requests_in_flight: int = REQUESTS_IN_FLIGHT
 ) -> OpenSession:
-    """Opens sessions at ``connect`` (``zookeeper.connect``: host:port,host:port/chroot).
+    """Return the function that opens sessions with the ZooKeeper at ``connect``.
 
-    The server may allow less or more than ``session_timeout_ms``. A host that has no address, or
-    where nobody answers, is tried again and again: patience is the caller's.
+    ``connect`` is the value of ``zookeeper.connect``: host:port,host:port/chroot. The server may
+    change ``session_timeout_ms``. A session tries its hosts again and again, without a limit, while
+    none has an address or responds.
 
     :raises ZooKeeperClientMissing: if kazoo is not installed
     :raises ValueError: if ``connect`` is not of this form

@@ -1,4 +1,4 @@
-"""Requests to ZooKeeper as values: what they are, how they are named, and which are refused."""
+"""Requests to ZooKeeper as values, their descriptions for errors, and checks before sending."""
 
 import re
 from collections.abc import Callable
@@ -17,35 +17,35 @@ from klog_broker.runtime.zookeeper.sessions import (
 
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 _BYTES_BESIDE_DATA = 64
-"""More than all else that an operation takes on the wire: lengths, version, access list."""
+"""Upper bound of an operation's bytes on the wire, without path and data: lengths, version, ACL."""
 
 
 class Get(NamedTuple):
-    """Answered by a `Node`."""
+    """Reads a znode. The response is a `Node`."""
 
     path: str
 
 
 class Exists(NamedTuple):
-    """Answered by a `Stat` or None."""
+    """Looks up a znode. The response is its `Stat`, or None if the znode does not exist."""
 
     path: str
 
 
 class ListChildren(NamedTuple):
-    """Answered by `Children`."""
+    """Lists the children of a znode. The response is a `Children`."""
 
     path: str
 
 
 class Multi(NamedTuple):
-    """Answered by a tuple of results."""
+    """Does all operations or none. The response is a tuple with the result of each operation."""
 
     operations: tuple[Operation, ...]
 
 
 class Sync(NamedTuple):
-    """The server catches up with all that was done so far. Answered by None."""
+    """Makes the server catch up with all changes committed so far. The response is None."""
 
     path: str
 
@@ -54,7 +54,7 @@ Request = Get | Exists | ListChildren | Operation | Multi | Sync
 
 
 def describe(request: Request) -> str:
-    """The request in an error's text."""
+    """Return the request in words for an error message, such as ``create /brokers/ids/1``."""
     if isinstance(request, Multi):
         parts = [describe(each) for each in request.operations[:3]]
         more = len(request.operations) - len(parts)
@@ -63,15 +63,15 @@ def describe(request: Request) -> str:
 
 
 def split_connect(connect: str) -> tuple[str, str]:
-    """``host:port,host:port/chroot`` as the hosts and the chroot; "" if there is none.
+    """Split ``host:port,host:port/chroot`` into the hosts and the chroot ("" if there is none).
 
-    :raises ValueError: if the chroot is no path
+    :raises ValueError: if the chroot is not a valid path of a znode
     """
     hosts, slash, rest = connect.strip().partition("/")
     chroot = "" if not rest else slash + rest
     fault = _path_fault(chroot) if chroot else None
     if fault is not None:
-        raise ValueError(f"the chroot {chroot!r} is not a path of ZooKeeper: {fault}")
+        raise ValueError(f"the chroot {chroot!r} is not a valid path of a znode: {fault}")
     return hosts, chroot
 
 
@@ -80,7 +80,11 @@ def create_with_parents(
     request: Create,
     done: Callable[[Any], None],
 ) -> None:
-    """Creates a node; where that fails for want of its parent, the parent, and once more."""
+    """Create a znode. If its parent is missing, create the parent first (and so on), then retry.
+
+    ``ask`` sends a request and calls back with its response or error. ``done`` receives the
+    response or error of the last request.
+    """
     parent = request.path.rpartition("/")[0]
 
     def answered(answer: Any) -> None:
@@ -99,7 +103,11 @@ def create_with_parents(
 
 
 def refusal(request: Request) -> RequestRefused | None:
-    """Why no server would do it; a server would end the connection, or kazoo change the path."""
+    """Return an error if the request is too large or has an invalid path; None if it can be sent.
+
+    A server would close the connection for a request that is too large, and kazoo would change an
+    invalid path.
+    """
     operations = request.operations if isinstance(request, Multi) else (request,)
     size_bytes = 0
     for each in operations:

@@ -1,8 +1,9 @@
-"""A session over whatever carries its requests: kazoo's connection, or a simulated one.
+"""A `Session` on top of a carrier of its requests: kazoo's connection, or a simulated one.
 
-Here is what `runtime/zookeeper/sessions.py` promises and no server does: the window of requests,
-answers in order, everything answered at the end of a connection, watches dropped, paths below the
-chroot, which is made first, and requests refused that would cost the connection.
+The session adds the guarantees of `runtime/zookeeper/sessions.py` that no server gives: at most
+`REQUESTS_IN_FLIGHT` requests at the server, responses in order, a response or an error for every
+request when the connection breaks, dropped watches, a chroot that exists, paths below the chroot,
+and no requests for which a server would close the connection.
 """
 
 import logging
@@ -47,20 +48,21 @@ _log = logging.getLogger("klog.zookeeper")
 
 
 class Carrier(Protocol):
-    """Takes requests of one session to ZooKeeper, and calls back in the loop's thread."""
+    """Sends the requests of one session to ZooKeeper, and calls back in the loop's thread."""
 
     def send(
         self, request: Request, reply: Callable[[Any], None], watch: Watch | None = None
     ) -> None:
-        """Sends a request with absolute paths, after all that were sent before.
+        """Send a request with absolute paths, after all earlier requests.
 
-        ``reply`` is called with the value or a `ZooKeeperError`, or never, if the connection breaks
-        first: `CarriedSession.disconnected` or `expired` follows then. ``watch`` is called at most
-        once, in order with replies; it may also be called when it is dropped.
+        ``reply`` receives the value or a `ZooKeeperError`. If the connection breaks first,
+        ``reply`` is never called, and `CarriedSession.disconnected` or `expired` is called instead.
+        ``watch`` is called at most once, in the server's order of changes and responses. A carrier
+        may also call ``watch`` when the watch is dropped.
         """
 
     def close(self, done: Callable[[], None]) -> None:
-        """Ends the session at the server, if it can be reached; then calls ``done``."""
+        """End the session at the server, if a server can be reached; then call ``done``."""
 
 
 class _State(Enum):
@@ -72,7 +74,7 @@ class _State(Enum):
 
 
 class _Asked:
-    """A request that was not answered yet."""
+    """A request whose ``done`` was not called yet."""
 
     __slots__ = ("answer", "done", "has_answer", "request", "watch")
 
@@ -85,7 +87,8 @@ class _Asked:
 
 
 class CarriedSession:
-    """A `Session`. Its carrier calls `connected`, `disconnected` and `expired`, in the loop."""
+    """Implements `Session`. The carrier calls `connected`, `disconnected` and `expired`, in the
+    loop's thread."""
 
     def __init__(
         self,
@@ -94,8 +97,9 @@ class CarriedSession:
         chroot: str = "",
         requests_in_flight: int = REQUESTS_IN_FLIGHT,
     ) -> None:
-        """``chroot`` is a path without an end slash; "" for none. `carrier` is set right after.
-        More than `REQUESTS_IN_FLIGHT` are never in flight."""
+        """``chroot`` is a path without a slash at its end; "" for none. The caller sets `carrier`
+        at once. ``requests_in_flight`` can lower the limit `REQUESTS_IN_FLIGHT`, but not raise it.
+        """
         self.session_id = 0
         self.carrier: Carrier
         self._loop = loop
@@ -105,7 +109,8 @@ class CarriedSession:
         self._has_chroot = not chroot
         self._state = _State.UNCONNECTED
         self._connections = 0
-        """How many connections there were: what an earlier one still brings is dropped."""
+        """The number of broken connections so far. Callbacks of requests that were sent on an
+        earlier connection are ignored."""
         self._waiting: deque[_Asked] = deque()
         self._under_way: deque[_Asked] = deque()
         self._at_server = 0
@@ -171,7 +176,7 @@ class CarriedSession:
 
     # --- the carrier's calls ---------------------------------------------------------------------
     def connected(self, session_id: int) -> None:
-        """A server has taken the session."""
+        """Handle a new connection, on which a server has accepted the session."""
         if self._state is not _State.UNCONNECTED:
             return
         self.session_id = session_id
@@ -188,11 +193,12 @@ class CarriedSession:
             else:
                 self._make_chroot(begin)
 
-        # Another server than before may lag behind: what was lost under way would look undone.
+        # The new server may lag behind the previous one: without a sync, a write whose response was
+        # lost could look as if it had not been processed.
         self.carrier.send(Sync("/"), caught_up)
 
     def disconnected(self) -> None:
-        """The connection is gone; the session may come back."""
+        """Handle a broken connection; the session may be connected again."""
         if self._state is _State.CONNECTED:
             self._give_up(_State.UNCONNECTED, ConnectionLost, SessionEvent.DISCONNECTED)
         elif self._state is _State.PREPARING:
@@ -200,7 +206,7 @@ class CarriedSession:
             self._state = _State.UNCONNECTED
 
     def expired(self) -> None:
-        """The session is over; it will not come back."""
+        """Handle the end of the session, which is final."""
         if self._state not in (_State.EXPIRED, _State.CLOSED):
             self._give_up(_State.EXPIRED, SessionExpired, SessionEvent.EXPIRED)
 
@@ -272,7 +278,7 @@ class CarriedSession:
         self._waiting.clear()
         for asked in unanswered:
             if self._state is not state:
-                return  # closed by one of those who were answered
+                return  # one of the callbacks has closed the session
             lost = error(f"{describe(asked.request)}: {why}")
             asked.done(asked.answer if asked.has_answer else lost)
         if self._state is state:
@@ -281,7 +287,7 @@ class CarriedSession:
     def _make_chroot(self, then: Callable[[], None]) -> None:
         def made(answer: Any) -> None:
             if isinstance(answer, ZooKeeperError) and not isinstance(answer, NodeExists):
-                # Whoever asks for something below it will hear that it is not there.
+                # Go on: requests for znodes below the chroot will fail with NoNode.
                 _log.error("chroot=%s not_made=%s", self._chroot, answer)
             then()
 
@@ -296,7 +302,7 @@ class CarriedSession:
     def _absolute(self, path: str) -> str:
         if path == "/":
             return self._chroot or path
-        # What is no path is refused as it is.
+        # A path without a slash is invalid: leave it unchanged, and `refusal` names it.
         return self._chroot + path if path.startswith("/") else path
 
     def _relative(self, result: Any) -> Any:

@@ -1,26 +1,29 @@
-"""A session with ZooKeeper, as the broker sees it: the seam that a simulation replaces.
+"""The interface of a session with ZooKeeper. Simulations replace the implementation.
 
-One object is one session and dies with it; a new session is a new object. All calls are for the
-loop's thread, and none blocks. What is called back (an answer, a watch, an event) is called later,
-in the loop's thread, never out of a call itself.
+Each session object is one ZooKeeper session: after the session has expired, open a new object. Only
+the loop's thread calls methods, and no method blocks. The loop's thread also runs all callbacks
+(responses, watches, events), after the method that caused them has returned.
 
-- Requests are done, and answered, in their order. (A `create` that `makes_parents` is several.)
-- A session sees its own writes, and all that was done before it was CONNECTED. Later writes of
-  others it may see late, but in their order.
-- A watch is called at most once, before any answer that was made after the change; it says "read
-  again" and nothing else. DISCONNECTED drops all watches: read and watch anew at CONNECTED.
-- At most `REQUESTS_IN_FLIGHT` requests are at the server; others wait in the session, in order.
-- At DISCONNECTED everything that was asked before it has been answered, what had no answer with
-  `ConnectionLost`. Each of these was done, will be done before anything that is asked after
-  DISCONNECTED, or never: so reading back at CONNECTED tells. One may be done though one before it
-  never is.
-- What is asked while DISCONNECTED waits for CONNECTED, or for EXPIRED. Only a server says that a
-  session is over: while none can be reached nothing comes.
-- EXPIRED is the last event: watches are dropped, the ephemeral nodes are gone or will be, requests
-  that waited were answered (`SessionExpired`), and so is each that is still made.
+- Requests are processed, and their responses arrive, in the order of the calls. (A `create` with
+  `makes_parents` is several requests.)
+- A session sees its own writes, and all writes that were committed before the session was
+  CONNECTED. Later writes of other sessions may become visible late, but in their order.
+- A watch is called at most once, before any response that was made after the change. A watch only
+  says that the data must be read again. DISCONNECTED drops all watches: read and watch again at
+  CONNECTED.
+- At most `REQUESTS_IN_FLIGHT` requests are at the server. Further requests wait in the session, in
+  order.
+- Before the event DISCONNECTED, every request made so far gets its response or `ConnectionLost`.
+  A lost request was processed, will be processed before any request made after DISCONNECTED, or
+  never will be: so a read at CONNECTED shows the outcome. A lost request may be processed although
+  an earlier one never is.
+- Requests made while DISCONNECTED wait for CONNECTED or EXPIRED. Only a server can expire a
+  session: there is no event while no server can be reached.
+- EXPIRED is the last event. All watches are dropped, and the server deletes the ephemeral znodes.
+  All waiting requests have failed with `SessionExpired`, and so does every later request.
 
-A path is absolute and below the chroot of the connect string, which nobody sees. The chroot's own
-node is made, with its parents, where it is missing.
+Paths are absolute and lie below the chroot of the connect string; callers never see the chroot. The
+session creates the znode of the chroot, with its parents, if it is missing.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,13 +34,14 @@ from pyspark_klog.errors import KlogError
 
 REQUESTS_IN_FLIGHT = 64
 MAX_REQUEST_BYTES = 1_000_000
-"""Data and paths of one request. A server drops the connection above jute.maxbuffer, 1 MiB there
-and hardly ever set: a request that cannot pass is refused here, and the connection stays."""
+"""The limit for the estimated size of one request. A larger request fails before it is sent,
+because a server closes the connection for a request above jute.maxbuffer (default: 1 MiB)."""
 ANY_VERSION = -1
+"""The version to name in a request that any version of the znode satisfies."""
 
 
 class SessionEvent(Enum):
-    """What happens to a session. CONNECTED and DISCONNECTED take turns, EXPIRED ends it."""
+    """A state change of a session. CONNECTED and DISCONNECTED alternate; EXPIRED is the last."""
 
     CONNECTED = "connected"
     DISCONNECTED = "disconnected"
@@ -45,47 +49,51 @@ class SessionEvent(Enum):
 
 
 class Stat(NamedTuple):
-    """What ZooKeeper knows of a node besides its data."""
+    """The metadata of a znode."""
 
     czxid: int
-    """The transaction that made the node. A broker's epoch is that of its own node."""
+    """Id of the transaction that created the znode. For a broker's registration, this id is the
+    broker epoch."""
     mzxid: int
-    """The transaction that last changed its data."""
+    """Id of the transaction that last changed the data."""
     version: int
-    """How often its data were changed."""
+    """The number of changes of the data."""
     ephemeral_owner: int
-    """The session it goes with; 0 for a node that stays."""
+    """Id of the session that an ephemeral znode belongs to; 0 for a persistent znode."""
     children: int
-    """How many children it has."""
+    """The number of children."""
 
 
 class Node(NamedTuple):
-    """The answer to `get`."""
+    """The response of `get`: data and metadata of a znode."""
 
     data: bytes
     stat: Stat
 
 
 class Children(NamedTuple):
-    """The answer to `children`: last parts of paths, sorted."""
+    """The response of `children`: the sorted names of the children, and the parent's metadata."""
 
     names: tuple[str, ...]
     stat: Stat
 
 
 class Created(NamedTuple):
-    """The answer to `create`: the path, with its number if it is sequential."""
+    """The response of `create`: the path, including the number of a sequential znode."""
 
     path: str
     stat: Stat | None
-    """None in the answer to a `multi`, where the client library reads paths only."""
+    """The metadata; None as a result in a `multi`, where kazoo returns only the path."""
 
 
 # --- the parts of a multi -----------------------------------------------------------------------
 
 
 class Create(NamedTuple):
-    """Answered by a `Created`. Its parent must be there, if only by an earlier part."""
+    """Creates a znode. The result is a `Created`.
+
+    The parent must exist, or an earlier operation of the multi must create it.
+    """
 
     path: str
     data: bytes
@@ -94,7 +102,7 @@ class Create(NamedTuple):
 
 
 class Set(NamedTuple):
-    """Answered by the node's `Stat`."""
+    """Replaces the data of a znode that has this version. The result is the new `Stat`."""
 
     path: str
     data: bytes
@@ -102,14 +110,14 @@ class Set(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Answered by None."""
+    """Deletes a znode that has this version. The result is None."""
 
     path: str
     version: int = ANY_VERSION
 
 
 class Check(NamedTuple):
-    """The node is there and has this version. Answered by None."""
+    """Fails unless the znode exists and has this version. The result is None."""
 
     path: str
     version: int
@@ -119,53 +127,53 @@ Operation = Create | Set | Delete | Check
 Result = Created | Stat | None
 
 
-# --- errors: an answer is a value or one of these -----------------------------------------------
+# --- errors: a callback receives a value or one of these ------------------------------------------
 
 
 class ZooKeeperError(KlogError):
-    """A request was not done, or nobody knows; the text names the request and its path.
+    """A request failed, or its outcome is unknown. The message names the request and its path.
 
-    The class itself is for what no broker expects, such as a quota on nodes.
+    Errors without a subclass are of this class itself, for example an exceeded quota of znodes.
     """
 
 
 class NoNode(ZooKeeperError):
-    """The node, or the parent of a node to be made, is not there."""
+    """The znode does not exist, or the parent of a znode to be created does not."""
 
 
 class NodeExists(ZooKeeperError):
-    """A node to be made is there."""
+    """The znode to be created already exists."""
 
 
 class BadVersion(ZooKeeperError):
-    """The node's data were changed since the version that the request names."""
+    """The znode's data has another version than the request names."""
 
 
 class NotEmpty(ZooKeeperError):
-    """A node to be deleted has children."""
+    """The znode to be deleted has children."""
 
 
 class NoAuth(ZooKeeperError):
-    """The node's access list does not let this session do it."""
+    """The znode's access control list does not allow the request."""
 
 
 class RequestRefused(ZooKeeperError):
-    """No server would do it: too large (`MAX_REQUEST_BYTES`), a child of an ephemeral node, a
-    malformed path. Nothing was done."""
+    """The request is invalid, and nothing was changed: too large (`MAX_REQUEST_BYTES`), an invalid
+    path, or a child of an ephemeral znode."""
 
 
 class SessionExpired(ZooKeeperError):
-    """The session is over. A write that was on its way may have been done."""
+    """The session has expired. A request without a response may have been processed."""
 
 
 class ConnectionLost(ZooKeeperError):
-    """The connection broke while the request was on its way, or before its turn came. The outcome
-    is unknown: the caller reads back."""
+    """The connection broke before the response, or before the request was sent. The outcome is
+    unknown, so the caller has to read back."""
 
 
 class MultiFailed(ZooKeeperError):
-    """Nothing of a multi was done. `error` is what was wrong with the part at `index`, the first
-    that could not be done."""
+    """A multi changed nothing, because the operation at `index`, the first to fail, has failed with
+    `error`."""
 
     def __init__(self, index: int, error: ZooKeeperError) -> None:
         super().__init__(f"part {index} of a multi, so nothing of it was done: {error}")
@@ -181,23 +189,30 @@ Watch = Callable[[], None]
 
 
 class Session(Protocol):
-    """One session. See the module for what holds for all of its calls."""
+    """One ZooKeeper session. The module's docstring states what all methods guarantee."""
 
     @property
     def session_id(self) -> int:
-        """As `Stat.ephemeral_owner` has it; 0 before the first CONNECTED."""
+        """The session's id, as in `Stat.ephemeral_owner`; 0 before the first CONNECTED."""
 
     def get(self, path: str, done: Done[Node], *, watch: Watch | None = None) -> None:
-        """Data of a node. The watch waits for its next change or its end; with an error there is
-        no watch."""
+        """Read a znode. The watch is called when its data changes or the znode is deleted.
+
+        If the request fails, there is no watch.
+        """
 
     def exists(self, path: str, done: Done[Stat | None], *, watch: Watch | None = None) -> None:
-        """The node's stat, or None. The watch waits for its next change, its end, or, where it is
-        missing, its creation."""
+        """Read a znode's metadata; None if the znode does not exist.
+
+        The watch is called when the data changes, or the znode is deleted or created.
+        """
 
     def children(self, path: str, done: Done[Children], *, watch: Watch | None = None) -> None:
-        """Names of a node's children. The watch waits for a child made or deleted, and for the end
-        of the node itself; not for changes of a child. With an error there is no watch."""
+        """List the names of a znode's children.
+
+        The watch is called when a child is created or deleted, or the znode itself is deleted, but
+        not when the data of a child changes. If the request fails, there is no watch.
+        """
 
     def create(
         self,
@@ -209,49 +224,58 @@ class Session(Protocol):
         sequential: bool = False,
         makes_parents: bool = False,
     ) -> None:
-        """Makes a node, open to all. A sequential one gets ten digits behind its path, more than
-        any of its siblings had. With `makes_parents` missing parents are made first, empty ones
-        that stay, by requests of their own: others may see them before the node, and requests made
-        after this one may be done before it."""
+        """Create a znode that all clients may access.
+
+        The server appends ten digits to the path of a sequential znode, a higher number than that
+        of any earlier sibling. With `makes_parents`, missing parents are created first, empty and
+        persistent, by separate requests. Other sessions may then see the parents before the znode,
+        and requests made after this one may be processed before it.
+        """
 
     def set(self, path: str, data: bytes, version: int, done: Done[Stat]) -> None:
-        """Replaces a node's data, if it has `version` (or that is `ANY_VERSION`)."""
+        """Replace a znode's data, if the znode has `version` or `version` is `ANY_VERSION`."""
 
     def delete(self, path: str, version: int, done: Done[None]) -> None:
-        """Deletes a node without children, if it has `version` (or that is `ANY_VERSION`)."""
+        """Delete a znode without children, with the same rule for `version` as in `set`."""
 
     def multi(self, operations: Sequence[Operation], done: Done[tuple[Result, ...]]) -> None:
-        """All of these, each seeing what those before it did, or none. Answered by their results in
-        their order, or by `MultiFailed`."""
+        """Do all operations in their order, or none.
+
+        Each operation sees the effect of those before it. `done` receives the results in the order
+        of the operations, or `MultiFailed`.
+        """
 
     def sync(self, done: Done[None]) -> None:
-        """The server catches up with all that was done so far, by whoever: a server may lag behind
-        what another broker has written and told of."""
+        """Make the server catch up with all writes committed so far, by any session.
+
+        Without a sync, the server may not have a write yet that another broker has announced.
+        """
 
     def close(self, done: Callable[[], None] | None = None) -> None:
-        """Ends the session; its ephemeral nodes go as soon as a server hears of it.
+        """End the session; the server then deletes the session's ephemeral znodes at once.
 
-        Nothing else of the session is called any more, not even for requests without an answer.
-        `done` is called when a server has taken the end, or could not be told: then its nodes go
-        when the session's time is over. That may take as long as a connection attempt does.
+        No other callback of the session is called any more, even for requests without a response.
+        `done` is called when a server has ended the session or none could be reached. If none could
+        be reached, the ephemeral znodes stay until the session times out. Calling `done` may take
+        as long as an attempt to connect.
         """
 
 
 class SessionLoop(Protocol):
-    """What a session needs of the loop (`runtime/event_loop/loop.py`)."""
+    """The methods of the loop (`runtime/event_loop/loop.py`) that a session calls."""
 
     def call_soon(self, action: Callable[[], None]) -> None:
-        """From the loop's thread: at the beginning of the next turn."""
+        """Run ``action`` at the beginning of the next turn. Call from the loop's thread."""
 
     def post(self, action: Callable[[], None]) -> None:
-        """From any thread: in the loop's, in order of posting."""
+        """Run ``action`` in the loop's thread, in order of posting. Call from any thread."""
 
 
 class OpenSession(Protocol):
-    """The broker's parameter: kazoo for real, simulated in tests."""
+    """Opens sessions: on kazoo in a broker, simulated ones in tests."""
 
     def __call__(self, loop: SessionLoop, on_event: Callable[[SessionEvent], None]) -> Session:
-        """Begins a session: `on_event` is called with CONNECTED once there is one.
+        """Begin a session. `on_event` receives CONNECTED once a server has accepted the session.
 
-        Requests may be made at once; they wait.
+        The caller may make requests at once: they wait for CONNECTED.
         """
