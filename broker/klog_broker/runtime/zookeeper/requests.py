@@ -113,26 +113,28 @@ def refusal(request: Request) -> RequestRefused | None:
     for each in operations:
         fault = _path_fault(each.path)
         if fault is not None:
-            return RequestRefused(f"{describe(request)}: {each.path!r} is no path: {fault}")
+            return RequestRefused(
+                f"{describe(request)}: {each.path!r} is not a valid path of a znode: {fault}"
+            )
         size_bytes += _BYTES_BESIDE_DATA + len(each.path.encode())
         if isinstance(each, Create | Set):
             size_bytes += len(each.data)
     if size_bytes > MAX_REQUEST_BYTES:
         return RequestRefused(
-            f"{describe(request)}: it takes {size_bytes} bytes, and ZooKeeper takes "
-            f"{MAX_REQUEST_BYTES} at most: it keeps what is small, and this was not written"
+            f"{describe(request)}: nothing was written, because the request has {size_bytes} bytes "
+            f"and ZooKeeper takes at most {MAX_REQUEST_BYTES}"
         )
     return None
 
 
 def _path_fault(path: str) -> str | None:
     if not path.startswith("/"):
-        return "it does not begin with /"
+        return "the path does not begin with /"
     if path == "/":
         return None
     for part in path[1:].split("/"):
         if part in ("", ".", ".."):
-            return f"{part!r} is no name of a node"
+            return f"{part!r} is not a valid name of a znode"
     if _FORBIDDEN.search(path) is not None:
-        return "it has a character that ZooKeeper does not take"
+        return "the path has a character that ZooKeeper does not allow"
     return None

@@ -176,7 +176,7 @@ class MultiFailed(ZooKeeperError):
     `error`."""
 
     def __init__(self, index: int, error: ZooKeeperError) -> None:
-        super().__init__(f"part {index} of a multi, so nothing of it was done: {error}")
+        super().__init__(f"a multi changed nothing, because operation {index} failed: {error}")
         self.index = index
         self.error = error
 
