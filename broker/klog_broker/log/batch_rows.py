@@ -1,4 +1,4 @@
-"""A batch by its header, as scans give it."""
+"""BatchRow: the header fields of one stored batch, as scans of a log return them."""
 
 from typing import NamedTuple
 
@@ -6,11 +6,14 @@ from pyspark_klog.records import layout as at
 from pyspark_klog.records.layout import Buffer
 
 UNKNOWN_COUNT = -1
-"""The record count of a compressed message of format 0 or 1, which its header lacks."""
+"""``record_count`` of a compressed message of format 0 or 1: the header does not have the count."""
 
 
 class BatchRow(NamedTuple):
-    """A batch by its header; of v0 and v1 messages ``base_offset`` is their only offset."""
+    """The header fields of one batch, and its position and size in bytes.
+
+    ``base_offset`` of a v0 or v1 message is the offset in the message's header.
+    """
 
     position: int
     size_bytes: int
@@ -28,7 +31,7 @@ class BatchRow(NamedTuple):
 
 
 def header_row(buffer: Buffer, position: int) -> BatchRow:
-    """The row of the v2 batch whose header is at ``position``; checks nothing."""
+    """Return the row of the v2 batch whose header is at ``position``, without any check."""
     (
         base_offset,
         length,

@@ -1,6 +1,7 @@
-"""The errors of the log. Only the handlers know Kafka's numbers for them.
+"""Exceptions of the log package.
 
-Appending also raises the exceptions of pyspark_klog.records: DamagedCompression
+The docstring of each exception names the Kafka error that a request gets; produce/ and api/ hold
+the error codes. Appending also raises exceptions of pyspark_klog.records: DamagedCompression
 (UNKNOWN_SERVER_ERROR), other CorruptRecords (CORRUPT_MESSAGE), InvalidRecords (INVALID_RECORD),
 UnsupportedCodec (UNSUPPORTED_COMPRESSION_TYPE), DecompressedTooLarge (MESSAGE_TOO_LARGE).
 """
@@ -12,11 +13,11 @@ from pyspark_klog.records.errors import InvalidRecords
 
 
 class LogError(KlogError):
-    """Root of this room."""
+    """Base class of the log package's errors."""
 
 
 class OffsetOutOfRange(LogError):
-    """The offset lies before the log's start or past its end (OFFSET_OUT_OF_RANGE)."""
+    """The offset is before the log start offset or past the log's end (OFFSET_OUT_OF_RANGE)."""
 
 
 class RecordTooLarge(LogError):
@@ -24,11 +25,11 @@ class RecordTooLarge(LogError):
 
 
 class RecordBatchTooLarge(LogError):
-    """The batches to be appended do not fit into a segment (RECORD_LIST_TOO_LARGE)."""
+    """The batches of one append do not fit into a segment (RECORD_LIST_TOO_LARGE)."""
 
 
 class RecordError(KlogError):
-    """One record's fault; not raised, listed in ``record_errors`` (KIP-467)."""
+    """The fault of one record: an element of ``record_errors``, never raised (KIP-467)."""
 
     def __init__(self, batch_index: int, message: str) -> None:
         super().__init__(message)
@@ -37,7 +38,7 @@ class RecordError(KlogError):
 
 
 class RecordsRefused(InvalidRecords):
-    """Some records are not allowed (INVALID_RECORD); ``record_errors`` says which and why."""
+    """Some records are invalid (INVALID_RECORD); ``record_errors`` has the fault of each."""
 
     def __init__(self, message: str, record_errors: tuple[RecordError, ...] = ()) -> None:
         super().__init__(message)
@@ -45,63 +46,68 @@ class RecordsRefused(InvalidRecords):
 
 
 class InvalidTimestamp(RecordsRefused):
-    """All faults are timestamps out of bounds or of the wrong type (INVALID_TIMESTAMP)."""
+    """All faults are timestamps that are out of bounds or have the wrong type
+    (INVALID_TIMESTAMP)."""
 
 
 class UnsupportedForMessageFormat(LogError):
-    """The records' format lacks a feature that they need (UNSUPPORTED_FOR_MESSAGE_FORMAT)."""
+    """The message format of the records lacks a feature that the records use
+    (UNSUPPORTED_FOR_MESSAGE_FORMAT)."""
 
 
 class InvalidProducerEpoch(LogError):
-    """The producer's epoch is older than the newest one seen (INVALID_PRODUCER_EPOCH)."""
+    """The log has already seen a newer epoch of the producer (INVALID_PRODUCER_EPOCH)."""
 
 
 class OutOfOrderSequence(LogError):
-    """Neither the next sequence of the producer nor a known duplicate
-    (OUT_OF_ORDER_SEQUENCE_NUMBER)."""
+    """The batch has neither the producer's next sequence number nor those of a batch that is
+    already stored (OUT_OF_ORDER_SEQUENCE_NUMBER)."""
 
 
 class InvalidTransactionState(LogError):
-    """A transactional batch of no transaction that the coordinator knows, or another one within a
-    transaction (INVALID_TXN_STATE)."""
+    """A transactional batch whose transaction the coordinator has not verified, or a
+    non-transactional batch of a producer that has a transaction open (INVALID_TXN_STATE)."""
 
 
 class CoordinatorFenced(LogError):
-    """A newer transaction coordinator has ended a transaction of the producer
+    """A transaction marker comes from an older coordinator epoch than the producer's last marker
     (TRANSACTION_COORDINATOR_FENCED)."""
 
 
 class StaleLeaderEpoch(LogError):
-    """The leader epoch is older than the newest one that the log knows (NOT_LEADER_OR_FOLLOWER)."""
+    """The leader epoch of an append is older than the log's newest one (NOT_LEADER_OR_FOLLOWER)."""
 
 
 class LogStorageError(LogError):
-    """The disk refused, or the directory is offline (KAFKA_STORAGE_ERROR)."""
+    """An operation on the disk failed, or the data directory is offline (KAFKA_STORAGE_ERROR)."""
 
 
 class LoadingGivenUp(LogError):
-    """The logs are not wanted any more: the broker is to stop while it starts."""
+    """Loading of the logs was cancelled, because the broker was asked to stop during start-up."""
 
 
 class OutOfDescriptors(LogStorageError):
-    """A file could not be opened, for this process has too many open; nothing else is wrong."""
+    """A file could not be opened, because the limit of open files is reached. The disk is fine."""
 
 
 class NoRoomLeft(LogStorageError):
-    """The disk is full; nothing else is wrong, and the operation has left nothing behind."""
+    """The disk is full. The failed operation had no effect, and the directory stays online."""
 
 
 class LogDirectoryError(LogError):
-    """A data directory cannot be used: of another version, cluster or broker, or in use."""
+    """A data directory cannot be used: the directory is locked, unreadable or damaged, or belongs
+    to another broker, cluster or version."""
 
 
 class InconsistentTopicId(LogError):
-    """The directory on disk belongs to another topic of the same name (INCONSISTENT_TOPIC_ID)."""
+    """The partition's directory holds a topic with the same name and another id
+    (INCONSISTENT_TOPIC_ID)."""
 
 
 def forget_frames(error: BaseException) -> BaseException:
-    """Return the error without tracebacks, for an object that keeps the error: a traceback holds
-    the variables of its frames, which include open files."""
+    """Remove the tracebacks from the error and its causes, and return the error. Call before
+    storing an error: a traceback keeps the local variables of its frames alive, and with them open
+    files."""
     chained: BaseException | None = error
     while chained is not None:
         chained.__traceback__ = None
@@ -110,14 +116,15 @@ def forget_frames(error: BaseException) -> BaseException:
 
 
 class DamagedLog(InvariantViolation):
-    """There is no batch where one must be: the file was changed or lost bytes (CORRUPT_MESSAGE)."""
+    """A segment has no valid batch at a position where a batch must be, because the file was
+    changed or lost bytes (CORRUPT_MESSAGE)."""
 
 
 class ColdRead(Exception):
-    """Not a fault: the answer has to wait for the disk.
+    """Signals, without a failure, that a read needs pages which are not in the page cache.
 
-    Run ``warm`` in a helper thread, then ask again with ``may_block=True`` (pages can leave the
-    cache in between). Raised only where ``may_block`` is False.
+    The caller runs ``warm`` in a helper thread, then repeats the read with ``may_block=True``,
+    because pages can leave the cache in between. Raised only if ``may_block`` is False.
     """
 
     def __init__(self, warm: Callable[[], object]) -> None:
@@ -126,11 +133,11 @@ class ColdRead(Exception):
 
 
 class LongLookUp(Exception):
-    """Not a fault: to answer, records have to be inflated, or many records read.
+    """Signals, without a failure, that a look-up must decompress records or read many of them.
 
-    Run ``search`` in a helper thread: it returns the TimestampOffset, or None if the batch has no
-    such record after all; then ask again with ``may_block=True``. Raised only with
-    ``may_block=False``.
+    The caller runs ``search`` in a helper thread: ``search`` returns the TimestampOffset, or None
+    if the batch holds no matching record. After None, repeat the look-up with ``may_block=True``.
+    Raised only if ``may_block`` is False.
     """
 
     def __init__(self, search: Callable[[], object]) -> None:
@@ -139,7 +146,8 @@ class LongLookUp(Exception):
 
 
 class ShortWrite(OSError):
-    """Fewer bytes were written than given: the disk is full. Stays within this room."""
+    """A write stored fewer bytes than it was given, because the disk is full. Only klog_broker.log
+    and compaction handle this error: requests get NoRoomLeft."""
 
     def __init__(self, written: int, expected: int) -> None:
         super().__init__(f"only {written} of {expected} bytes could be written")

@@ -1,4 +1,4 @@
-"""The settings of one partition's log, typed. Names and meanings are Kafka's topic settings."""
+"""Typed settings of one partition's log, with the names and meanings of Kafka's topic settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,11 +15,15 @@ _ACTIVE_SEGMENT_BYTES_OF_STATE = 4 << 20
 
 @dataclass(frozen=True)
 class LogConfig:
-    """See Kafka's topic settings of the same names; -1 in the retention_* means without limit."""
+    """Settings of one log; each field means what Kafka's topic setting of the same name means.
+
+    -1 in ``retention_ms`` or ``retention_bytes`` means no limit.
+    """
 
     segment_bytes: int = 1 << 30
-    # klog's own: the active segment is rolled at this size already, and compaction joins it to
-    # others. What a coordinator loads at its start is little more than what lives.
+    # klog's own setting: the active segment is rolled at this size even if segment_bytes is
+    # larger. Compaction skips the active segment and merges small segments. So a coordinator that
+    # loads a state topic reads few records besides the newest one of each key.
     active_segment_bytes: int = INT64_MAX
     segment_ms: int = 7 * _DAY_MS
     segment_jitter_ms: int = 0
@@ -30,12 +34,13 @@ class LogConfig:
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
     message_timestamp_before_max_ms: int = INT64_MAX
     message_timestamp_after_max_ms: int = INT64_MAX
-    # The codec that records are stored in; None for `producer`: the producer's own codec.
+    # The codec of stored records; None (`producer`) keeps the codec of the producer.
     compression: Codec | None = None
     compression_level: int | None = None
     delete: bool = True
     compact: bool = False
-    # klog's own: nobody knows whether the log was compacted, while it is adopted.
+    # klog's own setting, true while a log from Kafka is adopted: compaction may have left gaps in
+    # the offsets.
     may_have_gaps: bool = False
     retention_ms: int = 7 * _DAY_MS
     retention_bytes: int = -1
@@ -46,13 +51,15 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
-    # klog's own setting: the inflated size that one batch may have while it is validated.
+    # klog's own setting: the largest decompressed size of one batch during validation.
     max_decompressed_bytes: int = 128 << 20
 
     @classmethod
     def from_topic_config(cls, tc: Mapping[str, Any], *, holds_state: bool = False) -> "LogConfig":
-        """From a topic's settings by Kafka's names, as ``config.topic_config`` gives them. Whether
-        it ``holds_state``: the broker's own, which a coordinator loads."""
+        """Convert the values of ``config.topic_config``, whose keys are Kafka's setting names.
+
+        ``holds_state`` is true for the broker's own topics, which a coordinator loads.
+        """
         policy = {item.strip() for item in _items(tc["cleanup.policy"])}
         codec = None
         if tc["compression.type"] not in ("producer", None):
@@ -66,8 +73,8 @@ class LogConfig:
         after_ms = int(tc["message.timestamp.after.max.ms"])
         difference_ms = tc.get("message.timestamp.difference.max.ms")
         if difference_ms is not None:
-            # The deprecated setting counts if the setting that replaced it is at its default
-            # (KIP-937).
+            # The deprecated setting applies wherever the setting that replaced it still has its
+            # default value (KIP-937).
             before_ms = before_ms if before_ms != INT64_MAX else int(difference_ms)
             after_ms = after_ms if after_ms != INT64_MAX else int(difference_ms)
         return cls(
@@ -103,18 +110,19 @@ class LogConfig:
 
     @property
     def roll_bytes(self) -> int:
-        """The size at which the active segment is rolled."""
+        """The size in bytes that the active segment may reach before it is rolled."""
         return min(self.segment_bytes, self.active_segment_bytes)
 
     @property
     def max_segment_ms(self) -> int:
-        """The longest time that one segment takes records: a log that is compacted rolls in time
-        for max.compaction.lag.ms, since the active segment is never compacted."""
+        """The age in ms at which the active segment is rolled. A compacted log rolls after
+        max.compaction.lag.ms at the latest, because the active segment is never compacted."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
     @property
     def replies_wait_for_flush(self) -> bool:
-        """Whether an append is acknowledged, and shown to readers, only once it is synced."""
+        """Whether an append is acknowledged and visible to readers only after it is synced to disk
+        (flush.messages=1)."""
         return self.flush_messages == 1
 
 
