@@ -1,4 +1,4 @@
-"""A data directory: its owner, its lock, its checkpoints, and whether it is online."""
+"""LogDirectory: the lock, meta.properties, checkpoints and online state of one data directory."""
 
 import errno
 import logging
@@ -38,19 +38,23 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LogDirectory:
-    """One of log.dirs. Offline for good after a failure that leaves its state unknown."""
+    """One directory of the log.dirs setting.
+
+    After a failure that leaves the state of the disk unknown, the directory is offline until the
+    broker restarts.
+    """
 
     def __init__(self, files: Files, path: Path, clock: Clock) -> None:
         self.files = files
         self.path = path
         self.error: BaseException | None = None
         self.meta: MetaProperties | None = None
-        """meta.properties as it is on the disk; None before it was read, and if there is none."""
+        """The contents of meta.properties on the disk; None until read, or without such a file."""
         self.sync_notes = SyncNotes(files, path)
         self.space = FreeSpace(path)
         self.on_offline: Callable[[LogDirectory], None] | None = None
         self.flushes = Durations()
-        """How long flushes took, from their plans to their outcomes."""
+        """Durations of flushes, from the plan of each flush to its result."""
         self.monotonic_ns = clock.monotonic_ns
         self._clock = clock
         self._refusals = RateLimit()
@@ -59,7 +63,7 @@ class LogDirectory:
 
     @property
     def directory_id(self) -> DirectoryId | None:
-        """The id in meta.properties; every online directory has one after the start."""
+        """The directory.id of meta.properties; never None in an online directory after start-up."""
         return None if self.meta is None else self.meta.directory_id
 
     @property
@@ -67,27 +71,30 @@ class LogDirectory:
         return self.error is not None
 
     def go_offline(self, error: BaseException) -> LogStorageError:
-        """From now on nothing in the directory is written or served, and nothing of it stays open.
-        Returns the exception to raise."""
+        """Take the directory offline: logs in the directory are no longer written or read, and the
+        lock is released. Returns the exception to raise."""
         if self.error is None:
             self.error = forget_frames(error)
             _log.error("log_dir=%s offline=%r", self.path, error)
             if self.on_offline is not None:
                 self.on_offline(self)
-            # Kafka does so, too: the directory can be unmounted, and another broker can take it.
+            # Kafka also releases the lock, so that the directory can be unmounted or given to
+            # another broker.
             self.release()
         return self.storage_error()
 
     def refuse(self, error: OSError, refused: object) -> LogStorageError:
-        """The exception to raise for an operation that failed and left nothing behind. If the disk
-        is full or no descriptor is left, only this operation is refused; after any other failure
-        the directory is offline. ``refused`` names the partition or file for the message.
+        """Return the exception to raise for an operation that failed without any effect.
+
+        If the disk is full or no descriptor is left, only this operation fails. Any other error
+        takes the directory offline. ``refused`` names the partition or file for the message.
         """
         if is_exhausted(error):
             return OutOfDescriptors(f"{self.path}: {why(error)}")
         if not isinstance(error, ShortWrite) and error.errno not in _NO_ROOM:
             return self.go_offline(error)
-        # All clients try again at once: the log lines of that must not fill the disk.
+        # Limit the rate of this line: all clients retry at once, and a line for each retry would
+        # fill the disk further.
         if self._refusals.allows(self._clock.monotonic_ms()):
             _log.warning(
                 "log_dir=%s refused=%s no space left: %s%s",
@@ -102,14 +109,17 @@ class LogDirectory:
         )
 
     def storage_error(self) -> LogStorageError:
+        """Return the exception for requests to a log in this offline directory."""
         return LogStorageError(
             f"the data directory {self.path} is offline after: {self.error}; restart the broker "
             f"once the disk is in order"
         )
 
-    # --- whose it is -----------------------------------------------------------------------------
+    # --- lock and owner --------------------------------------------------------------------------
     def take(self) -> None:
-        """Make the directory if need be, and lock it. LogDirectoryError if it is in use."""
+        """Create the directory if it does not exist, and lock it. LogDirectoryError if another
+        broker uses the directory, or if the path cannot be used; OSError if no descriptor is
+        left."""
         try:
             self._make()
             self._lock = self.files.lock(self.path / names.LOCK)
@@ -125,7 +135,7 @@ class LogDirectory:
             raise LogDirectoryError(self.why_unusable(error)) from None
 
     def why_unusable(self, error: OSError) -> str:
-        """A sentence that says what is wrong with the path, which ``error`` came from."""
+        """Return a sentence that explains why the path cannot be used, after ``error``."""
         expected = "expected a directory that this user can read and write (--data or log.dirs)"
         place = self.path
         while not self._is_there(place) and place != place.parent:
@@ -146,15 +156,17 @@ class LogDirectory:
         try:
             return self.files.exists(path)
         except OSError:
-            return False  # in a directory that this user may not look into
+            return False  # The path is in a directory that this user may not search.
 
     def _make(self) -> None:
-        """Make the directory durably: a power cut must not remove it with acknowledged records."""
+        """Create the directory and make its name durable, because a power cut could remove a
+        directory without a durable name, together with acknowledged records."""
         made = self.path
         while not self.files.exists(made.parent):
             made = made.parent
         self.files.make_dirs(self.path)
-        # Also if it existed: its maker may have been killed before the name was synced.
+        # Sync even if the directory existed: the process that created the directory may have been
+        # killed before it could sync the name.
         with suppress(PermissionError):
             self.files.sync_dir(made.parent)
         while made != self.path:
@@ -162,13 +174,14 @@ class LogDirectory:
             made = made / self.path.relative_to(made).parts[0]
 
     def sync_names(self) -> None:
-        """Make the names in this directory durable: of partitions, of checkpoints. Needs no new
-        descriptor, so that a deletion never fails for want of one. Blocks."""
+        """Make the names of partition folders and checkpoints in this directory durable. Opens no
+        descriptor, so that a deletion succeeds even if none is left. Blocks."""
         if self._names is None:
             raise OSError(errno.EBADF, "the data directory is not in use", str(self.path))
         self._names.sync()
 
     def release(self) -> None:
+        """Close the sync notes and the directory's descriptor, and release the lock."""
         self.sync_notes.close()
         if self._names is not None:
             self._names.close()
@@ -178,8 +191,8 @@ class LogDirectory:
             self._lock = None
 
     def read_meta(self) -> None:
-        """Read meta.properties, if there is such a file. LogDirectoryError if it cannot be read or
-        is of another version."""
+        """Read meta.properties into ``meta`` if the file exists. LogDirectoryError if the file
+        cannot be read or has another version."""
         path = self.path / names.META_PROPERTIES
         if not self.files.exists(path):
             return
@@ -198,13 +211,14 @@ class LogDirectory:
             ) from None
 
     def write_meta(self, meta: MetaProperties) -> None:
+        """Replace meta.properties durably. Blocks."""
         self._write(names.META_PROPERTIES, encode_meta_properties(meta))
         self.meta = meta
 
-    # --- the marker of a clean stop --------------------------------------------------------------
+    # --- the marker of a clean shutdown ----------------------------------------------------------
     def take_clean_marker(self) -> bool:
-        """Whether the last broker closed everything. The marker is removed durably, so that a crash
-        while loading counts as a crash."""
+        """Remove the clean shutdown marker durably, and return whether the marker existed. After
+        the removal, a crash during loading counts as an unclean shutdown."""
         path = self.path / names.CLEAN_SHUTDOWN_MARKER
         if not self.files.exists(path):
             return False
@@ -213,23 +227,26 @@ class LogDirectory:
         return True
 
     def write_clean_marker(self) -> None:
+        """Write the clean shutdown marker durably: all logs of the directory were closed."""
         self._write(names.CLEAN_SHUTDOWN_MARKER, encode_clean_shutdown_marker())
 
     # --- checkpoints -----------------------------------------------------------------------------
     def read_checkpoint(self, name: str) -> dict[TopicPartition, Offset]:
-        """The offsets of a checkpoint. A damaged file is logged and counts as empty: recovery then
-        reads more."""
+        """Return the offsets of a checkpoint file, empty if the file does not exist.
+
+        A damaged file is logged and treated as empty, which makes recovery read more of the logs.
+        """
         path = self.path / name
         if not self.files.exists(path):
             return {}
         try:
             return decode_offset_checkpoint(self.files.read_bytes(path))
         except StorageFormatError as error:
-            _log.warning("checkpoint=%s ignored=%s", path, error)
+            _log.warning("ignoring damaged checkpoint %s: %s", path, error)
             return {}
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace the checkpoint, durably. Blocks."""
+        """Replace the checkpoint file durably. Blocks."""
         self._write(name, encode_offset_checkpoint(offsets))
 
     def replace_checkpoint(
@@ -238,19 +255,19 @@ class LogDirectory:
         offsets: Mapping[TopicPartition, int],
         bounds: Mapping[TopicPartition, int],
     ) -> None:
-        """As :meth:`write_checkpoint`, where the old one may be wrong now: of a log that is gone,
-        or past what a log has, which is in ``bounds``.
+        """Replace a checkpoint whose old file may be wrong. The old file is wrong if it names a log
+        that is not in ``bounds``, or has an offset above the log's bound. Blocks.
 
-        If the new one cannot be written (OSError) an old one that is right stays: without log
-        starts, records that were deleted would be seen again. A wrong one is removed, durably,
-        which needs no descriptor; without a checkpoint recovery only reads more. That makes room on
-        a full disk, too, so that the new one is tried once more.
+        If the new file cannot be written, a correct old file stays and OSError is raised: without
+        the log start offsets, deleted records would reappear. A wrong old file is removed durably,
+        which needs no descriptor: without a checkpoint, recovery only reads more. The removal also
+        frees disk space, so the new file is then tried a second time.
         """
         try:
             self.write_checkpoint(name, offsets)
         except OSError:
             if self._is_within(name, bounds):
-                # It may be the new one already, if only the last sync has failed.
+                # The file may already be the new one, if only the sync of the directory failed.
                 self.sync_names()
                 raise
             self.files.remove(self.path / name)
@@ -258,7 +275,8 @@ class LogDirectory:
             self.write_checkpoint(name, offsets)
 
     def _is_within(self, name: str, bounds: Mapping[TopicPartition, int]) -> bool:
-        """Whether no offset of the checkpoint passes its bound."""
+        """Whether each log of the checkpoint is in ``bounds`` and has an offset within its bound.
+        False if the checkpoint cannot be read."""
         try:
             rows = self.read_checkpoint(name)
         except OSError:

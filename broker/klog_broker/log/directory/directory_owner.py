@@ -1,4 +1,4 @@
-"""meta.properties of the data directories: the broker that they belong to, and their own ids."""
+"""Checks and completes meta.properties of data directories: cluster, broker and directory ids."""
 
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ def check_owners(
     cluster_id: str | None,
     chance: Chance,
 ) -> str:
-    """Read each directory's meta.properties, and return the cluster's id: the given one, or the one
-    that the directories name, or a random one if all directories are new. Changes nothing.
+    """Read each directory's meta.properties, and return the cluster id: the given id, or else the
+    id in the directories, or a random id if all directories are new. Writes nothing.
 
-    LogDirectoryError unless each directory is new or belongs to this broker, or if two directories
-    have the same id.
+    LogDirectoryError if a directory belongs to another broker or cluster, or if two directories
+    have the same directory.id.
     """
     ids: dict[DirectoryId, LogDirectory] = {}
     for directory in directories:
@@ -59,16 +59,16 @@ def check_owners(
 def complete_meta(
     directory: LogDirectory, cluster_id: str, broker_id: BrokerId, chance: Chance
 ) -> None:
-    """Write meta.properties durably if the directory has none, or one without a directory.id (klog
-    before directory ids, Kafka before 3.7). Blocks. OSError."""
+    """Write meta.properties durably if the file is missing or lacks a directory.id, which older
+    versions of klog and Kafka before 3.7 did not write. Blocks. OSError."""
     meta = directory.meta or MetaProperties(cluster_id, broker_id)
     if meta.directory_id is None:
         directory.write_meta(meta._replace(directory_id=_new_id(chance)))
 
 
 def _new_id(chance: Chance) -> DirectoryId:
-    """A random id that Kafka does not reserve and whose text does not begin with `-`, because
-    command line tools would take such a text for an option."""
+    """Return a random id that Kafka does not reserve and whose text does not begin with `-`.
+    Command line tools would take such a text for an option."""
     while True:
         found = DirectoryId(chance.uuid())
         if not is_reserved_directory_id(found) and not encode_topic_id(found).startswith("-"):

@@ -1,4 +1,4 @@
-"""Finds the folders of a data directory, before anything in it is opened or changed."""
+"""Lists the folders of a data directory, before any of its files is opened or changed."""
 
 import logging
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ _log = logging.getLogger("klog.log")
 
 
 class FoundPartition(NamedTuple):
-    """A partition's folder. The id is NO_TOPIC_ID if partition.metadata is missing."""
+    """The folder of a partition. ``topic_id`` is NO_TOPIC_ID if partition.metadata is missing."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -32,14 +32,17 @@ class FoundFolders:
     directory: LogDirectory
     partitions: tuple[FoundPartition, ...]
     deleted: tuple[Path, ...]
-    """Folders of deleted partitions, whose files are still to be removed."""
+    """Folders of deleted partitions, whose files must still be removed."""
     kraft_metadata: Path | None
-    """The log of a KRaft controller, which is no partition of a topic."""
+    """The folder of KRaft's metadata log, which is no partition of a topic; None without it."""
 
 
 def find_folders(files: Files, directory: LogDirectory) -> FoundFolders:
-    """Find the folders; changes nothing. OSError; LogDirectoryError for a damaged
-    partition.metadata."""
+    """List the folders of the directory. Writes nothing.
+
+    Logs and skips a folder whose name is not that of a partition. OSError; LogDirectoryError for a
+    damaged partition.metadata.
+    """
     partitions: list[FoundPartition] = []
     deleted: list[Path] = []
     kraft_metadata: Path | None = None
@@ -55,14 +58,14 @@ def find_folders(files: Files, directory: LogDirectory) -> FoundFolders:
             try:
                 topic_partition = names.parse_partition_directory_name(name)
             except StorageFormatError as error:
-                _log.warning("log_dir=%s skipped=%s", directory.path, error)
+                _log.warning("ignoring a folder in log_dir=%s: %s", directory.path, error)
                 continue
             partitions.append(FoundPartition(topic_partition, _read_topic_id(files, path), path))
     return FoundFolders(directory, tuple(partitions), tuple(deleted), kraft_metadata)
 
 
 def check_once(partitions: Iterable[FoundPartition]) -> None:
-    """Raise LogDirectoryError if two folders hold the same partition."""
+    """Check that each partition is in one folder only. LogDirectoryError if not."""
     seen: dict[TopicPartition, Path] = {}
     for topic_partition, _, path in partitions:
         other = seen.setdefault(topic_partition, path)
@@ -75,7 +78,8 @@ def check_once(partitions: Iterable[FoundPartition]) -> None:
 def folders_of_topics(
     files: Files, directories: Iterable[LogDirectory], topics: Iterable[str]
 ) -> dict[str, list[tuple[int, Path]]]:
-    """By topic: numbers and paths of the folders on the disks with that topic's name. OSError."""
+    """Return the (partition number, path) of each folder of the given topics in all directories,
+    by topic. OSError."""
     wanted = set(topics)
     found: dict[str, list[tuple[int, Path]]] = {}
     for directory in directories:

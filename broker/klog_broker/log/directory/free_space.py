@@ -1,8 +1,9 @@
-"""The floor of free disk space: what is refused below it, so that the disk never becomes full.
+"""The floor of free disk space (log.dir.min.free.bytes): writes below it are refused, so that the
+disk never becomes full.
 
-Records of clients are refused first. The logs that coordinators keep their state in go on until a
-quarter of the floor is left: groups commit, and transactions end, for as long as they can.
-docs/decisions/0038 has the reasons.
+Below the floor, records of clients are refused. Writes of coordinators to their state topics are
+refused only below a quarter of the floor: until then, groups can commit offsets and transactions
+can end. docs/decisions/0038 has the reasons.
 """
 
 import logging
@@ -15,31 +16,32 @@ from klog_broker.runtime.threads.helpers import Helpers
 _log = logging.getLogger("klog.log")
 
 LOOK_MS = 1_000
-"""How often the disks are asked."""
+"""How often the free space of each disk is read."""
 LOOK_CLOSELY_MS = 100
 _CLOSE_BYTES = 1 << 30
 _PART_OF_STATE = 4
-# What was refused is taken again once so much more than the floor is free, that it does not begin
-# and end with every segment that retention deletes.
+# Refused writes are accepted again only above the floor plus floor / 4. Without this margin, each
+# segment that retention deletes would switch the refusal off, and the next writes on again.
 _PART_TO_COME_BACK = 4
 
 
 class FreeSpace:
-    """Of one data directory, as its disk said last. Pure."""
+    """The free space of one data directory's disk at the last look, and the writes that it refuses.
+    Does no I/O."""
 
     def __init__(self, path: Path) -> None:
         self.usable_bytes: int | None = None
-        """None before the first look."""
+        """Free bytes of the disk at the last look; None until the first look."""
         self.floor_bytes = 0
         """log.dir.min.free.bytes; 0 refuses nothing."""
         self.refuses_clients = False
         self.refuses_state = False
-        """Whether not even coordinators may write."""
+        """Whether even writes of coordinators are refused."""
         self._path = path
 
     def take(self, usable_bytes: int, floor_bytes: int) -> bool:
-        """So much is free; returns whether anything is refused now that was not, or the other way
-        round."""
+        """Record the free bytes and the floor. Returns whether ``refuses_clients`` or
+        ``refuses_state`` has changed."""
         before = self.refuses_clients, self.refuses_state
         self.usable_bytes, self.floor_bytes = usable_bytes, floor_bytes
         state_floor = floor_bytes // _PART_OF_STATE
@@ -49,12 +51,13 @@ class FreeSpace:
 
     @property
     def is_close(self) -> bool:
-        """Whether a second of writing may lead below the floor, or freeing above it."""
+        """Whether the free space is below the floor plus 1 GiB, so that a second of writing may
+        cross the floor."""
         usable = self.usable_bytes
         return usable is not None and usable < self.floor_bytes + _CLOSE_BYTES
 
     def refusal(self, refused: object) -> str:
-        """Why nothing is written to ``refused``, in a sentence for clients."""
+        """Return the error message for clients whose writes to ``refused`` are refused."""
         return (
             f"the disk of the data directory {self._path} has {self.usable_bytes} bytes left, fewer"
             f" than log.dir.min.free.bytes={self.floor_bytes} asks for: nothing is written to"
@@ -62,7 +65,7 @@ class FreeSpace:
         )
 
     def tell(self) -> None:
-        """Write a line of how it is now."""
+        """Log the free bytes, the floor, and the kinds of writes that are refused."""
         refused = "state,records" if self.refuses_state else "records"
         level = logging.WARNING if self.refuses_clients else logging.INFO
         _log.log(
@@ -81,11 +84,12 @@ def _is_below(usable_bytes: int, floor_bytes: int, was_below: bool) -> bool:
 
 
 class FreeSpaceLooks:
-    """Has a helper thread ask the disks: one that does not answer holds nobody else up."""
+    """Reads the free space of all disks in a helper thread, so that a disk that does not respond
+    never blocks the event loop."""
 
     def __init__(self, files: Files, helpers: Helpers, spaces: Sequence[tuple[Path, FreeSpace]]):
         self.on_change: Callable[[], None] = lambda: None
-        """Called in the loop when a directory refuses something it did not, or no longer does."""
+        """Called in the event loop when the refused writes of a directory have changed."""
         self._files = files
         self._helpers = helpers
         self._spaces = spaces
@@ -93,11 +97,15 @@ class FreeSpaceLooks:
 
     @property
     def pause_ms(self) -> int:
-        """Until the next look is due."""
+        """Time in ms until the next look is due."""
         return LOOK_CLOSELY_MS if any(each.is_close for _, each in self._spaces) else LOOK_MS
 
     def look(self, floor_bytes: int) -> None:
-        """Ask, and take the answers in the loop. Does nothing while the disks are being asked."""
+        """Start to read the free space; the event loop records the results later.
+
+        Does nothing while the last look is still running, or if the floor is 0 and no directory
+        refuses writes.
+        """
         if self._is_looking or not (floor_bytes or any(s.refuses_clients for _, s in self._spaces)):
             return
         self._is_looking = True
@@ -116,7 +124,7 @@ class FreeSpaceLooks:
             try:
                 found.append(self._files.disk_usage(path).usable_bytes)
             except OSError:
-                # Whoever writes there is told what is wrong with the disk.
+                # Keep the last known value. The next write to this disk reports its error.
                 found.append(None)
         return found
 

@@ -1,10 +1,10 @@
-"""Which logs are being synced, noted where a killed process cannot take it along.
+"""Notes of the logs that are being synced, in a mapped file that outlives a killed process.
 
-A sync that fails drops what it was to write: the system marks those pages clean, and the next
-process reads bytes from the cache that are not on the disk, and that no later sync writes. Hence a
-log's name stands in a mapped file from before a sync until that has succeeded. The note is as
-lasting as the cache that it warns of: both outlive the process, and both end with a power cut. So
-it costs two stores, and is never synced itself (docs/decisions/0029).
+When fsync fails, Linux marks the dirty pages clean. The next process then reads bytes from the page
+cache that are not on the disk and that no later fsync writes. Hence a log's name is in this file
+from before each sync until the sync has succeeded. The file itself is never synced: like the page
+cache, its mapped pages outlive the process and are lost in a power cut. So a note costs two stores
+into memory (docs/decisions/0029).
 """
 
 import errno
@@ -18,15 +18,16 @@ from klog_broker.runtime.system.descriptors import is_exhausted
 from klog_broker.runtime.threads.locks import make_lock
 from pyspark_klog.storage.names import SYNC_NOTES
 
-_SLOT_BYTES = 256  # a length, which counts as the note, and a directory's name
+_SLOT_BYTES = 256  # A byte with the name's length (0: a free slot), then a directory's name.
 _SLOTS = 64
 _SIZE_BYTES = _SLOTS * _SLOT_BYTES
-# More logs than there are slots: every log is noted. No partition's directory has this name.
+# When no slot is free, this name notes every log. No partition's directory has this name.
 _ALL = "*"
 
 
 class SyncNotes:
-    """Of one data directory. Any thread may note; logs are known by their directories' names."""
+    """The sync notes of one data directory. Logs are identified by the names of their folders.
+    Threads may note syncs concurrently."""
 
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
@@ -38,10 +39,11 @@ class SyncNotes:
         self._is_closed = False
 
     def open(self) -> None:
-        """Read what the last process left, and begin to note. Blocks. OSError."""
+        """Map the file and read the notes that the last process left. Blocks. OSError."""
         file = self._files.open(self._path, create=True)
         found = file.pread(_SIZE_BYTES, 0).ljust(_SIZE_BYTES, b"\0")
-        # Written, so that there is room on the disk: a store into a hole could kill the process.
+        # Write all bytes, so that the file has no holes. On a full disk, a store into a hole of a
+        # mapped file would kill the process.
         written = file.pwrite(found, 0)
         if written != len(found):
             raise ShortWrite(written, len(found))
@@ -51,12 +53,13 @@ class SyncNotes:
         self._found = frozenset(name for name in self._slots if name)
 
     def is_suspect(self, log: str) -> bool:
-        """Whether the process before this one may have seen a sync of the log fail: of what was
-        not synced before, the cache may hold what the disk lacks."""
+        """Whether a sync of the log may have failed in the last process. The page cache may then
+        hold bytes past the recovery point that are not on the disk."""
         return log in self._found or _ALL in self._found
 
     def forget_found(self) -> None:
-        """All logs of the directory are loaded, and what was suspect is on the disk."""
+        """Remove the notes of the last process. Called once all logs of the directory are loaded,
+        because recovery has then written and synced the suspect bytes again."""
         with self._lock:
             for slot, name in enumerate(self._slots):
                 if name in self._found:
@@ -65,13 +68,13 @@ class SyncNotes:
 
     @contextmanager
     def noted(self, log: str) -> Iterator[None]:
-        """Within it the log is synced. The note stays if that fails."""
+        """Context manager around a sync of the log. The note stays if the sync fails."""
         self._note(log)
         try:
             yield
         except OSError as error:
             if is_exhausted(error) or isinstance(error, FileNotFoundError):
-                self._synced(log)  # No sync was tried, or the log has been deleted.
+                self._synced(log)  # No sync was attempted, or the log has been deleted.
             raise
         self._synced(log)
 
@@ -103,7 +106,7 @@ class SyncNotes:
             self._mapping.view[slot * _SLOT_BYTES] = 0
 
     def close(self) -> None:
-        """Nothing is synced any more."""
+        """Close the mapped file. Later syncs within :meth:`noted` raise OSError."""
         with self._lock:
             self._is_closed = True
             mapping, self._mapping = self._mapping, None
@@ -112,12 +115,14 @@ class SyncNotes:
 
 
 def noted_logs(data: bytes) -> list[str]:
-    """The directories' names in the bytes of a ``klog-syncs``; ``*`` for all logs."""
+    """Return the names of the noted logs' folders in the bytes of a klog-syncs file; ``*`` stands
+    for all logs."""
     data = data[:_SIZE_BYTES].ljust(_SIZE_BYTES, b"\0")
     return [name for slot in range(_SLOTS) if (name := _name_in(data, slot))]
 
 
 def _name_in(data: bytes, slot: int) -> str:
     start = slot * _SLOT_BYTES
-    # After a power cut there may be anything, and nothing is suspect.
+    # After a power cut the file may hold any bytes, so decode without errors. A wrong name is
+    # harmless.
     return data[start + 1 : start + 1 + data[start]].decode(errors="replace")
