@@ -75,7 +75,8 @@ class CoordinatorFenced(LogError):
 
 
 class StaleLeaderEpoch(LogError):
-    """The leader epoch of an append is older than the log's newest one (NOT_LEADER_OR_FOLLOWER)."""
+    """The leader epoch of an append is older than the newest one of the log or of the fetched
+    batches (NOT_LEADER_OR_FOLLOWER)."""
 
 
 class LogStorageError(LogError):

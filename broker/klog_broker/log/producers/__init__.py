@@ -1,1 +1,1 @@
-"""What a log knows of its producers: epochs, sequence numbers, transactions."""
+"""The producer state of a log: producer epochs, sequence numbers and open transactions."""

@@ -1,7 +1,7 @@
-"""Where the transactions of a log's producers begin and end (KIP-98).
+"""The first offsets of a log's undecided transactions (KIP-98).
 
-A transaction begins with its producer's first transactional batch and ends with a marker. It is
-undecided while it is open, and until its marker is replicated.
+A transaction begins with its producer's first transactional batch and ends with a marker. A
+transaction is undecided until its marker is below the high watermark.
 """
 
 from collections import OrderedDict, deque
@@ -11,41 +11,44 @@ from pyspark_klog.records.layout import INT64_MAX
 
 
 class Transactions:
-    """Where the undecided transactions begin. (The half of Kafka's ProducerStateManager that is
-    ordered by offset.)"""
+    """The undecided transactions of a log, ordered by first offset (Kafka's ongoingTxns and
+    unreplicatedTxns in ProducerStateManager)."""
 
     __slots__ = ("_open", "_unreplicated", "first_unstable_offset")
 
     def __init__(self, begun: Iterable[tuple[int, int]] = ()) -> None:
-        # First offset to producer id, rising: a new one begins behind all others.
+        # First offset to producer id, in ascending order: a new transaction starts at the log end.
         self._open: OrderedDict[int, int] = OrderedDict(sorted(begun))
-        # (first offset, marker's offset) of those that ended above the high watermark. Both rise:
-        # one that began behind a later one's begin is never the first, and left out.
+        # (first offset, marker's offset) of ended transactions whose marker is not replicated, both
+        # in ascending order. A transaction is left out if a later marker ends one that began
+        # earlier: it can no longer determine first_unstable_offset.
         self._unreplicated: deque[tuple[int, int]] = deque()
         self.first_unstable_offset = INT64_MAX
-        """Where the first undecided transaction begins; INT64_MAX if there is none."""
+        """The first offset of the earliest undecided transaction; INT64_MAX without one."""
         self._look()
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """First offset and producer id of each open transaction, in order."""
+        """Iterate over (first offset, producer id) of each open transaction, in ascending order."""
         return iter(self._open.items())
 
     def begin(self, producer_id: int, first_offset: int) -> None:
-        """A producer's first transactional batch has been appended, behind all others."""
+        """Add a transaction, whose first batch has just been appended at ``first_offset``."""
         self._open[first_offset] = producer_id
         if first_offset < self.first_unstable_offset:
             self.first_unstable_offset = first_offset
 
     def stable_offset_after(self, first_offset: int, marker_offset: int) -> int:
-        """What the last stable offset will be once the open transaction that began at
-        ``first_offset`` has ended and its marker is replicated."""
+        """Return the last stable offset that holds once the open transaction that began at
+        ``first_offset`` has ended with the marker at ``marker_offset`` and the marker is
+        replicated."""
         for offset in self._open:
             if offset != first_offset:
                 return offset
         return marker_offset + 1
 
     def end(self, first_offset: int, marker_offset: int) -> None:
-        """The marker of the transaction that began at ``first_offset`` has been appended."""
+        """End the transaction that began at ``first_offset``, whose marker has been appended. The
+        transaction stays undecided until the high watermark passes the marker."""
         self._open.pop(first_offset, None)
         unreplicated = self._unreplicated
         while unreplicated and unreplicated[-1][0] >= first_offset:
@@ -54,7 +57,7 @@ class Transactions:
         self._look()
 
     def reach(self, high_watermark: int) -> None:
-        """What lies before the offset is replicated."""
+        """Drop the ended transactions whose marker is below the new high watermark."""
         unreplicated = self._unreplicated
         if unreplicated and unreplicated[0][1] < high_watermark:
             while unreplicated and unreplicated[0][1] < high_watermark:
@@ -62,12 +65,13 @@ class Transactions:
             self._look()
 
     def take_ended(self, other: "Transactions") -> None:
-        """Know of those that ``other`` has seen end, and of no others that ended."""
+        """Replace the ended transactions by those of ``other``; the open transactions stay."""
         self._unreplicated = deque(other._unreplicated)
         self._look()
 
     def clear(self, begun: Iterable[tuple[int, int]] = ()) -> None:
-        """Know of these open ones (first offset, producer id) and of nothing else."""
+        """Drop all transactions and add the open transactions of ``begun``, pairs of first offset
+        and producer id."""
         self._open = OrderedDict(sorted(begun))
         self._unreplicated.clear()
         self._look()

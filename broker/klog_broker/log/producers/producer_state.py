@@ -1,8 +1,7 @@
-"""What is known of the producers of a partition: epochs, sequences, the window of five batches,
-and the transaction that each has open.
+"""The state of a partition's producers: epoch, last five batches, and open transaction of each.
 
-Checking an append changes nothing; what it would change comes back and is applied once the append
-is complete. (Kafka's ProducerStateManager and ProducerAppendInfo; KIP-98, KIP-360, KIP-890.)
+An append is first checked, which changes nothing, and applied to the state once the batch is in the
+log. (Kafka's ProducerStateManager and ProducerAppendInfo; KIP-98, KIP-360, KIP-890.)
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,14 +27,14 @@ _EPOCH_BUMPING_VERSION = 2
 
 
 class ProducerBatch(NamedTuple):
-    """A batch of a producer, with the places it got and what its reply said."""
+    """A producer's batch: its sequences, its offsets, and the append time of its response."""
 
     first_sequence: int
     last_sequence: int
     first_offset: Offset
     last_offset: Offset
-    timestamp_ms: int  # the largest of its records
-    log_append_time_ms: int  # as in the reply: -1 under create time
+    timestamp_ms: int  # the largest timestamp of the batch's records
+    log_append_time_ms: int  # as in the Produce response: -1 for CreateTime
 
 
 class ProducerHead(NamedTuple):
@@ -48,7 +47,7 @@ class ProducerHead(NamedTuple):
 
 
 class ProducerMarker(NamedTuple):
-    """The end of a producer's transaction, with the place that its marker got."""
+    """A transaction marker of a producer, with the marker's offset in the log."""
 
     producer_id: int
     producer_epoch: int
@@ -58,7 +57,7 @@ class ProducerMarker(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """A marker has a batch of its own."""
+        """The marker's offset: a marker is the only record of its batch."""
         return self.offset
 
     @property
@@ -67,7 +66,8 @@ class ProducerMarker(NamedTuple):
 
 
 class ProducerEntry:
-    """One producer: its epoch and its last batches in that epoch, the oldest first."""
+    """The state of one producer: the epoch, the last batches of that epoch (the oldest first), and
+    the first offset of the open transaction (-1: none)."""
 
     __slots__ = (
         "batches",
@@ -87,17 +87,18 @@ class ProducerEntry:
         self.batches: list[ProducerBatch] = []
         self.coordinator_epoch = -1
         self.current_transaction_first_offset = Offset(-1)
-        self.last_timestamp_ms = -1  # of its last batch or marker
-        # When its last batch came, by the wall's clock: batches may carry old timestamps.
+        self.last_timestamp_ms = -1  # the timestamp of the last batch or marker
+        # Wall-clock time of the last append. Expiration uses this time, because the timestamps in
+        # batches can be old.
         self.seen_ms = seen_ms
 
     @property
     def last_sequence(self) -> int:
-        """-1 before the first batch of the epoch."""
+        """The last sequence of the epoch; -1 before the epoch's first batch."""
         return self.batches[-1].last_sequence if self.batches else -1
 
     def duplicate_of(self, head: ProducerHead) -> ProducerBatch | None:
-        """The batch in the window with the same epoch and sequences."""
+        """Return the batch of the window with the same epoch and sequences; None without one."""
         if head.producer_epoch == self.producer_epoch:
             for batch in self.batches:
                 if (
@@ -108,11 +109,11 @@ class ProducerEntry:
         return None
 
     def has_ongoing_transaction(self, producer_epoch: int) -> bool:
-        """Whether a transaction of this epoch is open."""
+        """Whether the producer has a transaction open, and ``producer_epoch`` is its epoch."""
         return self.current_transaction_first_offset >= 0 and producer_epoch == self.producer_epoch
 
     def add(self, producer_epoch: int, batch: ProducerBatch) -> None:
-        """The batch is in the log: move the window on; a new epoch begins it anew."""
+        """Add an appended batch to the window. A new epoch empties the window first."""
         if producer_epoch != self.producer_epoch:
             self.begin_epoch(producer_epoch)
         self.batches.append(batch)
@@ -121,18 +122,18 @@ class ProducerEntry:
         self.last_timestamp_ms = batch.timestamp_ms
 
     def begin_epoch(self, producer_epoch: int) -> None:
-        """The next batch of the epoch is its first."""
+        """Set the epoch and empty the window."""
         self.producer_epoch = ProducerEpoch(producer_epoch)
         self.batches.clear()
 
 
 def next_sequence(sequence: int) -> int:
-    """0 follows 2^31 - 1."""
+    """Return the sequence after ``sequence``; 0 follows 2^31 - 1."""
     return 0 if sequence == MAX_SEQUENCE else sequence + 1
 
 
 class ProducerStates:
-    """All producers of a partition, up to ``end_offset``."""
+    """The states of all producers of a partition, from the batches before ``end_offset``."""
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
@@ -157,7 +158,8 @@ class ProducerStates:
         is_transactional: bool = False,
         guard: VerificationGuard | None = None,
     ) -> ProducerBatch | None:
-        """Whether a client's batch may be appended: None, or the batch that it is a duplicate of.
+        """Check whether a client's batch may be appended. Returns None, or the stored batch if the
+        client's batch is a duplicate. Changes nothing.
 
         Raises InvalidTransactionState, InvalidProducerEpoch or OutOfOrderSequence. A producer
         without state may begin with any sequence; a new epoch begins with 0. A batch that begins a
@@ -185,18 +187,19 @@ class ProducerStates:
         return None
 
     def check_of_coordinator(self, head: ProducerHead, *, is_transactional: bool) -> None:
-        """The same for what a coordinator appends: sequences do not count, and nobody but it knows
-        of its transactions. Raises InvalidProducerEpoch or InvalidTransactionState."""
+        """Check whether a coordinator's batch may be appended. Sequences are not checked, and a
+        transaction needs no verification. InvalidProducerEpoch or InvalidTransactionState."""
         entry = self._entries.get(head.producer_id)
         if entry is not None:
             _check_epoch(head, entry)
             _check_kind(entry, is_transactional=is_transactional)
 
     def check_marker(self, marker: ProducerMarker, transaction_version: int) -> None:
-        """Whether the marker may be appended. InvalidProducerEpoch, CoordinatorFenced.
+        """Check whether a marker may be appended. InvalidProducerEpoch or CoordinatorFenced if not.
 
-        From transaction version 2 on a marker's epoch is greater than that of the batches which it
-        ends (KIP-890). The same epoch is a marker that comes again, or the last epoch of all.
+        From transaction version 2 on, a marker's epoch is greater than the epoch of the transaction
+        that the marker ends (KIP-890). An equal epoch is accepted only without an open transaction,
+        as for a repeated marker, or if the epoch is the largest possible one.
         """
         entry = self._entries.get(marker.producer_id)
         if entry is None:
@@ -217,7 +220,8 @@ class ProducerStates:
             )
 
     def aborted_by(self, marker: ProducerMarker) -> AbortedEntry | None:
-        """What the marker's row in the transaction index says; None if it aborts nothing."""
+        """Return the transaction index entry for the marker; None unless the marker aborts an open
+        transaction."""
         entry = self._entries.get(marker.producer_id)
         if not marker.is_abort or entry is None or entry.current_transaction_first_offset < 0:
             return None
@@ -234,7 +238,7 @@ class ProducerStates:
         *,
         is_transactional: bool = False,
     ) -> None:
-        """The batch, checked before, has been appended."""
+        """Update the state with a batch that has been checked and appended."""
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._entries[producer_id] = ProducerEntry(producer_id, producer_epoch)
@@ -244,13 +248,13 @@ class ProducerStates:
             self.begin_transaction(producer_id, batch.first_offset)
 
     def begin_transaction(self, producer_id: int, first_offset: Offset) -> None:
-        """The transaction's first batch, checked before, was applied."""
+        """Open a transaction of a producer whose state has the transaction's first batch."""
         self._entries[producer_id].current_transaction_first_offset = first_offset
         self.transactions.begin(producer_id, first_offset)
         self.verifications.end(producer_id)
 
     def apply_marker(self, marker: ProducerMarker, now_ms: int) -> None:
-        """The marker, checked before, has been appended."""
+        """Update the state with a marker that has been checked and appended."""
         producer_id, producer_epoch = marker.producer_id, marker.producer_epoch
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -267,8 +271,8 @@ class ProducerStates:
         self.verifications.end(producer_id)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that have been silent for so long, but for those in a transaction;
-        returns how many."""
+        """Remove producers without an append for ``expiration_ms`` and without an open transaction,
+        and verifications of that age. Returns the number of removed producers."""
         self.verifications.expire(now_ms, expiration_ms)
         gone = [
             entry.producer_id
@@ -281,22 +285,24 @@ class ProducerStates:
         return len(gone)
 
     def clear(self, end_offset: int) -> None:
-        """Know of no producer."""
+        """Remove all producers and transactions, and set ``end_offset``."""
         self._entries.clear()
         self.transactions.clear()
         self.end_offset = Offset(end_offset)
 
     # --- snapshots -------------------------------------------------------------------------------
     def snapshot(self) -> list[ProducerSnapshotEntry]:
-        """One entry for each producer, of its last batch only: all that the format can say."""
+        """Return a snapshot entry for each producer. An entry has only the producer's last batch,
+        because Kafka's snapshot format holds no more."""
         return [_snapshot_entry(entry) for entry in self._entries.values()]
 
     def restore(
         self, entries: Iterable[ProducerSnapshotEntry], end_offset: int, *, seen_ms: int
     ) -> None:
-        """Start from a snapshot. The windows are then to be filled: :meth:`refill`.
+        """Replace the state by that of a snapshot at ``end_offset``. Each window has only the last
+        batch afterwards; WindowRefill adds the batches before it.
 
-        ``seen_ms`` is when the snapshot was written, as far as is known.
+        ``seen_ms`` is the time at which the snapshot was written, if known.
         """
         self.clear(end_offset)
         for row in entries:
@@ -349,7 +355,7 @@ def _check_sequence(head: ProducerHead, entry: ProducerEntry) -> None:
             f" {head.first_sequence} to {head.last_sequence} after {last}, expected"
             f" {next_sequence(last)} or one of the last {WINDOW_BATCHES} batches again"
         )
-    # Without batches the epoch began with a marker.
+    # The epoch of a producer without batches came from a transaction marker.
     if last < 0 and head.first_sequence != 0:
         raise OutOfOrderSequence(
             f"producer {head.producer_id} epoch {head.producer_epoch}: sequence"

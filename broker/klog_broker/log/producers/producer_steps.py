@@ -1,4 +1,4 @@
-"""Stored batches as their producers' states need them: in the order of the log, one step each."""
+"""Steps: stored batches in the form that updates the producer state, in the order of the log."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from pyspark_klog.records.layout import (
 
 
 class ProducerData(NamedTuple):
-    """A producer's batch of records."""
+    """A step for a batch of records: the producer fields of its header, and its offsets."""
 
     head: ProducerHead
     batch: ProducerBatch
@@ -29,12 +29,12 @@ class ProducerData(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """Where it lies: a step's offsets rise."""
+        """The offset of the batch's first record."""
         return self.batch.first_offset
 
     @property
     def last_offset(self) -> int:
-        """Of its last record."""
+        """The offset of the batch's last record."""
         return self.batch.last_offset
 
 
@@ -42,7 +42,8 @@ ProducerStep = ProducerData | ProducerMarker
 
 
 def data_step(row: BatchRow) -> ProducerData | None:
-    """A batch of records as a step; None if no producer's state depends on it."""
+    """Convert a stored batch to a step. Returns None for a control batch, and for a batch without
+    producer id or sequence, because no producer state depends on such a batch."""
     if row.producer_id < 0 or row.base_sequence < 0 or row.attributes & CONTROL_BIT:
         return None
     last_sequence = (row.base_sequence + row.last_offset - row.base_offset) & MAX_SEQUENCE
@@ -60,14 +61,15 @@ def data_step(row: BatchRow) -> ProducerData | None:
 
 
 def marker_step(row: BatchRow, marker: EndTransactionMarker) -> ProducerMarker:
-    """A batch that holds this marker as a step."""
+    """Convert the header of a control batch and the marker in the batch to a step."""
     return ProducerMarker(
         row.producer_id, row.producer_epoch, row.base_offset, row.max_timestamp_ms, marker
     )
 
 
 def step_of(row: BatchRow, buffer: Buffer) -> ProducerStep | None:
-    """The batch that lies at ``row.position`` of the buffer as a step; None if it is none."""
+    """Convert the batch at ``row.position`` in the buffer to a step; None if no producer state
+    depends on the batch."""
     if row.attributes & CONTROL_BIT and row.producer_id >= 0:
         marker = end_transaction_at(buffer, row.position, row.size_bytes)
         return None if marker is None else marker_step(row, marker)
@@ -75,7 +77,7 @@ def step_of(row: BatchRow, buffer: Buffer) -> ProducerStep | None:
 
 
 def take_step(states: ProducerStates, step: ProducerStep, now_ms: int) -> None:
-    """The step's batch is in the log."""
+    """Apply a step, whose batch is in the log, to the producer state."""
     if isinstance(step, ProducerMarker):
         states.apply_marker(step, now_ms)
     else:

@@ -1,4 +1,4 @@
-"""The windows of producers that came from a snapshot, filled out of older batches of the log."""
+"""Fills the windows of producers that were restored from a snapshot, from batches of the log."""
 
 from collections.abc import Iterable
 
@@ -14,10 +14,11 @@ from pyspark_klog.ids import ProducerId
 
 
 class WindowRefill:
-    """Fills the windows of producers that came from a snapshot, out of older batches of the log.
+    """Fills the windows of producers that were restored from a snapshot.
 
-    Feed it pieces of the log from the newest to the oldest, each one's batches in order, until
-    :attr:`is_complete`.
+    A snapshot holds only the last batch of each producer; the batches before it are read from the
+    log. Call :meth:`add_block` with blocks of the log from the newest to the oldest, until
+    :attr:`is_complete` is true. Within a block the batches are in the order of the log.
     """
 
     def __init__(self, states: ProducerStates, log_start_offset: int) -> None:
@@ -30,11 +31,13 @@ class WindowRefill:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every window is full, or holds the first batch of its epoch."""
+        """Whether each window is full or holds the first batch of the producer's epoch. Producers
+        whose last batch is below the log start offset are not considered."""
         return not self._wanted
 
     def add_block(self, batches: Iterable[tuple[ProducerHead, ProducerBatch]]) -> None:
-        """The batches of one piece, in order; those from the snapshot's offset on are ignored."""
+        """Add the batches of one block, in order. Batches that are not before the snapshot's offset
+        are ignored."""
         found: dict[int, list[ProducerBatch]] = {}
         for head, batch in batches:
             entry = self._wanted.get(ProducerId(head.producer_id))
@@ -50,7 +53,8 @@ class WindowRefill:
             entry = self._wanted[ProducerId(producer_id)]
             known = entry.batches
             if older[-1].last_offset == known[0].last_offset:
-                # The snapshot's own batch, now with what its reply had said.
+                # Both lists have the snapshot's batch. Keep the one from the log, which also has
+                # the log append time.
                 known = known[1:]
             entry.batches = (older + known)[-WINDOW_BATCHES:]
         for entry in list(self._wanted.values()):
@@ -61,6 +65,7 @@ class WindowRefill:
     def _is_complete(entry: ProducerEntry) -> bool:
         if len(entry.batches) >= WINDOW_BATCHES:
             return True
-        # Sequence 0 is the first of the epoch, unless 2^31 records may lie before it.
+        # Sequences wrap at 2^31. Sequence 0 is certain to begin the epoch only if fewer than 2^31
+        # records can be before the batch.
         first = entry.batches[0]
         return first.first_sequence == 0 and first.first_offset <= MAX_SEQUENCE

@@ -1,25 +1,26 @@
-"""Transactions that are being verified: whether the coordinator knows of them (KIP-890).
+"""Verification of transactions with the transaction coordinator (KIP-890).
 
-A producer's first transactional batch is appended only if the transaction coordinator has said that
-the partition belongs to the producer's open transaction: else a batch that was late would open a
-transaction that nobody ends. Between the question and the append a marker can come, so that the
-answer is void: whoever asks is given a guard, which must still be the same one at the append.
+A batch that begins a transaction in this log is appended only after the transaction coordinator has
+confirmed that the partition belongs to the producer's open transaction. Without this check, a
+delayed batch could open a transaction that no marker ever ends. A marker that is appended between
+the coordinator's response and the batch makes the confirmation invalid. Hence each verification has
+a guard object, and the append must present the guard that is valid at that time.
 """
 
 from klog_broker.log.errors import InvalidTransactionState, OutOfOrderSequence
 
 _MOST = 1_000
-"""So many at a time: who asks for others lets those go that were begun first."""
+"""The maximum number of verifications of one log; a new one then removes the oldest."""
 
 
 class VerificationGuard:
-    """What a verification is known by; as good as its identity."""
+    """A token of one verification. Guards are compared by identity."""
 
     __slots__ = ()
 
 
 class Verification:
-    """A producer that has been asked about, and has not begun its transaction yet."""
+    """A verification of one producer, from its request until the transaction begins in the log."""
 
     __slots__ = (
         "guard",
@@ -39,7 +40,8 @@ class Verification:
         self.supports_epoch_bump = supports_epoch_bump
 
     def see(self, producer_epoch: int, sequence: int) -> None:
-        """Another batch of the producer is to begin the transaction."""
+        """Record a further batch that waits for this verification. Keeps the newest epoch, and the
+        lowest sequence of that epoch."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch, self.lowest_sequence = producer_epoch, sequence
         elif producer_epoch == self.producer_epoch:
@@ -47,7 +49,7 @@ class Verification:
 
 
 class Verifications:
-    """Those of one log, by producer (Kafka's VerificationStateEntry)."""
+    """The verifications of one log, by producer id (Kafka's VerificationStateEntry)."""
 
     def __init__(self) -> None:
         self._by_producer: dict[int, Verification] = {}
@@ -61,7 +63,8 @@ class Verifications:
         *,
         supports_epoch_bump: bool,
     ) -> VerificationGuard:
-        """The guard that an append must bring; requests that wait together have the same one."""
+        """Return the guard that the append must present, and create the producer's verification if
+        there is none. Requests that wait for the same verification share its guard."""
         found = self._by_producer.get(producer_id)
         if found is None:
             if len(self._by_producer) >= _MOST:
@@ -73,20 +76,23 @@ class Verifications:
         return found.guard
 
     def has(self, producer_id: int, guard: VerificationGuard) -> bool:
-        """Whether the guard is the one that the producer has now."""
+        """Whether ``guard`` is the guard of the producer's current verification."""
         found = self._by_producer.get(producer_id)
         return found is not None and found.guard is guard
 
     def check(self, producer_id: int, guard: VerificationGuard | None) -> None:
-        """InvalidTransactionState unless the guard is the one that the producer has now."""
+        """Raise InvalidTransactionState unless ``guard`` belongs to the current verification."""
         if guard is None or not self.has(producer_id, guard):
             raise InvalidTransactionState(
                 f"a batch of producer {producer_id} is not part of an ongoing transaction"
             )
 
     def check_sequence(self, producer_id: int, sequence: int, *, is_first: bool) -> None:
-        """OutOfOrderSequence if an earlier batch of the transaction is still to come; ``is_first``
-        if the log knows of no batch of the producer."""
+        """Raise OutOfOrderSequence if an earlier batch of the transaction has yet to be appended.
+
+        ``is_first`` is true if the producer state has no batch of the producer. Such a producer
+        must begin with sequence 0 if its client supports epoch bumps (transaction version 2).
+        """
         found = self._by_producer.get(producer_id)
         if found is None:
             return
@@ -97,16 +103,17 @@ class Verifications:
             )
         if sequence > found.lowest_sequence:
             raise OutOfOrderSequence(
-                f"producer {producer_id}: a batch of sequence {sequence} was to begin the "
-                f"transaction, while one of sequence {found.lowest_sequence} is under way"
+                f"producer {producer_id}: a batch with sequence {sequence} cannot begin the "
+                f"transaction before the batch with sequence {found.lowest_sequence} is appended"
             )
 
     def end(self, producer_id: int) -> None:
-        """The transaction has begun, or a marker has come."""
+        """Remove the producer's verification: its transaction has begun in this log, or a marker
+        was appended."""
         self._by_producer.pop(producer_id, None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget those that were begun so long ago."""
+        """Remove the verifications that began ``expiration_ms`` ago or earlier."""
         for producer_id, each in list(self._by_producer.items()):
             if now_ms - each.since_ms >= expiration_ms:
                 del self._by_producer[producer_id]
