@@ -1,1 +1,1 @@
-"""Checks of batches and records, in Python and in compiled kernels."""
+"""Validates and converts batches and records, in plain Python and in compiled kernels."""

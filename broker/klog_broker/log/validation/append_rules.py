@@ -1,4 +1,4 @@
-"""The rules by which a batch is validated, and the errors that name its records' faults."""
+"""The rules that validate a batch, and the errors that name the faulty records of a batch."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -12,23 +12,24 @@ from pyspark_klog.records.errors import DecompressedTooLarge
 from pyspark_klog.records.kernels.status import CLAIMS_APPEND_TIME, MISSES_KEY
 from pyspark_klog.records.record import TimestampType
 
-# How many of a batch's faults the text of an exception names, as in Kafka.
+# The number of faults that the text of an exception names, as in Kafka.
 _NAMED_IN_TEXT = 3
-# How many times longer compressing takes than inflating.
+# Compressing a byte takes about this many times as long as decompressing a byte.
 COMPRESSING = 8
-# How many members, frames and blocks of compressed data the loop itself inflates.
+# The most gzip members, frames and blocks of one batch that the event loop itself decompresses.
 _PARTS_IN_LOOP = 64
 
 
 class AppendOrigin(Enum):
-    """Who appends, which decides what is checked (Kafka's AppendOrigin)."""
+    """The source of an append, which determines the checks (Kafka's AppendOrigin)."""
 
-    CLIENT = "client"  # everything is checked
-    COORDINATOR = "coordinator"  # control batches are allowed, sequences are not checked
+    CLIENT = "client"  # all checks
+    COORDINATOR = "coordinator"  # control batches are allowed; sequences are not checked
 
 
 class Rules(NamedTuple):
-    """The rules of one append: the log's settings at that time, and the loop's share of work."""
+    """The rules of one append: the time, the log's current settings, and the share of the work that
+    the event loop may do (None: no limit, in a helper thread)."""
 
     now_ms: int
     config: LogConfig
@@ -41,7 +42,7 @@ class Rules(NamedTuple):
         return self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
 
     def allowed(self, *, is_control: bool = False) -> Allowed:
-        """The limits for single records; a timestamp of -1 is always allowed."""
+        """Return the limits for each record of the batch."""
         config = self.config
         earliest_ms, latest_ms = INT64_MIN, INT64_MAX
         if not self.is_log_append_time:
@@ -56,22 +57,25 @@ class Rules(NamedTuple):
         )
 
     def target_codec(self, source: Codec, *, is_control: bool) -> Codec:
-        # Control records stay uncompressed: not every client inflates them.
+        """Return the codec in which a batch that arrived in ``source`` is stored."""
+        # Control records stay uncompressed, because some clients cannot decompress them.
         if self.config.compression is None or (is_control and source is Codec.NONE):
             return source
         return self.config.compression
 
     def spend(self, work_bytes: int) -> None:
-        """Count work before it is done; TooMuchForTheLoop if the loop's share is too small."""
+        """Count work before the work is done; TooMuchForTheLoop if the event loop's share does not
+        suffice."""
         if self.share is not None:
             self.share.take(work_bytes)
 
     def inflate(self, codec: Codec, data: memoryview, magic: int) -> Inflated:
-        """``data`` in full; TooMuchForTheLoop if that takes more than the loop's share."""
+        """Decompress all of ``data``; TooMuchForTheLoop if that takes more than the event loop's
+        share."""
         max_bytes = self.config.max_decompressed_bytes
         if self.share is None:
             return inflate_produced(codec, data, magic=magic, max_bytes=max_bytes)
-        # The inflated size is not known before: the loop tries, up to its share.
+        # The decompressed size is unknown beforehand. Decompress until the share is used up.
         room_bytes = min(self.share.room_bytes, max_bytes)
         if len(data) > room_bytes:
             raise TooMuchForTheLoop
@@ -86,7 +90,10 @@ class Rules(NamedTuple):
 
 
 def refuse(found: Look, allowed: Allowed) -> None:
-    """Raise an error if single records have faults; it names the first ones (KIP-467)."""
+    """Raise an error that names the first faulty records (KIP-467); return if there are none.
+
+    InvalidTimestamp if all faults are timestamps, else RecordsRefused.
+    """
     count = found.key_faults + found.timestamp_faults
     if not count:
         return

@@ -1,7 +1,7 @@
-"""Digests: what recovery needs to know of batches in order, summed up while they are scanned.
+"""Digest: a summary of scanned batches, for recovery and for appends of followers.
 
-Batches come as rows from the plain checks, or as a whole table of numbers from the compiled checks:
-then numpy does in bulk what would cost microseconds a batch in Python. Both give the same digest.
+The plain checks add batches as rows. The compiled checks add a table of many batches, because numpy
+then does in bulk what takes microseconds for each batch in Python. The digests are equal.
 """
 
 from collections.abc import Iterable
@@ -22,9 +22,10 @@ from pyspark_klog.records.layout import (
     Buffer,
 )
 
-# With more producers than this in one table, all their batches are taken, not the last of each.
+# With more producers than this in one table, every batch becomes a step: to select the needed
+# batches takes a pass over the table for each producer.
 _FEW_PRODUCERS = 64
-# A producer's state depends on no more than its last batches.
+# The state of a producer holds at most this many batches (producer_state.WINDOW_BATCHES).
 _LAST_BATCHES = 5
 
 _POSITION_COLUMN = BatchRow._fields.index("position")
@@ -32,11 +33,11 @@ _SIZE_COLUMN = BatchRow._fields.index("size_bytes")
 _COMMIT = end_transaction_batch(
     EndTransactionMarker(ControlType.COMMIT, 0), producer_id=0, producer_epoch=0, timestamp_ms=0
 )[RECORDS_AT:]
-_EPOCH_IN_RECORD = slice(-5, -1)  # before the number of headers
+_EPOCH_IN_RECORD = slice(-5, -1)  # the coordinator epoch, before the count of headers
 
 
 class IndexRow(NamedTuple):
-    """An entry that is due for the offset index, with the time index's entry at that batch."""
+    """An entry for the offset index, and the entry for the time index at the same batch."""
 
     last_offset: int
     position: int
@@ -45,7 +46,10 @@ class IndexRow(NamedTuple):
 
 
 class Digest:
-    """The end of the scanned batches, the index entries they need, their epochs and producers."""
+    """A summary of batches: their end, index entries, largest timestamp, epochs and producer steps.
+
+    Starts with the values of the log before the first batch.
+    """
 
     def __init__(
         self,
@@ -53,7 +57,7 @@ class Digest:
         position: int,
         end_offset: int,
         end_limit: int = INT64_MAX,
-        index_interval_bytes: int = INT64_MAX,  # no entries
+        index_interval_bytes: int = INT64_MAX,  # makes no index entries
         last_indexed_position: int = 0,
         max_timestamp_ms: int = -1,
         max_timestamp_offset: int = -1,
@@ -69,31 +73,34 @@ class Digest:
         self.max_timestamp_ms = max_timestamp_ms
         self.max_timestamp_offset = max_timestamp_offset
         self.latest_epoch = latest_epoch
-        # A batch came whose offsets do not follow the last one's; it and all after it do not count.
+        # True after a batch that begins below end_offset or reaches end_limit. The digest contains
+        # neither this batch nor the batches after it.
         self.is_cut = False
         self.epochs: list[tuple[int, int]] = []
         self._index_rows: list[IndexRow] = []
         self.has_markers = False
-        """Whether a control batch of a producer came."""
+        """Whether one of the batches is a control batch with a producer id."""
         self._follows_producers = follows_producers
-        # Of a transaction whose commit lies before this offset nothing is left to be known.
+        # The high watermark: a transaction that is committed below this offset is decided, so the
+        # digest may leave out its steps.
         self._commits_done_before = commits_done_before
         self._producer_steps: list[ProducerStep] = []
 
     def take_index_rows(self) -> list[IndexRow]:
-        """The index entries that became due since the last call."""
+        """Return the index entries of batches added since the last call, and remove them."""
         rows, self._index_rows = self._index_rows, []
         return rows
 
     def take_producer_steps(self) -> list[ProducerStep]:
-        """What producers did since the last call, in order: all that their states depend on."""
+        """Return the steps that producer states depend on, in order, and remove them. Covers the
+        batches added since the last call."""
         steps, self._producer_steps = self._producer_steps, []
         return steps
 
     # --- batch by batch --------------------------------------------------------------------------
     def add_rows(self, rows: Iterable[BatchRow], shift: int, buffer: Buffer) -> None:
-        """Add batches of the buffer in order; their positions plus ``shift`` are positions in the
-        file."""
+        """Add batches of ``buffer`` in order. ``shift`` is the position of the buffer in the file:
+        a row has the position in the buffer."""
         for row in rows:
             if row.base_offset < self.end_offset or row.last_offset >= self.end_limit:
                 self.is_cut = True
@@ -129,14 +136,18 @@ class Digest:
     def _add_step(self, row: BatchRow, buffer: Buffer) -> None:
         step = step_of(row, buffer)
         if isinstance(step, ProducerData) and not row.record_count:
-            # Compaction emptied it: its transaction has ended, and the marker may be gone.
+            # Compaction has removed all records of this batch, so its transaction has ended. The
+            # batch must not open a transaction, because the marker may be removed, too.
             step = step._replace(is_transactional=False)
         if step is not None:
             self._producer_steps.append(step)
 
     # --- in bulk ---------------------------------------------------------------------------------
     def add_table(self, table: Any, shift: int, buffer: Buffer) -> None:
-        """As :meth:`add_rows`, for an int64 array of shape (batches, 13) with BatchRow's fields."""
+        """Add batches of ``buffer`` in order, with the same result as :meth:`add_rows`.
+
+        ``table`` is an int64 array of shape (batches, 13), with BatchRow's fields as columns.
+        """
         import numpy as np
 
         columns = {name: table[:, number] for number, name in enumerate(BatchRow._fields)}
@@ -171,7 +182,8 @@ class Digest:
             skips = columns["base_offset"][-1] < self._commits_done_before and _only_commits(
                 np, table[rows][attributes[rows] & CONTROL_BIT != 0], buffer
             )
-            # Without the transactional bit a batch begins no transaction: see _add_step.
+            # Clear the transactional bit of batches that compaction has emptied: they must not open
+            # a transaction (_add_step).
             is_emptied = columns["record_count"][rows] == 0
             needed = _needed_producer_rows(
                 np,
@@ -187,7 +199,8 @@ class Digest:
         risers = _risers(np, timestamps, self.max_timestamp_ms)
         rows = self._due_rows(np, positions)
         if rows:
-            # Up to and with each of these batches: the largest timestamp, and where it is.
+            # For each of these batches, the largest timestamp up to and including the batch, and
+            # the last offset of the batch with this timestamp.
             known = np.searchsorted(risers, rows, side="right")
             max_timestamps = np.concatenate(([self.max_timestamp_ms], timestamps[risers]))[known]
             max_offsets = np.concatenate(([self.max_timestamp_offset], last_offsets[risers]))[known]
@@ -200,11 +213,13 @@ class Digest:
             self.max_timestamp_offset = int(last_offsets[risers[-1]])
 
     def _due_rows(self, np: Any, positions: Any) -> list[int]:
-        """The rows with which an entry is due: more than an interval behind the one before."""
+        """Return the rows that get an index entry: the first row that is more than an interval
+        after the last entry, and so on."""
         first = self.last_indexed_position + self.index_interval_bytes
         if first >= int(positions[-1]):
             return []
-        # After an entry at a row, the row with the next one. No sum overflows, as first did not.
+        # following[i] is the row of the next entry after an entry at row i. The sums do not
+        # overflow: with an interval near INT64_MAX, the function has returned above.
         following = np.searchsorted(
             positions, positions + self.index_interval_bytes, side="right"
         ).tolist()
@@ -217,7 +232,7 @@ class Digest:
 
 
 def _risers(np: Any, values: Any, before: int) -> Any:
-    """The indexes of values that are larger than all values before them, and than ``before``."""
+    """Return the indexes of the values that are larger than ``before`` and all earlier values."""
     largest = np.maximum.accumulate(np.concatenate(([before], values)))
     return np.flatnonzero(values > largest[:-1])
 
@@ -225,9 +240,13 @@ def _risers(np: Any, values: Any, before: int) -> Any:
 def _needed_producer_rows(
     np: Any, rows: Any, producer_ids: Any, attributes: Any, *, skips_committed: bool
 ) -> Any:
-    """Of the rows with these producers and attributes those that states depend on: markers, what
-    begins a transaction, and each producer's last batches. With ``skips_committed`` of each
-    producer's markers only the last one, and of its transactions only the one behind it."""
+    """Return those of ``rows`` on which producer states depend: markers, each batch that begins a
+    transaction, and the last five batches of each producer. All ``rows`` if there are many
+    producers.
+
+    ``producer_ids`` and ``attributes`` are those of the rows. With ``skips_committed``, only the
+    last marker of each producer and the transaction after it are included.
+    """
     producers = np.unique(producer_ids)
     if producers.size > _FEW_PRODUCERS:
         return rows
@@ -241,23 +260,26 @@ def _needed_producer_rows(
         if skips_committed:
             last_marker = np.flatnonzero(is_control[transactional])[-1:]
             begin = last_marker[0] if last_marker.size else 0
-            # The marker and what comes behind it, or what comes first.
+            # The last marker and the batch after it; without a marker, the first two batches.
             needed.append(transactional[begin : begin + 2])
         elif transactional.size:
-            # What comes first, or behind a marker.
+            # The producer's first transactional batch, and each one directly after a marker.
             follows_marker = np.concatenate(([True], is_control[transactional[:-1]]))
             needed.append(transactional[follows_marker])
     return rows[np.unique(np.concatenate(needed))]
 
 
 def _only_commits(np: Any, table: Any, buffer: Buffer) -> bool:
-    """Whether all of these control batches are commits, as brokers write them."""
+    """Whether all control batches of the table are commit markers in the form that brokers write.
+
+    Compares the bytes of each record with those of a commit marker.
+    """
     record = np.frombuffer(_COMMIT, np.uint8)
     if not (table[:, _SIZE_COLUMN] == RECORDS_AT + record.size).all():
         return False
     data = np.frombuffer(buffer, np.uint8)
     starts = table[:, _POSITION_COLUMN] + RECORDS_AT
     differs = data[starts[:, None] + np.arange(record.size)] != record
-    # But for the coordinator's epoch.
+    # The coordinator epoch may differ.
     differs[:, _EPOCH_IN_RECORD] = False
     return not differs.any()

@@ -1,4 +1,4 @@
-"""The checks of batches and records in compiled code: an implementation of RecordChecks."""
+"""KernelChecks: the implementation of RecordChecks in compiled code."""
 
 from functools import cache
 from typing import Any
@@ -17,16 +17,17 @@ from klog_broker.log.validation.rewriting_kernels import KernelRewriting
 from pyspark_klog.records.layout import Buffer
 
 _TABLE_ROWS = 16_384
-# No batch or message is shorter (v0 without key and value): this bounds the rows of a table.
+# The size of the smallest entry, a v0 message without key and value. This size limits the number of
+# rows of a table.
 _LEAST_ENTRY_BYTES = 26
-# So many batches are looked at one by one before tables are made: numpy takes 25 us for a table of
-# one row. A follower that is not behind gets a batch at a time.
+# The first batches of a buffer are scanned one by one in Python, because numpy takes 25 us for a
+# table of one row. A follower that is not behind receives one batch at a time.
 _FEW_ROWS = 4
 
 
 class KernelChecks(KernelRewriting):
-    """The checks in compiled code. The first instance imports numba, and compiles if the kernels'
-    cache is cold. All threads of all brokers in the process can share an instance, because
+    """RecordChecks in compiled code. The first instance imports numba, and compiles the kernels if
+    their cache is cold. All threads of all brokers in the process can share one instance, because
     instances have no state."""
 
     work_per_record = 2
@@ -113,6 +114,6 @@ class KernelChecks(KernelRewriting):
 
 @cache
 def kernel_checks() -> RecordChecks:
-    """The compiled checks, made once for all brokers, because they have no state. To be called in
-    the loop only if the kernels' cache is warm."""
+    """Return the one KernelChecks of the process. Call this function in an event loop only if the
+    kernels' cache is warm, because compiling takes long."""
     return KernelChecks()

@@ -1,12 +1,12 @@
-"""Validates records and makes the batch that is stored: Kafka's LogValidator.
+"""Validates the records of an append and converts them to the stored batch (Kafka's LogValidator).
 
-Stored batches are always v2. An uncompressed or compressed v2 batch in the wanted codec is patched
-where it lies. Everything else is written again: older formats, another codec, a compressed batch
-whose offset deltas are not 0, 1, 2 ..., and compressed bytes that Kafka accepts and not every
-client reads (several gzip members or snappy streams, or bytes behind the stream).
+Stored batches are always v2. A v2 batch that already has the target codec is patched in place.
+Other records are rewritten: older formats, another codec, a compressed batch whose offset deltas
+are not 0, 1, 2 ..., and compressed bytes that Kafka accepts but some clients cannot read (several
+gzip members or snappy streams, or bytes after the stream).
 
-``prepare`` does all that takes time, and needs nothing of the log: it can run in a helper thread.
-``place`` gives the batch its offsets.
+``prepare`` does all the long work. A helper thread can call it, because it does not access the log.
+``place`` then sets the offsets of the batch.
 """
 
 from typing import NamedTuple, TypeGuard
@@ -45,11 +45,11 @@ _LEAST_MESSAGE_BYTES = at.LOG_OVERHEAD_BYTES + at.MIN_MESSAGE_SIZE[0]
 
 
 class Validated(NamedTuple):
-    """A batch as it is to be written, in a buffer that can be."""
+    """A validated batch, ready to be written, in a writable buffer."""
 
     data: bytearray | memoryview
     row: BatchRow
-    log_append_time_ms: int  # -1 under create time
+    log_append_time_ms: int  # -1 for CreateTime
 
 
 def validate(
@@ -62,7 +62,7 @@ def validate(
     checks: RecordChecks,
     origin: AppendOrigin = AppendOrigin.CLIENT,
 ) -> Validated:
-    """As :func:`prepare` and then :func:`place`."""
+    """Validate ``records`` and set the offsets: :func:`prepare`, then :func:`place`."""
     prepared = prepare(records, now_ms=now_ms, config=config, checks=checks, origin=origin)
     return place(prepared, first_offset, leader_epoch, now_ms)
 
@@ -76,13 +76,14 @@ def prepare(
     origin: AppendOrigin = AppendOrigin.CLIENT,
     share: LoopShare | None = None,
 ) -> Validated:
-    """Check ``records`` and make of them what is stored, with offsets from 0 on.
+    """Validate ``records`` and convert them to the batch that is stored, with offsets from 0 on.
+
+    A writable buffer may be patched in place; a read-only buffer is copied.
 
     Raises CorruptRecords for a wrong length, magic or CRC, DamagedCompression, InvalidRecords for
     malformed records (RecordsRefused and InvalidTimestamp name the records), UnsupportedCodec,
-    DecompressedTooLarge, RecordTooLarge; and with a ``share`` TooMuchForTheLoop, when it would take
-    more than that: nothing has changed then. A writable buffer is patched in place, from a
-    read-only one a copy is made.
+    DecompressedTooLarge or RecordTooLarge. With a ``share``, raises TooMuchForTheLoop if validation
+    would take more work than the share; ``records`` are then unchanged.
     """
     if origin is AppendOrigin.COORDINATOR and is_stored_as_made(records, config):
         check_size(len(records), config)
@@ -100,8 +101,8 @@ def prepare(
 def is_stored_as_made(
     records: bytes | bytearray | memoryview, config: LogConfig
 ) -> TypeGuard[bytearray]:
-    """Whether a batch that a coordinator of this broker has made is stored as it is: what this
-    process made itself is not looked through."""
+    """Whether a batch of this broker's own coordinators is stored unchanged, without validation of
+    its records: a bytearray in the topic's codec, if the topic uses CreateTime."""
     wanted = config.compression
     return (
         type(records) is bytearray
@@ -111,13 +112,17 @@ def is_stored_as_made(
 
 
 def place(prepared: Validated, first_offset: int, leader_epoch: int, now_ms: int) -> Validated:
-    """Its offsets from ``first_offset`` on, and a later time of append if it has one."""
+    """Set the offsets, beginning at ``first_offset``, and the leader epoch of a prepared batch.
+
+    Under LogAppendTime, also sets the append time to ``now_ms``.
+    """
     data, append_time_ms = prepared.data, prepared.log_append_time_ms
     if append_time_ms not in (at.NO_TIMESTAMP_MS, now_ms):
-        # What was appended meanwhile has a later one, and they must not go back.
+        # Batches that were appended during the preparation have a later append time. Append times
+        # must not decrease.
         append_time_ms = now_ms
         BatchView(data).set_max_timestamp(now_ms, TimestampType.LOG_APPEND_TIME)
-    # No CRC covers these.
+    # The CRC does not cover the base offset and the leader epoch.
     at.INT64.pack_into(data, at.BASE_OFFSET_AT, first_offset)
     at.INT32.pack_into(data, at.LEADER_EPOCH_AT, leader_epoch)
     return Validated(data, header_row(data, 0), append_time_ms)
@@ -130,7 +135,7 @@ def _prepare_batch(records: bytes | bytearray | memoryview, rules: Rules) -> Val
     _check_only_one(records, batch)
     if rules.origin is AppendOrigin.CLIENT and row.base_offset != 0:
         raise InvalidRecords(
-            f"the batch has base offset {row.base_offset}; what a producer sends begins with 0"
+            f"the batch has base offset {row.base_offset}; a producer's batch must begin with 0"
         )
     check_size(batch.size_bytes, rules.config)
     batch.check_crc()
@@ -140,7 +145,8 @@ def _prepare_batch(records: bytes | bytearray | memoryview, rules: Rules) -> Val
     except DamagedCompression:
         raise
     except CorruptRecords as error:
-        # The CRC fits, so that no transport has damaged them: Java would repeat CORRUPT_MESSAGE.
+        # The CRC is correct, so the producer itself wrote these malformed records. Answer
+        # INVALID_RECORD, because Java producers retry after CORRUPT_MESSAGE.
         raise InvalidRecords(str(error)) from None
 
 
@@ -165,7 +171,7 @@ def _prepare_records(
         start, end = 0, len(section)
     looking = min(row.record_count, (end - start) // at.MIN_RECORD_BYTES)
     rules.spend(looking * rules.checks.work_per_record)
-    # Each record of a batch that claims log append time has the batch's timestamp, not its own.
+    # If the header says LogAppendTime, the timestamp of each record is the batch's max timestamp.
     claims_append_time = bool(row.attributes & at.TIMESTAMP_TYPE_BIT)
     allowed = rules.allowed(is_control=is_control)
     if is_kept and not claims_append_time:
@@ -184,9 +190,9 @@ def _prepare_records(
         except NotInOrder:
             if codec is Codec.NONE:
                 raise
-            # Some old clients give the inner offsets wrong; Kafka writes their batches anew.
+            # Some old clients write wrong offset deltas. Like Kafka, rewrite their batches (below).
         except RecordNotAllowed:
-            pass  # all such records are named below
+            pass  # look_at_records below finds all faulty records.
     rules.spend(2 * looking * rules.checks.work_per_record)
     base_timestamp_ms = row.max_timestamp_ms if claims_append_time else row.base_timestamp_ms
     found = rules.checks.look_at_records(
@@ -224,13 +230,13 @@ def _prepare_records(
 
 
 def _check_only_one(records: bytes | bytearray | memoryview, batch: BatchView) -> None:
-    """Bytes behind the batch that begin another are refused; an incomplete rest is dropped."""
+    """Raise InvalidRecords if a whole entry follows the batch. An incomplete entry is ignored."""
     if batch.size_bytes < len(records) and not is_cut_off(records, batch.size_bytes, len(records)):
         raise InvalidRecords("more than one batch; expected exactly one in format 2")
 
 
 def check_size(size_bytes: int, config: LogConfig) -> None:
-    """RecordTooLarge for more than max.message.bytes."""
+    """Raise RecordTooLarge if ``size_bytes`` exceeds max.message.bytes."""
     if size_bytes > config.max_message_bytes:
         raise RecordTooLarge(
             f"a batch of {size_bytes} bytes, max.message.bytes is {config.max_message_bytes}"
@@ -277,7 +283,7 @@ def _patch(
     append_time_ms = -1
     if rules.is_log_append_time:
         append_time_ms = max_timestamp_ms = rules.now_ms
-    # A wrong largest timestamp is put right; the CRC is made anew only if something changes.
+    # Correct a wrong max timestamp. The CRC is computed again only if a field changes.
     batch.set_max_timestamp(max_timestamp_ms, rules.config.message_timestamp_type)
     return Validated(data, header_row(data, 0), append_time_ms)
 
@@ -288,13 +294,13 @@ def _check_timestamps(found: Look) -> None:
 
 
 def _check_plain_size(found: Look, target: Codec, config: LogConfig) -> None:
-    """Before memory is taken for it."""
+    """Check the size of an uncompressed batch before its memory is allocated."""
     if target is Codec.NONE:
         check_size(at.BATCH_HEADER_BYTES + found.size_bytes, config)
 
 
 def _with_room(section: memoryview, codec: Codec, rules: Rules) -> bytearray:
-    """The records in ``codec``, behind the room of a header."""
+    """Return a new buffer: space for a batch header, then ``section`` compressed with ``codec``."""
     config = rules.config
     if codec is Codec.NONE:
         check_size(at.BATCH_HEADER_BYTES + len(section), config)
@@ -311,8 +317,8 @@ def _finish(
     producer: tuple[int, int, int],
     rules: Rules,
 ) -> Validated:
-    """The batch with its header, records in place."""
-    # The size may have changed.
+    """Write the batch header in front of the records in ``data``, and return the batch."""
+    # Rewriting may have changed the size.
     check_size(len(data), rules.config)
     append_time_ms = -1
     max_timestamp_ms = found.max_timestamp_ms
@@ -334,7 +340,7 @@ def _finish(
 
 # --- v0 and v1 -----------------------------------------------------------------------------------
 def _prepare_messages(records: bytes | bytearray | memoryview, rules: Rules) -> Validated:
-    """Message sets of Produce 0 to 2: converted to one v2 batch."""
+    """Convert a message set of format 0 or 1 (Produce versions 0 to 2) to one v2 batch."""
     source, wrapper, messages = _messages_of(records, rules)
     allowed = rules.allowed()
     looking = len(messages) // _LEAST_MESSAGE_BYTES
@@ -361,7 +367,8 @@ def _prepare_messages(records: bytes | bytearray | memoryview, rules: Rules) -> 
 def _messages_of(
     records: bytes | bytearray | memoryview, rules: Rules
 ) -> tuple[Codec, Wrapper | None, Buffer]:
-    """The codec of what came, and the plain messages in it."""
+    """Return the codec of the message set, the wrapper message (None if the set is uncompressed),
+    and the uncompressed messages."""
     first = LegacyView(records)
     if not first.attributes & at.CODEC_MASK:
         return Codec.NONE, None, records
@@ -379,13 +386,14 @@ def _messages_of(
     with first.value_view() as value:
         inflated = rules.inflate(codec, value, first.magic)
     if inflated.has_further_frames:
-        # Kafka reads only the first one, and drops the messages in the others.
+        # Kafka decompresses only the first frame and silently drops the messages in the others.
         raise InvalidRecords("the wrapper holds more than one lz4 frame; expected exactly one")
     return codec, wrapper, inflated.data
 
 
 def _check_wrapper(records: bytes | bytearray | memoryview, wrapper: Wrapper, found: Look) -> None:
-    """A v1 wrapper's offset is its last message's; librdkafka once sent 0, whatever it held."""
+    """Check the offset of a v1 wrapper, which is the relative offset of its last message. 0 is
+    always accepted, because old versions of librdkafka sent 0."""
     offset = look(records).offset
     if wrapper.magic == at.MAGIC_V1 and offset != 0 and offset < found.last_offset:
         raise InvalidRecords(

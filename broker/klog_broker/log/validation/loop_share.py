@@ -1,19 +1,20 @@
-"""How much validation the loop does itself; batches that need more go to a helper thread."""
+"""The share of validation work that the event loop does itself. A helper thread validates the
+batches that need more work."""
 
 BATCH_WORK_BYTES = 256 * 1024
-"""The share of one batch. The unit is a byte of inflating, some 3 ns; compressing and reading
-records count as the bytes that could be inflated in the same time."""
+"""The most work for one batch. The unit is the time to decompress one byte, about 3 ns; the cost of
+compressing and of reading records is converted to this unit."""
 
 TURN_WORK_BYTES = 4 * 1024 * 1024
-"""The share of all batches of a turn."""
+"""The most work for all batches of one event-loop turn, in the same unit."""
 
 
 class TooMuchForTheLoop(Exception):
-    """Not a fault: the batch has to be validated, without a share, in a helper thread."""
+    """Signals, without a failure, that a helper thread must validate the batch, without a share."""
 
 
 class LoopShare:
-    """The rest of a turn's share."""
+    """The work that the event loop may still do in the current turn."""
 
     def __init__(
         self, batch_bytes: int = BATCH_WORK_BYTES, turn_bytes: int = TURN_WORK_BYTES
@@ -25,7 +26,8 @@ class LoopShare:
         self._left_of_batch = batch_bytes
 
     def begin_batch(self, turn: int) -> None:
-        """The next work belongs to another batch, in the loop's turn with this number."""
+        """Start a new batch in the event-loop turn with the number ``turn``. A new turn resets the
+        share of the turn."""
         if turn != self._turn:
             self._turn = turn
             self._left_of_turn = self._turn_bytes
@@ -33,11 +35,11 @@ class LoopShare:
 
     @property
     def room_bytes(self) -> int:
-        """How much work the batch may still take."""
+        """The work that may still be done for the current batch."""
         return min(self._left_of_batch, self._left_of_turn)
 
     def take(self, work_bytes: int) -> None:
-        """Count work before it is done; TooMuchForTheLoop if there is no room for it."""
+        """Count work before the work is done; TooMuchForTheLoop if ``room_bytes`` is smaller."""
         if work_bytes > self.room_bytes:
             raise TooMuchForTheLoop
         self._left_of_batch -= work_bytes

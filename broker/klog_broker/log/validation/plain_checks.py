@@ -1,4 +1,4 @@
-"""The checks of batches and records in Python: the plain implementation of RecordChecks."""
+"""PlainChecks: the implementation of RecordChecks in plain Python."""
 
 from klog_broker.log.batch_rows import UNKNOWN_COUNT, BatchRow, header_row
 from klog_broker.log.validation.batch_digests import Digest
@@ -17,7 +17,7 @@ _PLAIN_ROWS = 4_096
 
 
 class PlainChecks(PlainRewriting):
-    """The checks in Python, batch by batch and record by record."""
+    """RecordChecks in plain Python, batch by batch and record by record."""
 
     work_per_record = 128
 
@@ -70,6 +70,7 @@ class PlainChecks(PlainRewriting):
 
 
 def scan_rows(buffer: Buffer, start: int, end: int, most_rows: int, *, check_crc: bool) -> Scan:
+    """Scan ``buffer[start:end]`` as RecordChecks.scan does, up to ``most_rows`` batches."""
     rows: list[BatchRow] = []
     position = start
     with memoryview(buffer) as view:
@@ -88,7 +89,8 @@ def scan_rows(buffer: Buffer, start: int, end: int, most_rows: int, *, check_crc
 
 
 def _good_row(view: memoryview, position: int, end: int, *, check_crc: bool) -> BatchRow | None:
-    """The batch at ``position``; None if it is cut off by ``end``. Raises CorruptRecords."""
+    """Return the row of the batch at ``position``, or None if ``end`` cuts off the batch.
+    CorruptRecords if the batch is bad."""
     if end - position < at.UP_TO_MAGIC_BYTES:
         return None
     if view[position + at.MAGIC_AT] != at.MAGIC_V2:

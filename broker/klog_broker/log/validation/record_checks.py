@@ -1,8 +1,8 @@
-"""The interface of the checks of batches and their records, and of writing records in a new form.
+"""RecordChecks: the interface that scans batches, and validates and rewrites records.
 
-Two implementations give the same result for the same bytes (tests/property/test_record_checks.py):
-plain_checks.py needs no numba and serves from the first moment; kernel_checks.py takes over once
-the kernels are loaded (``LogManager.checks``).
+Both implementations return the same results (tests/property/test_record_checks.py).
+plain_checks.py needs no numba and is used from start-up on; kernel_checks.py replaces it once the
+kernels are loaded (``LogManager.checks``).
 """
 
 from typing import NamedTuple, Protocol
@@ -15,25 +15,28 @@ from pyspark_klog.records.kernels import status
 from pyspark_klog.records.layout import Buffer
 
 MAX_RECORDS = 4 * 1024 * 1024
-"""How many records one compressed batch, or a set of old messages, may have. A batch of 1 MiB with
-the usual record numbers holds about half as many of the smallest records, in the best codec."""
+"""The most records of one compressed batch or message set. A 1 MiB batch of the smallest records,
+with offset deltas 0, 1, 2 ... and the best codec, holds about half as many."""
 
 NAMED_FAULTS = 100
-"""How many faulty records an answer names (KIP-467); the others are only counted."""
+"""The most faulty records that an error names (KIP-467); the others are only counted."""
 
 
 class Allowed(NamedTuple):
-    """The limits for single records."""
+    """The limits for each record of a batch. A timestamp of -1 is always within the bounds."""
 
     earliest_ms: int
     latest_ms: int
-    is_append_time: bool  # the broker sets the time, so that any timestamp is allowed
+    is_append_time: bool  # LogAppendTime: the broker sets the time, so any timestamp is allowed
     key_required: bool
     max_message_bytes: int
 
 
 class Fault(NamedTuple):
-    """A record's fault; ``kind``: MISSES_KEY, TIMESTAMP_OUT_OF_RANGE or CLAIMS_APPEND_TIME."""
+    """The fault of one record, by the record's index in the batch.
+
+    ``kind`` is MISSES_KEY, TIMESTAMP_OUT_OF_RANGE or CLAIMS_APPEND_TIME.
+    """
 
     record: int
     kind: int
@@ -47,66 +50,68 @@ class Look(NamedTuple):
     end_position: int
     record_count: int
     size_bytes: int
-    in_order: bool  # of records: whether each one's offset delta is its number
+    in_order: bool  # Whether the offset delta of each record is its index; False for messages.
     first_timestamp_ms: int
     least_timestamp_ms: int
     max_timestamp_ms: int
     key_faults: int
     timestamp_faults: int
-    last_offset: int  # of messages: the last one's, as stored
-    faults: tuple[Fault, ...]  # the first NAMED_FAULTS ones
+    last_offset: int  # The offset field of the last message; -1 for records.
+    faults: tuple[Fault, ...]  # at most the first NAMED_FAULTS faults
 
 
 class Wrapper(NamedTuple):
-    """The compressed message that messages were in."""
+    """The compressed message that contains the messages of a set."""
 
     magic: int
-    # The timestamp of all messages in the wrapper, if it claims append time.
+    # The timestamp of all messages in a wrapper with timestamp type LogAppendTime, else None.
     timestamp_ms: int | None
 
 
 class Scan(NamedTuple):
-    """The result of a scan: good batches, and the end of the last one."""
+    """The result of a scan: valid batches, and the position at which the last one ends."""
 
     rows: list[BatchRow]
     end_position: int
-    # Whether the scan must go on from end_position: it reached neither the end nor a fault.
+    # True if the scan stopped only because of the number of rows: scan again from end_position.
     is_partial: bool
 
 
 class Walk(NamedTuple):
-    """The result of a walk over a batch's records, if all of them are good."""
+    """The result of a walk over the records of a batch, all of which are valid."""
 
     max_timestamp_ms: int
-    max_timestamp_record: int  # the first record that has it, by its number in the batch
+    max_timestamp_record: int  # the index of the first record with max_timestamp_ms
 
 
 class NotInOrder(InvalidRecords):
-    """A record's offset delta is not its number in the batch."""
+    """The offset delta of a record is not the record's index in the batch."""
 
 
 class RecordNotAllowed(InvalidRecords):
-    """A record lacks its key or has a timestamp out of bounds; ``look_at_records`` finds all."""
+    """A record lacks a key or has a timestamp out of bounds; look_at_records finds all of them."""
 
 
 class RecordChecks(Protocol):
-    """Checks batches, and validates and rewrites records. Implementations have no state: the loop
-    and helper threads use one at the same time."""
+    """Scans batches, and validates and rewrites records. Implementations have no state, because the
+    event loop and helper threads use the same instance concurrently."""
 
     work_per_record: int
-    """The cost of reading a record, in bytes that could be inflated in the same time."""
+    """The cost of reading one record, as the number of bytes decompressed in the same time."""
 
     # --- batches ---------------------------------------------------------------------------------
     def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan:
         """Check length, magic, CRC and counts of each batch and message from ``start`` on. The scan
-        stops at the first one that is bad or cut off by ``end``, or after some thousands."""
+        stops at the first entry that is bad or cut off by ``end``, or after some thousand
+        entries."""
 
     def scan_into(
         self, digest: Digest, buffer: Buffer, shift: int, *, check_crc: bool = True
     ) -> None:
-        """Scan all of ``buffer``, which lies at ``shift`` in its file, for a digest."""
+        """Scan ``buffer``, which begins at position ``shift`` of its file, and add the batches to
+        the digest. Stops at the first bad or incomplete batch, and once the digest is cut."""
 
-    # --- records, as they came -------------------------------------------------------------------
+    # --- records in the form in which they arrived -----------------------------------------------
     def walk(
         self,
         section: Buffer,
@@ -118,13 +123,13 @@ class RecordChecks(Protocol):
         latest_ms: int,
         key_required: bool,
     ) -> Walk:
-        """Check that ``section[start:end]`` is exactly ``count`` well-formed records, numbered from
-        0, with keys if required, and with timestamps of -1 or within the bounds.
+        """Check that ``section[start:end]`` is exactly ``count`` well-formed records with offset
+        deltas 0, 1, 2 ..., with keys if required, and with timestamps of -1 or within the bounds.
 
         Raises CorruptRecords, NotInOrder or RecordNotAllowed.
         """
 
-    # --- records, to be written in a new form ----------------------------------------------------
+    # --- records that are rewritten --------------------------------------------------------------
     def look_at_records(
         self,
         section: Buffer,
@@ -136,8 +141,8 @@ class RecordChecks(Protocol):
         *,
         claims_append_time: bool,
     ) -> Look:
-        """Find the faults and the size of the ``count`` records in ``section[start:end]``, which
-        may have any offset deltas. If the batch claims append time each record has
+        """Find the faults and the size of the ``count`` records in ``section[start:end]``, with any
+        offset deltas. With ``claims_append_time`` the timestamp of each record is
         ``base_timestamp_ms``. CorruptRecords if a record is malformed."""
 
     def write_records(
@@ -149,15 +154,15 @@ class RecordChecks(Protocol):
         *,
         claims_append_time: bool,
     ) -> bytearray | memoryview:
-        """Write the records of :meth:`look_at_records` numbered from 0, after 61 bytes for a batch
-        header. The timestamp deltas stay, or are 0 if the batch claims append time."""
+        """Write the records of :meth:`look_at_records` with offset deltas 0, 1, 2 ..., after 61
+        bytes for a batch header. Timestamp deltas stay, or are 0 with ``claims_append_time``."""
 
     def look_at_messages(
         self, buffer: Buffer, wrapper: Wrapper | None, allowed: Allowed, max_records: int
     ) -> Look:
-        """Find the faults and the size of the messages in ``buffer``: formats 0 and 1, with correct
-        CRCs, not compressed, at most ``max_records``. Without a wrapper an incomplete message at
-        the end is ignored.
+        """Find the faults and the stored size of the uncompressed messages of format 0 or 1 in
+        ``buffer``, at most ``max_records``. Without a wrapper, an incomplete message at the end is
+        ignored.
 
         Raises CorruptRecords, InvalidRecords, DecompressedTooLarge, RecordTooLarge.
         """
@@ -165,14 +170,14 @@ class RecordChecks(Protocol):
     def write_messages(
         self, buffer: Buffer, wrapper: Wrapper | None, found: Look
     ) -> bytearray | memoryview:
-        """Write the messages of :meth:`look_at_messages` as records numbered from 0, after 61 bytes
-        for a batch header. The timestamp deltas count from the first message's timestamp."""
+        """Write the messages of :meth:`look_at_messages` as records with offset deltas 0, 1, 2 ...,
+        after 61 bytes for a batch header. The base timestamp is the first message's timestamp."""
 
 
 def message_error(
     wrong: int, position: int, number: int, allowed: Allowed
 ) -> RecordsError | RecordTooLarge:
-    """The exception for a message's fault, by the fault's status."""
+    """Return the exception for a faulty message, from the status number of the fault."""
     where = f"message {number} of the set, at byte {position}"
     if wrong == status.MESSAGE_TOO_LARGE:
         return RecordTooLarge(f"{where}, max.message.bytes is {allowed.max_message_bytes}")

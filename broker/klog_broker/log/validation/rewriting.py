@@ -1,7 +1,7 @@
-"""Writes records in the form in which they are stored: the plain implementation, in Python.
+"""PlainRewriting: the rewriting half of RecordChecks in plain Python.
 
-A first pass over the records finds their faults and their new size; a second pass writes the
-records after the bytes for a header.
+A first pass over the records finds their faults and their new size. A second pass writes the
+records, after space for a batch header.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ from pyspark_klog.records.sets import look
 
 
 class PlainRewriting:
-    """The two passes in Python, record by record."""
+    """Both passes in plain Python, record by record."""
 
     def look_at_records(
         self,
@@ -142,7 +142,7 @@ def _written(records: Iterable[Record], base_timestamp_ms: int) -> bytearray:
 
 
 class _Tally:
-    """Sums up the first pass, record by record."""
+    """Collects the result of the first pass, record by record."""
 
     def __init__(self, allowed: Allowed) -> None:
         self.count = 0

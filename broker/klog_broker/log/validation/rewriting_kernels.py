@@ -1,4 +1,4 @@
-"""Writes records in the form in which they are stored: the implementation in compiled code."""
+"""KernelRewriting: the rewriting half of RecordChecks in compiled code."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from pyspark_klog.records.layout import Buffer
 
 
 class KernelRewriting:
-    """The two passes in compiled code, without state."""
+    """Both passes in compiled code. An instance has no state."""
 
     def __init__(self) -> None:
         import numpy as np
@@ -131,7 +131,7 @@ class KernelRewriting:
         return data
 
     def _room_for(self, found: Look) -> Any:
-        # Not zeroed: then the kernel, without the GIL, is the first to touch the memory.
+        # The memory is not zeroed here, so that the kernel, which holds no GIL, first touches it.
         return self._np.empty(at.BATCH_HEADER_BYTES + found.size_bytes, self._np.uint8)
 
     def _outputs(self) -> tuple[Any, Any]:
