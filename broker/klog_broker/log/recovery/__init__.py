@@ -1,1 +1,1 @@
-"""From the files of a partition's directory to a log that can be used."""
+"""Loads a partition's log from the files of its directory, and repairs it after a crash."""

@@ -1,8 +1,8 @@
-"""What a killed process has left in a partition's directory: removed, or brought to its end.
+"""Removes or completes the files that a killed process left half done in a partition's directory.
 
-Files that end with .swap are cleaned segments, complete and synced, that were being put in the
-place of old ones (segment_swap.py; Kafka's are the same). Each takes the place of all segments that
-begin within it.
+A file name that ends with .swap belongs to a cleaned segment, complete and synced, that was about
+to replace old segments (segment_swap.py; Kafka uses the same names). A cleaned segment replaces all
+segments whose base offsets lie within its offset range.
 """
 
 import logging
@@ -27,8 +27,10 @@ _OF_A_SEGMENT = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_INDE
 
 
 def clear_leftovers(files: Files, directory: Path) -> list[str]:
-    """Remove what is of no use, and put cleaned segments in place, durably; returns the names that
-    there are then. Blocks. OSError."""
+    """Remove unfinished files, and put cleaned segments in place, durably.
+
+    Returns the names that the directory holds afterwards. Blocks. OSError.
+    """
     names = files.list_dir(directory)
     if not any(name.endswith(_LEFT_OVER) for name in names):
         return names
@@ -48,8 +50,9 @@ def _clear(files: Files, directory: Path, names: list[str]) -> None:
         elif name.endswith(Suffix.LOG + SWAP_SUFFIX):
             found = parse_segment_file_name(name.removesuffix(SWAP_SUFFIX))
             swaps += [found[0]] if found is not None else []
-    # One segment that was too large can become several: Kafka names the last of them first, so
-    # that those before it are still missing if one of them is unfinished.
+    # Kafka may split a segment that was too large, and renames the new segments to .swap from the
+    # last to the first. So a .cleaned file that is left shows that the .swap files with larger base
+    # offsets are an incomplete set.
     whole = [base for base in swaps if not unfinished or base < min(unfinished)]
     _remove_other_swaps(files, directory, whole)
     for base_offset in whole:
@@ -78,7 +81,8 @@ def _put_in_place(files: Files, directory: Path, base_offset: int) -> None:
         if found[0] == base_offset or base_offset < found[0] < (end_offset or 0):
             files.remove(directory / name)
             replaced += [found[0]] if found[1] is Suffix.LOG else []
-    # Their names must be gone before the new one has its own: else they would lie beside it.
+    # Make the removal of the old names durable before the cleaned segment gets its final name:
+    # after a crash, old and cleaned segments must not lie in the directory together.
     files.sync_dir(directory)
     for kind in _OF_A_SEGMENT:
         swap = directory / _name(base_offset, kind, SWAP_SUFFIX)
@@ -86,7 +90,7 @@ def _put_in_place(files: Files, directory: Path, base_offset: int) -> None:
             files.rename(swap, directory / _name(base_offset, kind, ""))
     files.sync_dir(directory)
     _log.info(
-        "log=%s cleaned_segment=%d put_in_place_of=%d segments, which a crash had left",
+        "log=%s cleaned_segment=%d put_in_place_of=%d segments after a crash had interrupted this",
         directory,
         base_offset,
         len(replaced),
@@ -94,8 +98,11 @@ def _put_in_place(files: Files, directory: Path, base_offset: int) -> None:
 
 
 def _end_of(files: Files, path: Path) -> int | None:
-    """The offset behind the last batch of a log file, by headers; None if they do not lead to its
-    end, or there is none: such a file must not take the place of anything."""
+    """Return the offset after the last batch of a log file, read from the batch headers.
+
+    Returns None for an empty file, and for one whose headers do not lead to its end: such a file
+    must not replace any segment.
+    """
     file = files.open(path, writable=False)
     end_offset: int | None = None
     size = file.size()

@@ -1,4 +1,4 @@
-"""How far the loading of the data directories has come: lines of it, and whether it is to go on."""
+"""Counts and logs how far the loading of the data directories is, and stops it at a shutdown."""
 
 import logging
 from collections.abc import Callable
@@ -13,28 +13,33 @@ from klog_broker.runtime.threads.locks import make_lock
 
 _log = logging.getLogger("klog.log")
 _PROGRESS_MS = 5_000
-# What plain Python looks through takes up to a hundred times as long as the kernels, which take
-# half a second to load.
+# Plain Python checks records up to a hundred times slower than the compiled kernels, but loading
+# the kernels takes half a second: below this size plain Python is faster.
 _MUCH_TO_SCAN_BYTES = 8 << 20
 
 
 class ScanTotal:
-    """How many bytes have to be looked through in all logs together; for any thread."""
+    """Sums up how many bytes need to be checked in the logs of all directories; for any thread."""
 
     def __init__(self) -> None:
         self._lock = make_lock()
         self._bytes = 0
 
     def checks_for(self, size_bytes: int) -> RecordChecks | None:
-        """So many bytes more: the compiled checks if they are worth their loading by now."""
+        """Add ``size_bytes`` to the total; return the compiled checks if they are worth loading.
+
+        Returns None as long as the total is so small that plain Python is faster.
+        """
         with self._lock:
             self._bytes += size_bytes
             return kernel_checks() if self._bytes > _MUCH_TO_SCAN_BYTES else None
 
 
 class LoadingTally:
-    """What the loading of one directory's logs came to; while it goes on a line now and then. Any
-    thread of those that load may use it."""
+    """Counts the loaded logs of one data directory, and logs the progress every five seconds.
+
+    Every thread that loads logs may use it.
+    """
 
     def __init__(
         self,
@@ -60,7 +65,7 @@ class LoadingTally:
         self._bytes = 0
 
     def looked_through(self, log: Path, size_bytes: int) -> None:
-        """So many bytes more of a log. LoadingGivenUp if the broker is to stop."""
+        """Count ``size_bytes`` more as checked. Raises LoadingGivenUp if the broker shuts down."""
         if not self._is_wanted():
             raise LoadingGivenUp("the broker stops")
         with self._lock:
@@ -68,7 +73,7 @@ class LoadingTally:
             self._tell_progress(log)
 
     def loaded(self, log: Path, *, was_unclean: bool, cut_bytes: int) -> None:
-        """One log more."""
+        """Count one loaded log."""
         with self._lock:
             self._logs += 1
             self._recovered += was_unclean
@@ -88,7 +93,7 @@ class LoadingTally:
             )
 
     def tell(self) -> None:
-        """That was all."""
+        """Log the final counts: all logs of the directory are loaded."""
         _log.info(
             "log_dir=%s loaded logs=%d recovered=%d cut=%d cut_bytes=%d looked_through_bytes=%d "
             "took_ms=%d",

@@ -1,4 +1,4 @@
-"""From the files of a partition's directory to a log that can be used."""
+"""Loads a partition's log: opens its segments, and recovers them after a crash."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -36,8 +36,10 @@ _INDEX_SUFFIXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_IN
 
 @dataclass
 class LoadedLog:
-    """What a PartitionLog begins with. All of it is durable, but for the epochs that begin at or
-    after the recovery point."""
+    """The loaded state from which a PartitionLog begins.
+
+    All of it is durable, except leader epochs that begin at or after the recovery point.
+    """
 
     segments: tuple[Segment, ...]
     log_start_offset: Offset
@@ -46,14 +48,18 @@ class LoadedLog:
     recovery_point: Offset
     epochs: LeaderEpochs
     newest_epoch: LeaderEpoch
-    """The newest that was ever noted, also one that began behind the end; -1 if none."""
+    """The newest epoch in the epoch file or the log, even if it begins after the end; -1 if none.
+    """
     states: ProducerStates
     snapshots: ProducerSnapshots
     was_unclean: bool
-    """Whether it was looked through, because it had not been closed properly: records after the end
-    may have been seen and lost, so that what is appended must get a newer epoch."""
+    """Whether the log was recovered, because it had not been closed properly.
+
+    Readers may have seen records after the end that are lost now, so new records need a newer
+    leader epoch.
+    """
     cut_bytes: int
-    """What was lost of it then."""
+    """How many bytes of damaged or unreachable records recovery has removed."""
     cleaned_offset: Offset | None
 
 
@@ -72,10 +78,10 @@ def load_log(
     notes: SyncNotes,
     tally: LoadingTally | None = None,
 ) -> LoadedLog:
-    """Load the log; unless it was closed properly, check what lies past the recovery point.
+    """Load the log; if it was not closed properly, check all records past the recovery point.
 
-    The offsets are those of the checkpoints, 0 (``cleaned_offset``: None) where there is none.
-    Blocks; any thread. OSError if the disk fails; what the ``tally`` raises.
+    The offsets come from the checkpoint files. A missing one is 0 (``cleaned_offset``: None).
+    Blocks; any thread. OSError if the disk fails, and every exception that the ``tally`` raises.
     """
     gaps_before = INT64_MAX if config.may_have_gaps else cleaned_offset or 0
     loader = _Loader(
@@ -83,7 +89,7 @@ def load_log(
     )
     loaded = loader.load(is_clean, recovery_point, high_watermark)
     if cleaned_offset is not None:
-        # What lay behind the end is lost; what comes there is not clean.
+        # Records past the log end are lost. New records at their offsets have not been cleaned.
         loaded = replace(loaded, cleaned_offset=min(cleaned_offset, loaded.log_end_offset))
     if tally is not None:
         tally.loaded(directory, was_unclean=loaded.was_unclean, cut_bytes=loaded.cut_bytes)
@@ -114,11 +120,11 @@ class _Loader:
         self.tally = tally
         self.epochs = LeaderEpochs(files, directory)
         self.segments: list[Segment] = []
-        # What is to be synced before anything is built on it.
+        # Segments to be synced before anything else relies on them.
         self.touched: list[Segment] = []
         self.must_sync = False
         self.cut_bytes = 0
-        # By base offset: from where on a segment's transaction index lacks rows.
+        # Base offset of a segment: the offset from which on its transaction index lacks rows.
         self.unindexed: dict[int, int] = {}
 
     def load(self, is_clean: bool, recovery_point: int, high_watermark: int) -> LoadedLog:
@@ -132,7 +138,7 @@ class _Loader:
         end_offset = self._start_over_if_behind(end_offset)
         log_start = Offset(max(self.checkpointed_start, self.segments[0].base_offset))
         if not epochs_are_good:
-            # All of them: recovery has noted those of the part that it looked at.
+            # Find all epochs: recovery has noted only those of the part that it checked.
             self.epochs.clear()
             self._epochs_from_log()
         elif not is_clean:
@@ -145,7 +151,8 @@ class _Loader:
         visible = Offset(min(max(high_watermark, log_start), end_offset))
         states, snapshots = self._load_producers(log_start, end_offset, visible)
         if self.must_sync:
-            # The directory always: names that were made or removed just before a kill look durable.
+            # Sync the directory in any case: names that a killed process had made or removed may
+            # not be durable yet.
             with self.notes.noted(self.directory.name):
                 for segment in self.touched:
                     for file in segment.sync_files():
@@ -158,8 +165,9 @@ class _Loader:
             log_start,
             end_offset,
             high_watermark=visible,
-            # The file names an epoch of which nothing is left until a newer one is durable
-            # elsewhere; so it is not written here, and what it lacks is found again.
+            # Do not write the epoch file here. The file may name an epoch whose records are all
+            # lost, and newest_epoch needs that name until a newer epoch is durable elsewhere. With
+            # the old recovery point, the next start finds the missing epochs in the log again.
             recovery_point=(
                 Offset(min(recovery_point, end_offset)) if self.epochs.is_dirty else end_offset
             ),
@@ -209,12 +217,12 @@ class _Loader:
         self.must_sync = True
 
     def _end_limit(self, number: int) -> int:
-        """What a segment's offsets lie before."""
+        """The base offset of the next segment, or INT64_MAX: this segment's offsets are lower."""
         following = number + 1
         return self.segments[following].base_offset if following < len(self.segments) else INT64_MAX
 
     def _check_indexes(self, number: int) -> None:
-        """Of a segment that was closed properly: make them anew if they cannot be right."""
+        """Rebuild the indexes of a properly closed segment if they cannot be right."""
         segment = self.segments[number]
         if not are_indexes_sane(segment):
             self._rebuild(segment)
@@ -224,7 +232,7 @@ class _Loader:
 
     # --- closed properly -------------------------------------------------------------------------
     def _end_of_clean_log(self) -> Offset | None:
-        """The log's end, if headers and indexes bear out that it was closed properly."""
+        """Return the log end offset; None if headers or indexes contradict a clean shutdown."""
         last = self.segments[-1]
         try:
             for number, segment in enumerate(self.segments):
@@ -241,8 +249,8 @@ class _Loader:
     # --- not closed properly ---------------------------------------------------------------------
     def _recover(self, recovery_point: int) -> Offset:
         self.must_sync = True
-        # What the file says of the part that is looked at may be of records that were cut, or that
-        # others took the place of; the batches say what is so.
+        # Forget the epochs that begin in the part to be checked: the epoch file may describe
+        # records that were cut or overwritten since. The batches themselves name their epochs.
         self.epochs.truncate_from_end(recovery_point)
         suspects = [s for s in self.segments if s.base_offset >= recovery_point]
         self._choose_checks(sum(s.size_bytes for s in suspects or self.segments[-1:]))
@@ -250,7 +258,7 @@ class _Loader:
         for number, segment in enumerate(self.segments):
             is_last = number + 1 == len(self.segments)
             next_base = self._end_limit(number)
-            # Where both are equal the roll may have come after the last sync.
+            # If next_base equals the recovery point, the roll may have come after the last sync.
             if next_base < recovery_point:
                 self._check_indexes(number)
                 segment.close_indexes()
@@ -260,8 +268,9 @@ class _Loader:
             def drop_after(
                 end_offset: Offset, number: int = number, next_base: int = next_base
             ) -> None:
-                # Once it is cut nobody can tell the hole behind it from a cleaner's work: a start
-                # that dies here must find the damage, or nothing behind it.
+                # Drop the later segments before this one is cut. After the cut, the missing records
+                # would look like a gap that a log cleaner left, so a start that is killed here
+                # must still find the damage, or no later segments.
                 if end_offset < next_base < INT64_MAX:
                     self._drop_after(number)
                     self.files.sync_dir(self.directory)
@@ -281,14 +290,14 @@ class _Loader:
             self._cut_transaction_index(segment, recovered)
             for epoch, start_offset in recovered.epochs:
                 self.epochs.note(epoch, start_offset)
-            # What was rolled after the last sync had its indexes finished without one.
+            # A segment that was rolled after the last sync had its indexes trimmed without a sync.
             if not (is_last and recovered.is_as_synced):
                 self.touched.append(segment)
             if is_last:
                 break
-            # If it reaches the next one, what was cut was preallocated room. If not, records are
-            # missing: where Kafka's cleaner has been they may be (klog's leaves the last batch of a
-            # segment), but then every byte is good.
+            # If this segment reaches the next one, only preallocated space was cut. If not,
+            # records are missing. Only Kafka's cleaner leaves such a gap (klog's keeps the last
+            # batch of a segment), and then no byte of the segment is bad.
             if end_offset < next_base and (recovered.cut_bytes or next_base > self.gaps_before):
                 self._drop_after(number)
                 break
@@ -297,12 +306,12 @@ class _Loader:
         return end_offset
 
     def _choose_checks(self, size_bytes: int) -> None:
-        """So much is to be looked through."""
+        """Count ``size_bytes`` as to be checked, and use the compiled checks once they pay off."""
         if self.tally is not None:
             self.checks = self.tally.total.checks_for(size_bytes) or self.checks
 
     def _cut_transaction_index(self, segment: Segment, recovered: Recovered) -> None:
-        """Drop the rows of markers that were looked at anew; they are made again from the log."""
+        """Drop the rows of markers in the checked part: a replay makes them again from the log."""
         index, trusted_offset = segment.transaction_index, recovered.trusted_offset
         if trusted_offset > segment.base_offset or not recovered.has_markers:
             index.cut_to_offset(trusted_offset)
@@ -310,7 +319,10 @@ class _Loader:
             self.unindexed[segment.base_offset] = trusted_offset
 
     def _drop_after(self, number: int) -> None:
-        """From the last one on, so that a start that dies meanwhile leaves no hole."""
+        """Remove all segments after this number, the last one first.
+
+        A start that is killed in between then leaves no gap among the segments.
+        """
         for segment in reversed(self.segments[number + 1 :]):
             _log.warning("log=%s removed=after_damage", segment.log_file.path)
             self.cut_bytes += segment.size_bytes
@@ -319,8 +331,12 @@ class _Loader:
         del self.segments[number + 1 :]
 
     def _find_earlier_epochs(self, log_start: int) -> None:
-        """DeleteRecords raises the log's start in memory, and the file of epochs may go by that
-        before the checkpoint does: what was deleted is there again, without its epochs."""
+        """Find the epochs of records that were deleted, and that a crash has brought back.
+
+        DeleteRecords raises the log start offset in memory. The epoch file may be cut accordingly
+        before the log start checkpoint is written: after a crash the deleted records are part of
+        the log again, but the file lacks their epochs.
+        """
         known = self.epochs.entries
         if known and known[0].start_offset > log_start:
             self.epochs.clear()
@@ -329,7 +345,7 @@ class _Loader:
                 self.epochs.note(epoch, start_offset)
 
     def _epochs_from_log(self, end_offset: int = INT64_MAX) -> None:
-        """Those that begin before that offset."""
+        """Note the epochs that the batches name and that begin before ``end_offset``."""
         for segment in self.segments:
             if segment.base_offset >= end_offset:
                 break
@@ -345,7 +361,10 @@ class _Loader:
                     self.epochs.note(epoch, start_offset)
 
     def _start_over_if_behind(self, end_offset: Offset) -> Offset:
-        """The log start is durable on its own; what should lie after it can have been lost."""
+        """Empty the log if it ends before its checkpointed start; return the log end offset.
+
+        The log start offset is durable on its own, but the records after it can be lost.
+        """
         if end_offset >= self.checkpointed_start:
             return end_offset
         _log.warning(

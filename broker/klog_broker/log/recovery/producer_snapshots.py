@@ -1,4 +1,4 @@
-"""The producer snapshots of a partition's directory: writing, choosing, removing."""
+"""Writes, chooses, loads and removes the producer snapshots of a partition's directory."""
 
 import logging
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _log = logging.getLogger("klog.log")
 
 
 class ProducerSnapshots:
-    """The .snapshot files; one is taken at each roll and at the close."""
+    """The .snapshot files of one log; one is written at each roll and at the close."""
 
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
@@ -37,25 +37,26 @@ class ProducerSnapshots:
         return self._directory / segment_file_name(offset, Suffix.PRODUCER_SNAPSHOT)
 
     def offsets(self) -> list[Offset]:
-        """Those that there are, rising."""
+        """The offsets of the snapshots in the directory, rising."""
         suffix = Suffix.PRODUCER_SNAPSHOT
         found = [each for each in self._files.list_dir(self._directory) if each.endswith(suffix)]
         names = map(parse_segment_file_name, found)
         return sorted(name[0] for name in names if name and name[1] is suffix)
 
     def remove_all(self) -> None:
-        """Of a log that begins anew."""
+        """Remove all snapshots, because the log starts over empty at another offset."""
         for offset in self.offsets():
             self._files.remove(self.path(offset))
 
     def is_there(self, offset: int) -> bool:
-        """Whether one was taken at this offset."""
+        """Whether there is a snapshot at this offset."""
         return self._files.exists(self.path(offset))
 
     def write(self, states: ProducerStates, offset: int) -> tuple[File, ...]:
-        """Write without syncing; returns the file, to be synced later.
+        """Write a snapshot without syncing; returns the file, to be synced later.
 
-        None at all if the disk has no room: a snapshot only saves reading the log again.
+        Returns an empty tuple if the write fails, for example on a full disk: the log can do
+        without a snapshot, which only saves reading the records again.
         """
         data = encode_producer_snapshot(states.snapshot())
         path = self.path(offset)
@@ -81,14 +82,15 @@ class ProducerSnapshots:
         unindexed: Mapping[int, int] = NOTHING_UNINDEXED,
         on_chunk: OnChunk = nobody,
     ) -> None:
-        """Bring ``states`` to where they were at ``end_offset``: snapshot, windows, replay.
+        """Bring ``states`` to ``end_offset``: snapshot, batch windows, then replay of the log.
 
-        ``unindexed`` says from where on which segments' transaction indexes lack rows (by base
-        offset): those are made.
+        ``unindexed`` maps the base offset of a segment to the offset from which on its transaction
+        index lacks rows. These rows are written.
         """
         self._restore_newest(states, log_start_offset, end_offset)
-        # A snapshot does not name the transactions that ended before it: one whose marker lies
-        # above the high watermark is to be found again. Who never had a marker has none there.
+        # A snapshot does not name the transactions that ended before it. If a marker lies above the
+        # high watermark, its transaction must be found again. A producer without a coordinator
+        # epoch never had a marker.
         lacks_ends = states.end_offset > high_watermark and any(
             entry.coordinator_epoch >= 0 for entry in states
         )
@@ -105,7 +107,8 @@ class ProducerSnapshots:
             on_chunk=on_chunk,
         )
         if needs_older:
-            # Not for the states themselves: a newer snapshot can know of batches that are deleted.
+            # Replay older states only for markers and index rows: a newer snapshot can also know
+            # producers whose batches are deleted, so ``states`` keep it.
             older = self._states_before(min(limits), segments[0].base_offset)
             replay_producers(
                 older,
@@ -121,7 +124,10 @@ class ProducerSnapshots:
         states.transactions.reach(high_watermark)
 
     def _states_before(self, limit: int, first_offset: int) -> ProducerStates:
-        """Those of the newest snapshot that is not past the limit, or of none at the start."""
+        """Return the states of the newest good snapshot at or below ``limit``.
+
+        Without such a snapshot the states are empty, and begin at ``first_offset``.
+        """
         states = ProducerStates()
         states.clear(first_offset)
         for offset in reversed(self.offsets()):
@@ -132,9 +138,9 @@ class ProducerSnapshots:
     def _restore_newest(
         self, states: ProducerStates, log_start_offset: int, end_offset: int
     ) -> None:
-        """Restore the newest good snapshot that is not past ``end_offset``, else none at the start.
+        """Restore the newest good snapshot at or below ``end_offset``; without one, no states.
 
-        Later ones, of a tail that was lost, and damaged ones are removed.
+        Damaged snapshots are removed, and those past ``end_offset``: their records are lost.
         """
         for offset in reversed(self.offsets()):
             if offset <= end_offset and self._restore(states, offset):
@@ -143,7 +149,7 @@ class ProducerSnapshots:
         states.clear(log_start_offset)
 
     def _restore(self, states: ProducerStates, offset: int) -> bool:
-        """Restore the snapshot of this offset; False if it is damaged."""
+        """Restore the snapshot at this offset; returns False if it is damaged."""
         path = self.path(offset)
         try:
             entries = decode_producer_snapshot(self._files.read_bytes(path))
@@ -155,7 +161,7 @@ class ProducerSnapshots:
         return True
 
     def remove_strays(self, base_offsets: set[Offset]) -> None:
-        """Keep those at a segment's start, and the newest."""
+        """Remove all snapshots but the newest and those at a segment's base offset."""
         for offset in self.offsets()[:-1]:
             if offset not in base_offsets:
                 self._files.remove(self.path(offset))

@@ -1,5 +1,7 @@
-"""Finding out what a segment holds: after a crash by checking every byte past the recovery point,
-after a clean stop by its headers alone.
+"""Finds out what a segment holds, and repairs it.
+
+After a crash every byte past the recovery point is checked. After a clean shutdown the batch
+headers are enough.
 """
 
 import logging
@@ -37,20 +39,20 @@ _INDEXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
 NOTHING_UNINDEXED: Mapping[int, int] = {}
 
 OnChunk = Callable[[int], object]
-"""Is told how many bytes more were looked through, up to 4 MB or one batch. What it raises ends the
-scan."""
+"""Called with the number of bytes that were just scanned: at most 4 MB, or one larger batch. An
+exception from the callback ends the scan."""
 
 
 class Recovered(NamedTuple):
-    """What is left of a segment."""
+    """The part of a segment that recovery kept."""
 
-    end_offset: Offset  # of the log, if this is its last segment
-    cut_bytes: int  # what was taken away at its end
-    damaged_bytes: int  # the same, but for preallocated room
+    end_offset: Offset  # after the segment's last good batch
+    cut_bytes: int  # removed at the segment's end
+    damaged_bytes: int  # like cut_bytes, but 0 if these were zeros of preallocated space
     epochs: list[tuple[int, int]]  # leader epochs that begin in it, with their start offsets
-    is_as_synced: bool  # nothing lay past the recovery point, and what lies before it was trusted
-    trusted_offset: int  # from here on all was looked at
-    has_markers: bool  # transactions end behind that offset
+    is_as_synced: bool  # nothing lay past the recovery point, and all before it was trusted
+    trusted_offset: int  # every batch from this offset on was checked
+    has_markers: bool  # transactions end at or after trusted_offset
 
 
 def nobody(_: int) -> None:
@@ -65,13 +67,13 @@ def scan_segment(
     check_crc: bool,
     on_chunk: OnChunk = nobody,
 ) -> Iterator[None]:
-    """Go through the segment from where the digest is, to the first byte that is no good batch.
+    """Scan the segment from the digest's position to the first byte that is no good batch.
 
-    A generator, so that the caller can take what has come up after each chunk.
+    A generator: after each chunk the caller can take the digest's results.
     """
     end = segment.size_bytes
     want = _CHUNK_BYTES
-    # Fresh memory for each chunk would cost more than to read it.
+    # Reuse one buffer: to allocate memory for each chunk would take longer than to read the chunk.
     room = bytearray(min(want, end - digest.end_position))
     while digest.end_position < end and not digest.is_cut:
         position = digest.end_position
@@ -97,9 +99,9 @@ def scan_segment(
 
 
 def header_rows(segment: Segment, position: int, end: int) -> Iterator[BatchRow]:
-    """The v2 batches that start in ``[position, end)``, by their headers alone.
+    """Yield the v2 batches that start in ``[position, end)``, read from their headers alone.
 
-    ``position`` must be a batch's start. Raises InvariantViolation at what is no batch.
+    ``position`` must be the start of a batch. Raises InvariantViolation at bytes that are no batch.
     """
     for place in segment.places(position, end):
         header = segment.log_file.pread(BATCH_HEADER_BYTES, place.position)
@@ -119,12 +121,15 @@ def recover_segment(
     before_cut: Callable[[Offset], None],
     on_chunk: OnChunk = nobody,
 ) -> Recovered:
-    """Check all batches from ``recovery_point`` on, cut at the first byte that is no good batch,
-    and make the index entries for them anew. ``before_cut`` is told where the segment's offsets
-    will end: until it returns the damage can be seen. If it ``is_suspect`` that they were read from
-    the cache alone, they are written once more, so that the next sync takes them to the disk.
+    """Check all batches from ``recovery_point`` on, and cut the segment at the first bad byte.
 
-    The segment must be activated. Its offsets lie before ``end_limit``: where the next one begins.
+    The index entries of the checked batches are made again. ``before_cut`` is called with the
+    offset at which the segment is about to end; until it returns, the damage stays in the file. If
+    ``is_suspect``, the bytes may have been read from the page cache only, after a failed sync: they
+    are written once more, so that the next sync takes them to the disk.
+
+    The segment must be activated. All its offsets are below ``end_limit``, where the next segment
+    begins.
     """
     end_limit = min(end_limit, segment.base_offset + MAX_RELATIVE_OFFSET + 1)
     start = _trusted_position(segment, recovery_point)
@@ -145,7 +150,7 @@ def recover_segment(
     cut_bytes = segment.size_bytes - end_position
     is_damage = False
     if cut_bytes:
-        # Zeros are what a preallocated file ends with.
+        # A preallocated file ends with zeros.
         is_damage = any(segment.log_file.pread(min(cut_bytes, 4096), end_position))
         _log.log(
             logging.WARNING if is_damage else logging.INFO,
@@ -173,8 +178,10 @@ def recover_segment(
 
 
 def _write_again(segment: Segment, position: int) -> None:
-    """Put the same bytes in the same place. What they replace on the disk is the same or nothing,
-    so that a crash in the middle takes nothing away. OSError."""
+    """Write the segment's bytes from ``position`` on to the same place again. OSError.
+
+    The disk holds the same bytes there or nothing, so a crash in the middle loses nothing.
+    """
     _log.warning(
         "log=%s written_again_from=%d bytes=%d after a sync that may have failed",
         segment.log_file.path,
@@ -190,9 +197,11 @@ def _write_again(segment: Segment, position: int) -> None:
 
 
 def index_all(segment: Segment, checks: RecordChecks) -> Iterator[int]:
-    """Make the index entries of a new segment, checking every byte of it; yields after each piece
-    how many bytes that was. The segment must be activated. DamagedLog if there is anything but
-    batches in order."""
+    """Make the index entries of a new segment, and check every byte of it.
+
+    Yields after each chunk how many bytes were checked. The segment must be activated. Raises
+    DamagedLog at bytes that are no good batch, or a batch that is out of order.
+    """
     digest = restart_indexes(segment, 0)
     yield from _index_steps(segment, digest, checks, check_crc=True, on_chunk=nobody)
     if digest.end_position != segment.size_bytes:
@@ -205,7 +214,7 @@ def index_all(segment: Segment, checks: RecordChecks) -> Iterator[int]:
 def _index_all(
     segment: Segment, digest: Digest, checks: RecordChecks, *, check_crc: bool, on_chunk: OnChunk
 ) -> None:
-    """Scan from where the digest is, making index entries on the way."""
+    """Scan from the digest's position to the end of the good batches, and add index entries."""
     for _ in _index_steps(segment, digest, checks, check_crc=check_crc, on_chunk=on_chunk):
         pass
 
@@ -225,10 +234,10 @@ def _index_steps(
 
 
 def _trusted_position(segment: Segment, recovery_point: int) -> int:
-    """Where the first batch that ends at or after the recovery point starts.
+    """Return the position of the first batch that ends at or after the recovery point.
 
-    What lies before it was synced, its index entries too; if they cannot be followed all the same,
-    the segment is checked from its first byte. Behind it there may be anything.
+    The batches before it were synced with their index entries. If the headers cannot be followed to
+    the recovery point all the same, return 0: the segment is then checked from its first byte.
     """
     if recovery_point <= segment.base_offset:
         return 0
@@ -247,7 +256,7 @@ def _trusted_position(segment: Segment, recovery_point: int) -> int:
 
 
 def _fits(segment: Segment, entry: OffsetIndexEntry) -> bool:
-    """Whether the batch that starts at the entry's position ends with the entry's offset."""
+    """Whether the batch that starts at the entry's position ends at the entry's offset."""
     with suppress(InvariantViolation):
         for place in segment.places(entry.position):
             return place.last_offset == entry.offset
@@ -255,12 +264,16 @@ def _fits(segment: Segment, entry: OffsetIndexEntry) -> bool:
 
 
 def restart_indexes(segment: Segment, position: int) -> Digest:
-    """Keep the index entries of batches before ``position``, a batch's start, and find out again
-    what they were made from: the digest goes on from there."""
+    """Keep only the index entries of batches before ``position``, where a batch must start.
+
+    Returns a digest that continues from ``position`` with the largest timestamp and the last
+    indexed position so far.
+    """
     segment.offset_index.cut_to_position(position)
     entries = segment.offset_index.view()
     last_indexed = entries[len(entries) - 1] if len(entries) else None
-    # An entry of the time index was made with one of the offset index; all else is not trusted.
+    # The two indexes get their entries together. Time index entries past the last entry of the
+    # offset index are not trusted.
     time_end = last_indexed.offset + 1 if last_indexed is not None else segment.base_offset
     segment.time_index.cut_to_offset(time_end if position else 0)
     if _is_only_room(segment):
@@ -286,8 +299,11 @@ def restart_indexes(segment: Segment, position: int) -> Digest:
 
 
 def _is_only_room(segment: Segment) -> bool:
-    """Whether the one row of the time index is no row: the room of an active segment's index is
-    zeros, and so is the row of a first record at the time 0."""
+    """Whether the only row of the time index is preallocated space and no entry.
+
+    An active segment's index file is preallocated with zeros. The row of a first record with
+    timestamp 0 consists of zeros, too, so the first batch decides.
+    """
     if segment.time_index.last != (0, segment.base_offset):
         return False
     first = next(segment.places(), None)
@@ -304,8 +320,10 @@ def _last_indexed_position(segment: Segment) -> int:
 
 
 def find_end(segment: Segment) -> Offset:
-    """The offset after the segment's last batch, by headers. InvariantViolation if they do not lead
-    to the file's end exactly."""
+    """Return the offset after the segment's last batch, read from the batch headers.
+
+    Raises InvariantViolation if the headers do not lead to exactly the end of the file.
+    """
     end_offset = segment.base_offset
     for place in segment.places(_last_indexed_position(segment)):
         end_offset = Offset(place.last_offset + 1)
@@ -313,7 +331,7 @@ def find_end(segment: Segment) -> Offset:
 
 
 def resume_segment(segment: Segment, config: LogConfig) -> None:
-    """Go on appending to a segment that was closed properly. Does nothing if it is active."""
+    """Prepare a properly closed segment for more appends. Does nothing if it is active."""
     if segment.is_active:
         return
     segment.activate(config)
@@ -324,9 +342,10 @@ def resume_segment(segment: Segment, config: LogConfig) -> None:
 
 
 def are_indexes_sane(segment: Segment) -> bool:
-    """Whether the index files of a segment that was closed can be what was written then.
+    """Whether the index files of a closed segment are plausible.
 
-    The segment knows its largest timestamp afterwards: retention need not ask a cold page for it.
+    Afterwards the segment has its largest timestamp in memory, so retention need not read it from
+    a page that may have left the page cache.
     """
     paths = [segment.directory / segment_file_name(segment.base_offset, kind) for kind in _INDEXES]
     if not all(segment.files.exists(path) for path in paths):
@@ -344,7 +363,7 @@ def are_indexes_sane(segment: Segment) -> bool:
         if last_time.timestamp_ms < first.timestamp_ms or last_time.offset < segment.base_offset:
             return False
         if time_index.entries > 1 and last_time.timestamp_ms == first.timestamp_ms:
-            # Zeros alone: room for rows, which a power cut has brought back.
+            # All rows are zeros: preallocated space that came back after a power cut.
             return False
     return segment.max_timestamp.timestamp_ms >= -1
 
@@ -352,14 +371,16 @@ def are_indexes_sane(segment: Segment) -> bool:
 def rebuild_indexes(
     segment: Segment, config: LogConfig, checks: RecordChecks, on_chunk: OnChunk = nobody
 ) -> None:
-    """Make both index files anew from the log file, as far as its headers can be followed. The
-    segment is active afterwards."""
+    """Make both index files again from the log file, as far as its headers can be followed.
+
+    The segment is active afterwards.
+    """
     segment.close_indexes()
     for kind in _INDEXES:
         segment.files.remove(segment.directory / segment_file_name(segment.base_offset, kind))
     segment.activate(config)
     digest = restart_indexes(segment, 0)
-    # Damage can give a batch any offset, and an index has no room for most of them.
+    # Damage can give a batch any offset, and an index can store only offsets near the base offset.
     digest.end_limit = segment.base_offset + MAX_RELATIVE_OFFSET + 1
     _index_all(segment, digest, checks, check_crc=False, on_chunk=on_chunk)
 
@@ -368,10 +389,10 @@ def rebuild_indexes(
 def refill_windows(
     states: ProducerStates, segments: tuple[Segment, ...], log_start_offset: int
 ) -> None:
-    """Find the batches before the snapshot that retries may still ask about, newest first.
+    """Find the batches before the snapshot that retries may still repeat, newest first.
 
-    A snapshot holds one batch of each producer; without the others a retry of an older one of the
-    five in flight would look like a gap.
+    A snapshot holds only the last batch of each producer, and a producer has up to five in flight.
+    Without the others, a retry of an older batch would look like a gap in the sequence numbers.
     """
     refill = WindowRefill(states, log_start_offset)
     for segment in reversed(segments):
@@ -385,7 +406,8 @@ def refill_windows(
                 steps = (step for row in rows if (step := data_step(row)) is not None)
                 refill.add_block((step.head, step.batch) for step in steps)
             except InvariantViolation as error:
-                # Readers of that place are told so; the other logs and records can be served.
+                # Go on without them: fetches of the damaged batch get an error, but all other
+                # records and logs can be served.
                 _log.warning("log=%s producers=windows_not_filled %s", segment.directory, error)
                 return
             if refill.is_complete:
@@ -393,7 +415,7 @@ def refill_windows(
 
 
 def _blocks_from_end(segment: Segment) -> Iterator[tuple[int, int]]:
-    """The segment in pieces that begin at batches, the last one first."""
+    """Yield the segment's byte ranges from the last to the first; each begins at a batch."""
     end = segment.size_bytes
     view = segment.offset_index.view()
     for row in range(len(view) - 1, -1, -1):
@@ -404,8 +426,10 @@ def _blocks_from_end(segment: Segment) -> Iterator[tuple[int, int]]:
 
 
 def _replays_from(segment: Segment, offset: int) -> int | None:
-    """Where the batch of an offset begins, None if all lie before it. A damaged segment is gone
-    through from its start: one damaged file is no reason not to start."""
+    """Return the position of the batch that holds ``offset``; None if all batches lie before it.
+
+    A damaged segment is replayed from its start: one damaged file must not stop the broker.
+    """
     if offset <= segment.base_offset:
         return 0
     try:
@@ -426,11 +450,11 @@ def replay_producers(
     unindexed: Mapping[int, int],
     on_chunk: OnChunk = nobody,
 ) -> None:
-    """Bring the states from their snapshot's offset to ``end_offset``, as they are for readers who
-    see up to the high watermark.
+    """Bring the states from their snapshot's offset to ``end_offset``.
 
-    On the way the transaction indexes of ``unindexed`` segments (by base offset: the offset from
-    which on they lack rows) get the rows of what is aborted there.
+    Transactions that end at or after the high watermark stay undecided for readers.
+    ``unindexed`` maps the base offset of a segment to the offset from which on its transaction
+    index lacks rows. The replay writes these rows.
     """
     start = states.end_offset
     for index, segment in enumerate(segments):
