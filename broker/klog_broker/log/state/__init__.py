@@ -1,1 +1,1 @@
-"""The state of one log that its parts share: segments, flushes, rolling, transactions."""
+"""The state that the parts of one log share: segments, flushes, rolling, transactions."""

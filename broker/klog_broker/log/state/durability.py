@@ -1,4 +1,4 @@
-"""Which parts of a log are synced, and what the next sync has to include."""
+"""Tracks which files of a log are synced, and what the next sync has to include."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,26 +15,30 @@ from pyspark_klog.ids import Offset
 
 
 class Durability:
-    """Records before ``flushed_offset`` survive a power cut. Before ``recovery_point`` their index
-    entries do so, too: a start after a crash need not read them."""
+    """How far a log is durable, and the files that still need a sync.
+
+    Records before ``flushed_offset`` survive a power cut. Before ``recovery_point`` their index
+    entries survive, too, so a start after a crash need not read these records.
+    """
 
     def __init__(self, end_offset: Offset, recovery_point: Offset) -> None:
         self.flushed_offset = end_offset
         self.recovery_point = recovery_point
-        # How often the log was cut: the outcome of a plan from before a cut does not count.
+        # How often the log was cut: a plan made before a cut must not raise the offsets.
         self._cuts = 0
-        # To be synced besides the active segment's files, and directories with new names in them.
+        # Files (besides the active segment's) and directories with new names, to be synced.
         self._files: list[File] = []
         self._directories: list[Path] = []
 
     def add(self, files: Iterable[File], directory: Path) -> None:
-        """Include files and directory in the next flush: a segment was rolled or closed."""
+        """Include files and directory in the next flush, for a segment that was rolled or
+        closed."""
         self._files += files
         if directory not in self._directories:
             self._directories.append(directory)
 
     def is_behind(self, end_offset: int) -> bool:
-        """Whether a flush would make anything durable."""
+        """Whether a flush would make records or files durable."""
         return self.flushed_offset < end_offset or bool(self._files)
 
     def plan(
@@ -45,9 +49,11 @@ class Durability:
         *,
         with_indexes: bool,
     ) -> FlushPlan | None:
-        """Everything that is not synced, in one plan; None if there is nothing. ``epochs`` are part
-        of it if the recovery point moves, or ``with_indexes``. If the plan fails the directory goes
-        offline; a plan that was not tried is given to :meth:`put_back`."""
+        """Plan a flush of everything that is not synced; returns None if there is nothing to sync.
+
+        The plan contains ``epochs`` if it moves the recovery point, or ``with_indexes``. If it
+        fails, the data directory goes offline. Give a plan that was not tried to :meth:`put_back`.
+        """
         behind = self.recovery_point if with_indexes else self.flushed_offset
         if behind >= end_offset and not (self._files or self._directories):
             if not with_indexes or epochs is None:
@@ -72,20 +78,21 @@ class Durability:
         )
 
     def is_whole(self, end_offset: int) -> bool:
-        """Whether everything is synced, indexes and files of other segments, too."""
+        """Whether all records up to ``end_offset``, their indexes and all other files are
+        synced."""
         return self.recovery_point >= end_offset and not (self._files or self._directories)
 
     def put_back(self, plan: FlushPlan) -> None:
-        """The plan could not be carried out for now: the next plan includes its work."""
+        """Include the plan's work in the next plan, because this one cannot be carried out now."""
         self._files = [*plan.files, *self._files]
         self._directories = [*plan.directories, *self._directories]
 
     def drop_files(self) -> None:
-        """No flush follows."""
+        """Forget all files and directories, because no flush follows."""
         self._files, self._directories = [], []
 
     def done(self, plan: FlushPlan) -> bool:
-        """The plan was carried out; returns False if the log was cut since the plan was made."""
+        """Note that the plan was carried out; returns False if the log was cut since the plan."""
         if plan.cuts != self._cuts:
             return False
         self.flushed_offset = max(self.flushed_offset, plan.flushed_offset)
@@ -93,20 +100,22 @@ class Durability:
         return True
 
     def truncate(self, end_offset: Offset) -> None:
-        """The log was cut, and ends at ``end_offset`` now."""
+        """Note that the log was cut, and ends at ``end_offset`` now."""
         self._cuts += 1
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
 
     def begin_anew(self, offset: Offset) -> None:
-        """The log is empty, durably, and starts and ends at ``offset`` now."""
+        """Note that the log is empty, durably, and starts and ends at ``offset`` now."""
         self._cuts += 1
         self.flushed_offset = self.recovery_point = offset
 
 
 class LogFlushing:
-    """Flushes one log: plans what to sync, and takes the outcome. ``on_flushed`` is called in the
-    loop, after ``flushed_offset`` grew."""
+    """Flushes one log: plans what to sync, and handles the outcome.
+
+    ``on_flushed`` is called in the loop's thread each time that ``flushed_offset`` has grown.
+    """
 
     def __init__(
         self,
@@ -140,7 +149,7 @@ class LogFlushing:
 
     @property
     def recovery_point(self) -> Offset:
-        """From this offset on a start after a crash checks every byte."""
+        """The offset from which on a start after a crash checks every byte."""
         return self._durability.recovery_point
 
     @property
@@ -149,7 +158,7 @@ class LogFlushing:
 
     @property
     def awaits_flush(self) -> bool:
-        """Whether a flush was given up for want of a descriptor, and has to be begun again."""
+        """Whether a flush failed for want of a file descriptor, and has to be started again."""
         return self._flusher.is_postponed and not self._state.is_offline
 
     @property
@@ -158,7 +167,7 @@ class LogFlushing:
         return self._flusher.waiting
 
     def when_flushed(self, offset: int, callback: FlushCallback) -> None:
-        """PartitionLog.when_flushed."""
+        """Call back once records before ``offset`` are synced: PartitionLog.when_flushed."""
         if self._state.is_offline:
             try:
                 self._state.check_online()
@@ -172,12 +181,12 @@ class LogFlushing:
         self.start()
 
     def start(self, *, with_indexes: bool = False) -> None:
-        """PartitionLog.start_flush."""
+        """Start a flush, unless the log is offline: PartitionLog.start_flush."""
         if not self._state.is_offline:
             self._flusher.start(with_indexes=with_indexes)
 
     def start_if_due(self) -> None:
-        """Begin a flush if flush.messages asks for one: after an append or a change of settings."""
+        """Start a flush if flush.messages asks for one; for use after an append or a new config."""
         state = self._state
         if state.log_end_offset - self._durability.flushed_offset >= state.config.flush_messages:
             self._flusher.start()
@@ -187,12 +196,12 @@ class LogFlushing:
         self._flusher.flush_now()
 
     def sync_now(self) -> Callable[[], None]:
-        """:meth:`Flusher.sync_now`."""
+        """Do the blocking part of :meth:`flush_now`; returns the part for the loop's thread."""
         return self._flusher.sync_now()
 
     @property
     def is_whole(self) -> bool:
-        """Whether no file of a segment is left to be synced."""
+        """Whether no flush is running, and no file of any segment needs a sync."""
         is_idle = not self._flusher.is_running
         return is_idle and self._durability.is_whole(self._state.log_end_offset)
 
@@ -201,8 +210,10 @@ class LogFlushing:
         self._durability.add(files, self._state.path)
 
     def cut(self, end_offset: Offset) -> Callable[[], None]:
-        """The log ends at ``end_offset`` now. Returns a function that waits, in a helper thread,
-        for the sync that is under way. Those who wait for records behind it are told an error."""
+        """Note that the log ends at ``end_offset`` now, and fail the callbacks for later records.
+
+        Returns a function that waits, in a helper thread, for the sync that is under way.
+        """
         self._durability.truncate(end_offset)
         self._flusher.give_up_after(
             end_offset, LogStorageError(f"{self._state.topic_partition} was cut at {end_offset}")
@@ -210,20 +221,24 @@ class LogFlushing:
         return self._flusher.wait_for_run()
 
     def begun_anew(self, offset: Offset) -> None:
-        """After :meth:`cut`: all files are gone, and the one that there is now is synced."""
+        """Note that the log starts over at ``offset``; call :meth:`cut` first.
+
+        All old segments are removed, and the new empty one is synced.
+        """
         self._durability.begin_anew(offset)
 
     def fail(self, error: LogStorageError) -> None:
-        """Tell all who wait for a flush that their records may be lost."""
+        """Call all flush callbacks with the error: their records may be lost."""
         self._flusher.fail(error)
 
     def abandon(self, error: LogStorageError) -> None:
-        """The log is deleted: tell all who wait for a flush; missing files are no failure now."""
+        """Fail all flush callbacks, because the log is deleted; missing files are no failure
+        now."""
         self._is_deleted = True
         self._flusher.fail(error)
 
     def drop_files(self) -> None:
-        """The log was deleted or has failed: forget the files that were still to be synced."""
+        """Forget the files that still need a sync, because the log was deleted or has failed."""
         self._durability.drop_files()
 
     def _put_back(self, plan: FlushPlan) -> None:
@@ -256,12 +271,15 @@ class LogFlushing:
         return self._state.log_directory.go_offline(error)
 
     def _refused(self, error: OSError) -> LogStorageError:
-        """What could not be written stays to be written."""
+        """Return the error for a write that is refused now, and that the next flush tries again."""
         state = self._state
         if self._is_of_deletion(error):
             return LogStorageError(f"{state.topic_partition} was deleted")
         return state.log_directory.refuse(error, state.topic_partition)
 
     def _is_of_deletion(self, error: OSError) -> bool:
-        """Whether the log's directory was renamed for its deletion: nothing needs a sync then."""
+        """Whether a file is missing because the log's directory was renamed for its deletion.
+
+        A deleted log needs no sync.
+        """
         return self._is_deleted and isinstance(error, FileNotFoundError)

@@ -1,7 +1,8 @@
-"""Group commit: one sync under way at a time for each log, and whoever waits for it.
+"""Group commit: runs one sync at a time for each log, and calls back all callers waiting for it.
 
-The loop plans a sync (which files, up to which offset), a helper thread does it, the loop takes the
-outcome. What is appended meanwhile goes with the next one, so that one sync serves many replies.
+The loop's thread plans a sync (which files, up to which offset), a helper thread carries it out,
+and the loop's thread handles the outcome. Records that are appended meanwhile go with the next
+sync, so one sync serves many Produce responses.
 """
 
 from __future__ import annotations
@@ -25,25 +26,29 @@ Noted = Callable[[], AbstractContextManager[None]]
 
 
 class FlushPlan(NamedTuple):
-    """What to sync, and what holds once that is done."""
+    """The files to sync, and the offsets that hold once they are synced."""
 
     files: tuple[File, ...]
     directories: tuple[Path, ...]
     flushed_offset: Offset
     recovery_point: Offset
     cuts: int
-    """How often the log had been cut when this was planned."""
+    """How often the log had been cut when this plan was made."""
     epochs: UnsavedEpochs | None = None
-    """To be written behind the syncs: the recovery point must not pass an epoch's start before."""
+    """Leader epochs to be written after the syncs. The recovery point must not pass an epoch's
+    start before the epoch is in the file."""
 
     def without_epochs(self) -> FlushPlan:
-        """What holds if the epochs could not be written."""
+        """The plan's outcome if the epochs could not be written: the recovery point stays."""
         return self._replace(recovery_point=Offset(0), epochs=None)
 
 
 class _Run:
-    """A plan that is carried out once, by whoever comes first: a helper thread, or the loop where
-    it cannot go on without (close)."""
+    """A plan that is carried out once, by the first thread that calls ``perform``.
+
+    Usually this is a helper thread; otherwise a thread that cannot go on without the sync, for
+    example in close().
+    """
 
     def __init__(self, files: Files, plan: FlushPlan, noted: Noted) -> None:
         self.plan = plan
@@ -53,10 +58,13 @@ class _Run:
         self._is_over = False
         self._error: BaseException | None = None
         self.epochs_error: OSError | None = None
-        """Why the epochs could not be written, once it is over."""
+        """Why the epochs could not be written; set once the run is over."""
 
     def perform(self) -> None:
-        """Sync all of it, or wait until another thread has. Blocks; raises what that raised."""
+        """Sync all files, or wait until another thread has synced them. Blocks.
+
+        Raises the exception of the sync, in every thread that calls this.
+        """
         with self._lock:
             if not self._is_over:
                 self._is_over = True
@@ -73,8 +81,11 @@ class _Run:
                 raise self._error
 
     def drop_files(self) -> None:
-        """Called in the loop once the outcome was taken: the traceback of an error that the run
-        keeps refers to the files and to the run, and would hold both until a garbage collection."""
+        """Release the files, in the loop's thread, once the outcome was handled.
+
+        The traceback of the run's error refers to the files and to the run. Both would stay in
+        memory until a garbage collection.
+        """
         self.plan = self.plan._replace(files=(), directories=())
         if self._error is not None:
             forget_frames(self._error)
@@ -88,8 +99,11 @@ class _Run:
 
 
 class Flusher:
-    """Runs one log's flushes, each within ``noted()``. ``plan`` returns None if nothing is to be
-    synced; ``on_flushed`` up to where all is synced now."""
+    """Runs one log's flushes, each within ``noted()``.
+
+    ``plan`` returns None if nothing needs a sync. ``on_flushed`` returns the offset up to which all
+    records are synced.
+    """
 
     def __init__(
         self,
@@ -116,7 +130,7 @@ class Flusher:
         self._again_with_indexes = False
         self._running: _Run | None = None
         self.is_postponed = False
-        """The last flush wanted for a descriptor: begun again it takes up that one's work."""
+        """The last flush failed because no file descriptor was free; the next includes its work."""
 
     @property
     def is_running(self) -> bool:
@@ -127,11 +141,11 @@ class Flusher:
         return len(self._waiters)
 
     def wait(self, offset: int, callback: FlushCallback) -> None:
-        """Call back once what lies before ``offset`` is synced. Offsets must not fall."""
+        """Call back once the records before ``offset`` are synced. Offsets must not fall."""
         self._waiters.append((offset, callback))
 
     def start(self, *, with_indexes: bool = False) -> None:
-        """Begin a flush; while one is under way, note that another is wanted after it."""
+        """Start a flush; if one is running, start another one after it."""
         if self.is_running:
             self._again = True
             self._again_with_indexes |= with_indexes
@@ -144,15 +158,18 @@ class Flusher:
         self._helpers.submit(run.perform, lambda _, error: self._done(run, error))
 
     def flush_now(self) -> None:
-        """Sync all that has been appended, indexes too, after what is under way. Blocks.
+        """Sync all appended records and their indexes, after the running flush. Blocks.
 
-        Raises the LogStorageError of a failure, also if only the epochs could not be written.
+        Raises LogStorageError if a sync fails, even if only the epochs could not be written.
         """
         self.sync_now()()
 
     def sync_now(self) -> Callable[[], None]:
-        """The part of :meth:`flush_now` that blocks, for any thread while nobody else uses the log.
-        Returns the other part, for the loop's thread, which raises what failed."""
+        """Do the part of :meth:`flush_now` that blocks, while no other thread uses the log.
+
+        Returns the second part, for the loop's thread: a function that handles the outcome, and
+        raises the LogStorageError of a failure.
+        """
         run: _Run | None = None
         failure: OSError | None = None
         try:
@@ -178,8 +195,11 @@ class Flusher:
         return take
 
     def wait_for_run(self) -> Callable[[], None]:
-        """What waits, in a helper thread, for the sync that is under way. Blocks; OSError, unless
-        the sync only wants for a descriptor: then nobody is at the files either."""
+        """Return a function that waits, in a helper thread, for the running sync to end.
+
+        The function blocks. If the sync fails, the function raises its OSError, except if no file
+        descriptor was free: the sync has ended then, too, and no thread uses the files.
+        """
         run = self._running
 
         def wait() -> None:
@@ -193,12 +213,13 @@ class Flusher:
         return wait
 
     def _take(self, run: _Run) -> LogStorageError | None:
-        """The records are synced: let that count. Returns why the epochs are not written."""
+        """Count the run's records as synced; returns the error if its epochs are not written."""
         plan, refusal = run.plan, None
         if run.epochs_error is not None:
             refusal = self._on_refused(run.epochs_error)
             plan = plan.without_epochs()
-        # A cut may have come since it was planned, and other records lie there now.
+        # If the log was cut since the plan, other records may lie at the planned offsets now, so
+        # release only up to the offset that on_flushed returns.
         self.release(self._on_flushed(plan))
         return refusal
 
@@ -225,20 +246,21 @@ class Flusher:
         return True
 
     def release(self, flushed_offset: int) -> None:
-        """Tell the waiters whose offset has been reached."""
+        """Call the callbacks whose offset has been reached."""
         waiters = self._waiters
         while waiters and waiters[0][0] <= flushed_offset:
             waiters.popleft()[1](None)
 
     def give_up_after(self, offset: int, error: LogStorageError) -> None:
-        """What lies behind ``offset`` is gone: tell those who wait for that."""
+        """Call the callbacks for offsets after ``offset`` with the error: those records are
+        gone."""
         gone = [callback for reached, callback in self._waiters if reached > offset]
         self._waiters = deque(each for each in self._waiters if each[0] <= offset)
         for callback in gone:
             callback(error)
 
     def fail(self, error: LogStorageError) -> None:
-        """Tell all waiters that their records may be lost."""
+        """Call all callbacks with the error: their records may be lost."""
         waiters, self._waiters = self._waiters, deque()
         for _, callback in waiters:
             callback(error)

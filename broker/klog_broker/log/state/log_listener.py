@@ -1,4 +1,4 @@
-"""The listener of a log: is told of changes of the log."""
+"""The listener of a log: its methods are called after changes of the log."""
 
 from typing import Protocol, TypeVar
 
@@ -8,7 +8,8 @@ LogT_contra = TypeVar("LogT_contra", contravariant=True)
 class LogListener(Protocol[LogT_contra]):
     """The host of a log: decides how far readers may see, and wakes waiting requests.
 
-    Called in the loop, after the change. Calls must be cheap: every append makes some.
+    All methods are called in the loop's thread, after the change. Every append calls some of them,
+    so all must be cheap.
     """
 
     def log_end_grew(self, log: LogT_contra) -> None:
@@ -21,7 +22,7 @@ class LogListener(Protocol[LogT_contra]):
         """``set_high_watermark`` raised the high watermark."""
 
     def log_start_grew(self, log: LogT_contra) -> None:
-        """``log_start_offset`` grew: older records are gone."""
+        """``log_start_offset`` grew: older records are deleted."""
 
     def log_went_offline(self, log: LogT_contra) -> None:
-        """Every method of the log raises LogStorageError from now on."""
+        """The log is offline: every method of it raises LogStorageError from now on."""

@@ -24,9 +24,9 @@ _log = logging.getLogger("klog.log")
 class LogState:
     """The log's start and end, its segments, and whether it can be used.
 
-    Each part of the log changes its own piece: the appenders change the end, the shortener the
-    start and the segments. Everything happens in the loop's thread, except a cut: a helper does it,
-    while nobody else may use the log (``is_being_cut``).
+    Each part of the log changes its own fields: the appenders change the end, the shortener changes
+    the start and the segments. Everything happens in the loop's thread, except a cut: a helper
+    thread does it, and no other thread may use the log meanwhile (``is_being_cut``).
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class LogState:
         self.snapshots = loaded.snapshots
         self.is_being_cut = False
         self.cleaned_offset = loaded.cleaned_offset
-        """Up to here the log cleaner has cleaned; None before its first round."""
+        """The log cleaner has cleaned up to this offset; None before its first round."""
         self.is_being_cleaned = False
         self.cuts = 0
-        """How often records were cut off at the end, or all of them dropped."""
+        """How often records were cut off at the end, or the whole log was emptied."""
         self._after_cut: list[Callable[[], None]] = []
         self._after_swap: list[Callable[[], None]] | None = None
         self.error: BaseException | None = None
@@ -73,38 +73,45 @@ class LogState:
         self.choose_jitter()
 
     def choose_jitter(self) -> None:
-        """Spreads the rolls of partitions that were created together."""
+        """Choose a random part of segment.jitter.ms.
+
+        The jitter spreads the rolls of partitions that were created together.
+        """
         limit_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
         self.jitter_ms = self._chance.below(limit_ms)
 
     def take_segments(self, segments: tuple[Segment, ...]) -> None:
-        """From now on the log consists of these segments; the last one is appended to."""
+        """Make these the segments of the log; appends go to the last one."""
         self.segments = SegmentList(segments)
         self.active = segments[-1]
 
     def append_room(self, now_ms: int) -> AppendRoom | None:
-        """The room in the active segment; None if it must be rolled now. OSError."""
+        """The limits for appends to the active segment; None if it must be rolled now. OSError."""
         return append_room(self.active, self.config, now_ms=now_ms, jitter_ms=self.jitter_ms)
 
     # --- while it is cut -------------------------------------------------------------------------
     def begin_cut(self) -> None:
-        """Until :meth:`end_cut` a helper changes the files, and nobody else may use the log."""
+        """Mark the log as being cut.
+
+        Until :meth:`end_cut` a helper thread changes the files, and no other thread may use the
+        log.
+        """
         self.is_being_cut = True
         self.cuts += 1
 
     def end_cut(self) -> None:
-        """Tell those who waited for the end of the cut."""
+        """Call the callbacks that waited for the end of the cut."""
         waiting, self._after_cut = self._after_cut, []
         for callback in waiting:
             callback()
 
     def after_cut(self, callback: Callable[[], None]) -> None:
-        """Call back at the end of the cut that is under way."""
+        """Call back at the end of the cut that is running."""
         self._after_cut.append(callback)
 
     # --- while segments are swapped --------------------------------------------------------------
     def begin_swap(self) -> None:
-        """Until :meth:`end_swap` the files of some segments have passing names."""
+        """Mark the log as having segment files with temporary names, until :meth:`end_swap`."""
         self._after_swap = []
 
     def end_swap(self) -> None:
@@ -113,7 +120,7 @@ class LogState:
             work()
 
     def when_in_place(self, work: Callable[[], None]) -> None:
-        """Do work that changes segments: now, or once they have been swapped."""
+        """Run work that changes segments: now, or after the swap of segments that is running."""
         if self._after_swap is None:
             work()
         else:
@@ -125,12 +132,12 @@ class LogState:
         return self.error is not None or self.log_directory.is_offline
 
     def check_usable(self) -> None:
-        """Raise LogStorageError if the log is offline: not if it is only being cut."""
+        """Raise LogStorageError if the log is offline; a log that is only being cut passes."""
         if self.error is not None or self.log_directory.error is not None:
             self.check_online()
 
     def check_online(self) -> None:
-        """Raise LogStorageError if the log cannot be used."""
+        """Raise LogStorageError if the log is offline or being cut."""
         if self.error is None and not self.is_being_cut and self.log_directory.error is None:
             return
         if self.error is not None:
@@ -141,8 +148,10 @@ class LogState:
             raise LogStorageError(f"{self.topic_partition} is being cut")
 
     def go_offline(self, error: BaseException) -> LogStorageError:
-        """Take this log alone offline: its state cannot be trusted any more. Returns the exception
-        to raise."""
+        """Take this log alone offline, because its state cannot be trusted any more.
+
+        Returns the exception to raise.
+        """
         if self.error is None:
             self.error = error
             _log.error("log=%s offline=%r", self.path, error, exc_info=error)
@@ -152,13 +161,16 @@ class LogState:
         return storage_error
 
     def write_failed(self, error: OSError) -> LogStorageError:
-        """A write failed: undo it if possible; returns the exception to raise."""
+        """Undo a failed write if possible; returns the exception to raise."""
         if not is_exhausted(error):
             self.cut_back()
         return self.log_directory.refuse(error, self.topic_partition)
 
     def cut_back(self) -> None:
-        """Cut off bytes that were written and do not count. LogStorageError if that fails."""
+        """Cut off bytes that a failed write left after the log's end.
+
+        Raises LogStorageError if the truncation fails.
+        """
         try:
             self.active.cut_back()
         except OSError as error:

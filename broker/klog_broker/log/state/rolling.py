@@ -1,4 +1,4 @@
-"""When a log begins a new segment: by the old one's size, offsets, indexes and age."""
+"""Decides when a log begins a new segment: by the old one's size, offsets, indexes and age."""
 
 from klog_broker.log.log_config import INT64_MAX, INT64_MIN, LogConfig
 from klog_broker.log.segment.planned_append import AppendRoom, KnownRoom
@@ -36,7 +36,7 @@ def should_roll(
         or segment.time_index.is_full
     ):
         return True
-    # How long the segment has been open: by timestamps if its first batch has one.
+    # The age of a segment counts from the timestamp of its first batch, if that batch has one.
     first_ms, longest_ms = segment.first_timestamp_ms, config.max_segment_ms - jitter_ms
     if first_ms < 0:
         return now_ms - segment.created_ms > longest_ms
@@ -53,8 +53,11 @@ def should_roll(
 def append_room(
     segment: Segment, config: LogConfig, *, now_ms: int, jitter_ms: int
 ) -> AppendRoom | None:
-    """What a plan may append so that :func:`should_roll` says no, again and again; None if the
-    segment is to be rolled now. OSError."""
+    """The limits within which appends need no new segment; None if a roll is due now. OSError.
+
+    A produce plan makes many appends within these limits: for each, :func:`should_roll` would
+    return False.
+    """
     longest_ms = config.max_segment_ms - jitter_ms
     is_old = now_ms - segment.created_ms > longest_ms
     untimed_limit_ms = INT64_MIN if is_old else INT64_MAX

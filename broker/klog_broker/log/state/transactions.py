@@ -1,4 +1,4 @@
-"""What the transactions of a log's producers mean for its readers."""
+"""Computes the last stable offset of a log, and finds its aborted transactions for readers."""
 
 from klog_broker.log.errors import DamagedLog
 from klog_broker.log.read.log_reader import region_end_offset
@@ -11,7 +11,7 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class LogTransactions:
-    """Up to where everything is decided, for the readers of one log."""
+    """The last stable offset and the aborted transactions of one log."""
 
     def __init__(self, state: LogState) -> None:
         self._state = state
@@ -19,19 +19,22 @@ class LogTransactions:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Where the oldest undecided transaction begins, and the high watermark if none begins
-        before it: up to here read_committed reads."""
+        """The offset up to which read_committed consumers read.
+
+        The first offset of the oldest undecided transaction if this is below the high watermark,
+        else the high watermark.
+        """
         state = self._state
         first = self._transactions.first_unstable_offset
         if first >= state.high_watermark:
             return state.high_watermark
-        # Retention and DeleteRecords can have taken the transaction's first records.
+        # Retention and DeleteRecords can have deleted the transaction's first records.
         return Offset(max(first, state.log_start_offset))
 
     def aborted_in(
         self, segment: Segment, region: ReadRegion, from_offset: int, *, may_block: bool
     ) -> list[AbortedEntry]:
-        """Return the aborted transactions of a region. Contract: PartitionLog.aborted_in."""
+        """Return the aborted transactions of a region: see PartitionLog.aborted_in."""
         state = self._state
         log = state.segments
         index = log.index_for(segment.base_offset)
@@ -44,7 +47,7 @@ class LogTransactions:
     def aborted(
         self, from_offset: int, upper_offset: int, *, may_block: bool = True
     ) -> list[AbortedEntry]:
-        """Return the aborted transactions of an offset range. Contract:
+        """Return the aborted transactions of an offset range; see
         PartitionLog.aborted_transactions."""
         self._state.check_online()
         segments = self._state.segments
