@@ -1,1 +1,1 @@
-"""Appends to a log, as leader, as follower, and of the broker's own batches."""
+"""Appends to a log: as the leader, as a follower, and for batches that this broker made itself."""

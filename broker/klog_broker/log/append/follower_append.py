@@ -1,7 +1,7 @@
-"""Appends of a follower: the leader's batches with the same bytes, offsets and epochs.
+"""Appends of a follower: keeps the bytes, offsets and leader epochs of the leader's batches.
 
-A follower checks batches as recovery does, and takes the same facts from them. It does not validate
-records: the leader has done that.
+A follower checks batches like recovery does, and takes the same facts from their headers. The
+records are not validated, because the leader has done so.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,23 +25,23 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class Followed(NamedTuple):
-    """Whole batches that may be appended, and the changes that they make to the active segment."""
+    """Whole batches that may be appended, and their effects on segment, producers and epochs."""
 
     planned: PlannedAppend
-    steps: list[ProducerStep]  # what producers did in the batches
+    steps: list[ProducerStep]  # the changes that the batches make to the state of producers
     epochs: list[tuple[int, int]]  # epochs that begin in the batches, with their start offsets
     last_offset: int
 
 
 class _FollowerDigest(Digest):
-    """A digest that also tells whether the batches' epochs may follow those of the log."""
+    """A digest that also notes whether the batches' leader epochs may follow those of the log."""
 
     first_row: BatchRow | None = None
     newest_epoch = -1
     has_falling_epochs = False
 
     def add_rows(self, rows: Iterable[BatchRow], shift: int, buffer: Buffer) -> None:
-        """As :meth:`Digest.add_rows`."""
+        """Add the rows, and note their leader epochs."""
         for row in rows:
             self._note(row, row.leader_epoch)
             if row.magic == MAGIC_V2 and row.leader_epoch < self.latest_epoch:
@@ -49,7 +49,7 @@ class _FollowerDigest(Digest):
             super().add_rows((row,), shift, buffer)
 
     def add_table(self, table: Any, shift: int, buffer: Buffer) -> None:
-        """As :meth:`Digest.add_table`."""
+        """Add the rows of the table, and note their leader epochs."""
         import numpy as np
 
         if not len(table):
@@ -78,12 +78,13 @@ def follow(
     checks: RecordChecks,
     check_crc: bool = True,
 ) -> Followed | None:
-    """The whole batches at the start of ``data``, to be appended where ``room`` begins; None if
-    there are none. A batch that is cut off at the end of ``data`` is left out.
+    """Check the whole batches at the start of ``data``, and plan their append to ``room``.
 
-    CorruptRecords if bytes are not a good batch, or if offsets or epochs fall. OffsetOutOfRange if
-    the batches begin before the log's end, or end so far after it that no segment can hold both.
-    StaleLeaderEpoch for a batch newer than ``leader_epoch``: a later leader sent it (KAFKA-18723).
+    Returns None if there is no whole batch. A batch that is cut off at the end of ``data`` is left
+    out. Raises CorruptRecords if bytes are not a good batch, or if offsets or leader epochs fall.
+    OffsetOutOfRange if the batches begin before the log's end, or end so far after it that no
+    segment can hold both. StaleLeaderEpoch for a batch that is newer than ``leader_epoch``: a later
+    leader sent it (KAFKA-18723).
     """
     digest = _FollowerDigest(
         position=room.size_bytes,
@@ -101,7 +102,7 @@ def follow(
     if digest.is_cut:
         _refuse_offsets(first, log_end_offset)
     if not _is_cut_off(data, size_bytes):
-        raise CorruptRecords(f"at byte {size_bytes} of what the leader sent is no good batch")
+        raise CorruptRecords(f"the leader sent no good batch at byte {size_bytes} of its records")
     if first is None:
         return None
     if digest.newest_epoch > leader_epoch:
@@ -110,11 +111,11 @@ def follow(
             f"{leader_epoch}"
         )
     if digest.has_falling_epochs:
-        raise CorruptRecords("the leader epochs of what the leader sent fall")
+        raise CorruptRecords("the leader epochs of the records that the leader sent fall")
     if digest.end_offset - log_end_offset > MAX_RELATIVE_OFFSET:
         raise OffsetOutOfRange(
-            f"what the leader sent ends at {digest.end_offset}, the log at {log_end_offset}: too "
-            f"far for one segment"
+            f"the records that the leader sent end at {digest.end_offset}, the log at "
+            f"{log_end_offset}: too far for one segment"
         )
     planned = _planned(digest, first, size_bytes)
     steps = digest.take_producer_steps()
@@ -136,7 +137,10 @@ def _planned(digest: _FollowerDigest, first: BatchRow, size_bytes: int) -> Plann
 
 
 def aborted_in(states: ProducerStates, steps: Iterable[ProducerStep]) -> list[AbortedEntry]:
-    """The rows of the transaction index for what the steps abort. The states do not change."""
+    """Return the transaction index rows for the transactions that the steps abort.
+
+    The states do not change.
+    """
     if not any(isinstance(step, ProducerMarker) and step.is_abort for step in steps):
         return []
     open_since = {producer_id: first for first, producer_id in states.transactions}
@@ -168,7 +172,7 @@ def fits(followed: Followed, room: AppendRoom) -> bool:
 
 
 def halves(data: memoryview, checks: RecordChecks) -> tuple[memoryview, memoryview] | None:
-    """Good batches in two parts; None if there is only one batch."""
+    """Split good batches into two parts; returns None if there is only one batch."""
     rows = checks.scan(data, 0, len(data), check_crc=False).rows
     if len(rows) < 2:
         return None
@@ -179,13 +183,14 @@ def halves(data: memoryview, checks: RecordChecks) -> tuple[memoryview, memoryvi
 def _refuse_offsets(first: BatchRow | None, log_end_offset: int) -> None:
     if first is not None and first.base_offset < log_end_offset:
         raise OffsetOutOfRange(
-            f"what the leader sent begins at {first.base_offset}, the log ends at {log_end_offset}"
+            f"the records that the leader sent begin at {first.base_offset}, the log ends at "
+            f"{log_end_offset}"
         )
-    raise CorruptRecords("the offsets of what the leader sent fall")
+    raise CorruptRecords("the offsets of the records that the leader sent fall")
 
 
 def _is_cut_off(data: memoryview, position: int) -> bool:
-    """Whether the bytes from ``position`` on can be the start of a batch that is cut off."""
+    """Whether the bytes from ``position`` on can be the start of an incomplete batch."""
     left = len(data) - position
     if left < LOG_OVERHEAD_BYTES:
         return True
@@ -229,7 +234,7 @@ class FollowerAppender:
         )
 
     def _append_anew(self, data: memoryview, leader_epoch: LeaderEpoch, now_ms: int) -> None:
-        """Whole, checked batches, to where the log ends by now."""
+        """Append whole, checked batches at the present end of the log."""
         room = self._writer.room_for_next(now_ms)
         followed = self._follow(data, room, leader_epoch, check_crc=False)
         assert followed is not None
@@ -243,11 +248,11 @@ class FollowerAppender:
         now_ms: int,
         followed: Followed,
     ) -> None:
-        """``data``: whole, checked batches; ``followed``: computed from them for ``room``."""
+        """Append whole, checked batches; ``followed`` must be computed from them for ``room``."""
         state = self._state
         parts = None if fits(followed, room) else halves(data, state.checks())
         if parts is not None:
-            # A new segment begins somewhere within the batches, where the leader's does.
+            # The leader's next segment begins somewhere within the batches, and so does this log's.
             for part in parts:
                 self._append_anew(part, leader_epoch, now_ms)
             return
@@ -259,7 +264,7 @@ class FollowerAppender:
         self._writer.commit(followed.planned, followed.steps, now_ms, followed.epochs)
 
     def _roll_for(self, data: memoryview, now_ms: int) -> bool:
-        """Begin a new segment if the first batch needs one; returns whether it did."""
+        """Begin a new segment if the first batch needs one; returns whether a segment began."""
         row = self._state.checks().scan(data, 0, len(data), check_crc=False).rows[0]
         end_offset = Offset(row.last_offset + 1)
         first = AppendedBatch(

@@ -1,4 +1,4 @@
-"""Appends as the leader: validates records, assigns offsets, and gives the batch to the writer."""
+"""Appends as the leader: validates records, assigns offsets, and writes the batch."""
 
 from collections.abc import Callable
 
@@ -31,8 +31,10 @@ from pyspark_klog.records.record import TimestampType
 
 
 class Appender:
-    """Appends to one log as its leader. The contracts of the methods that PartitionLog has too are
-    there."""
+    """Appends to one log as its leader.
+
+    PartitionLog has the contracts of the methods that it offers under the same names.
+    """
 
     def __init__(self, state: LogState, writer: LogWriter, flushing: LogFlushing) -> None:
         self._state = state
@@ -51,11 +53,11 @@ class Appender:
         state.check_online()
         if leader_epoch < state.newest_epoch:
             raise StaleLeaderEpoch(
-                f"{state.topic_partition} knows of leader epoch {state.newest_epoch}, "
+                f"{state.topic_partition} is in leader epoch {state.newest_epoch}, "
                 f"{leader_epoch} is over"
             )
 
-    # --- what is validated here ------------------------------------------------------------------
+    # --- validated batches -----------------------------------------------------------------------
     def append_as_leader(
         self,
         records: bytes | bytearray | memoryview,
@@ -119,12 +121,13 @@ class Appender:
         leader_epoch: LeaderEpoch,
         now_ms: int,
     ) -> AppendInfo:
-        """Append the marker's batch (end_transaction_batch), on behalf of a coordinator of this
-        transaction version. One for a producer without an open transaction is appended, too, as in
-        Kafka.
+        """Append the batch of a transaction marker (end_transaction_batch) for a coordinator.
 
-        Nothing has changed when it raises: InvalidProducerEpoch, CoordinatorFenced,
-        StaleLeaderEpoch, RecordBatchTooLarge, LogStorageError.
+        ``transaction_version`` is the coordinator's. A marker for a producer without an open
+        transaction is appended, too, as in Kafka.
+
+        Raises InvalidProducerEpoch, CoordinatorFenced, StaleLeaderEpoch, RecordBatchTooLarge or
+        LogStorageError; then nothing has changed.
         """
         state = self._state
         state.check_online()
@@ -141,7 +144,7 @@ class Appender:
         return self._append(planned, step, now_ms)
 
     def _place(self, prepared: Validated, leader_epoch: LeaderEpoch, now_ms: int) -> Validated:
-        """At the log's end, in this epoch."""
+        """Give the batch its offsets at the log's end, and the leader epoch."""
         state = self._state
         self._check_epoch(leader_epoch)
         if leader_epoch > state.epochs.latest:
@@ -152,7 +155,8 @@ class Appender:
         size_bytes = planned.row.size_bytes
         if size_bytes > state.config.segment_bytes:
             raise RecordBatchTooLarge(
-                f"a batch of {size_bytes} bytes, segment.bytes is {state.config.segment_bytes}"
+                f"a batch of {size_bytes} bytes is larger than segment.bytes, "
+                f"{state.config.segment_bytes}"
             )
         return planned
 
@@ -228,7 +232,7 @@ class Appender:
         waits = self._state.config.replies_wait_for_flush
         return end_offset if waits and end_offset > self._flushing.flushed_offset else None
 
-    # --- what the produce kernel has planned -----------------------------------------------------
+    # --- facts for the produce kernel ------------------------------------------------------------
     def plan_facts(self, now_ms: int) -> PlanFacts | None:
         state = self._state
         config = state.config
@@ -243,7 +247,7 @@ class Appender:
         try:
             room = append_room(state.active, config, now_ms=now_ms, jitter_ms=state.jitter_ms)
         except OSError:
-            return None  # An append that is not planned says what is wrong.
+            return None  # an append outside the plan will report the error
         if room is None:
             return None
         return PlanFacts(

@@ -1,7 +1,7 @@
 """Appends to a log in two steps: write, then commit.
 
 Written bytes lie after the log's end, where readers do not see them. If the append fails or is
-dropped the bytes are cut off again. The commit makes the batches part of the log.
+dropped, the bytes are cut off again. The commit makes the batches part of the log.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,8 +18,11 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class LogWriter:
-    """Writes and commits the appends of one log. ``roll(now_ms)`` begins a new segment;
-    ``on_appended()`` is called after each append as the leader."""
+    """Writes and commits the appends of one log.
+
+    ``roll(now_ms)`` begins a new segment. ``on_appended()`` is called after each append as the
+    leader.
+    """
 
     def __init__(
         self,
@@ -39,9 +42,11 @@ class LogWriter:
         step: ProducerStep | None,
         now_ms: int,
     ) -> None:
-        """Write and commit the leader's next batch, in a new segment if it needs one. ``step`` is
-        the batch's effect on the state of its producer. The log is unchanged after
-        LogStorageError."""
+        """Write and commit the leader's next batch, in a new segment if the batch needs one.
+
+        ``step`` is the batch's effect on the state of its producer. Raises LogStorageError; then
+        the log is unchanged.
+        """
         self.roll_for(batch, now_ms)
         steps: tuple[ProducerStep, ...] = ()
         aborted: tuple[AbortedEntry, ...] = ()
@@ -76,8 +81,10 @@ class LogWriter:
         return state.active is not active
 
     def room_for_next(self, now_ms: int) -> AppendRoom:
-        """Return the room in the active segment; if that must be rolled, in the new segment.
-        LogStorageError."""
+        """Return the append limits of the active segment; begin a new segment if a roll is due.
+
+        LogStorageError.
+        """
         state = self._state
         try:
             room = state.append_room(now_ms)
@@ -87,7 +94,9 @@ class LogWriter:
         except OSError as error:
             raise state.write_failed(error) from error
         if room is None:
-            raise InvariantViolation(f"{state.topic_partition}: a new segment has no room")
+            raise InvariantViolation(
+                f"{state.topic_partition}: a new segment has no space for an append"
+            )
         return room
 
     # --- write, then commit ----------------------------------------------------------------------
@@ -97,9 +106,12 @@ class LogWriter:
         index_rows: int = 1,
         aborted: Sequence[AbortedEntry] = (),
     ) -> None:
-        """Write whole batches at the log's end, without effect until the commit. ``index_rows`` is
-        the number of index entries that the commit can add; ``aborted`` are the rows of the
-        transaction index. LogStorageError if the write fails; then the log is unchanged."""
+        """Write whole batches at the log's end, without effect until the commit.
+
+        ``index_rows`` is the number of index entries that the commit can add. ``aborted`` are the
+        rows of the transaction index. Raises LogStorageError if the write fails; then the log is
+        unchanged.
+        """
         state = self._state
         try:
             state.active.write(data, index_rows, aborted)
@@ -114,8 +126,10 @@ class LogWriter:
     def commit_as_leader(
         self, written: AppendedBatch | PlannedAppend, steps: Iterable[ProducerStep], now_ms: int
     ) -> None:
-        """Commit, and count the records in the topic's metrics. LogStorageError, and the log goes
-        offline, if the batches do not begin at the log's end."""
+        """Commit written batches, and count the records in the topic's metrics.
+
+        If the batches do not begin at the log's end, the log goes offline, with LogStorageError.
+        """
         state = self._state
         first_offset = written.first_offset
         if first_offset != state.log_end_offset:
@@ -136,9 +150,11 @@ class LogWriter:
         now_ms: int,
         epochs: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """Make what :meth:`write` has written part of the log, with its index entries and producers
-        and with the ``epochs`` that begin in it. LogStorageError, and the log goes offline, if any
-        of that fails."""
+        """Make the batches of :meth:`write` part of the log.
+
+        Adds their index entries, their effects on producers, and the leader epochs that begin in
+        them (``epochs``). If any of this fails, the log goes offline, with LogStorageError.
+        """
         state = self._state
         producers = state.producers
         try:

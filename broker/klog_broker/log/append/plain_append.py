@@ -1,9 +1,9 @@
-"""Appending plain batches that this broker has just made: a coordinator's, and markers.
+"""Appends uncompressed batches that this broker has just made: a coordinator's, and markers.
 
-A coordinator appends a small batch for each turn and shard, and one for each partition that a
-transaction ends in, so that the cost of an append counts. The batch is well formed and is not
-compressed (finish_plain_batch, end_transaction_batch): there is nothing to validate, and who made
-it knows what stands in the header.
+A coordinator appends a small batch for each event-loop turn and shard, and one for each partition
+in which a transaction ends, so each append must be cheap. finish_plain_batch and
+end_transaction_batch make these batches well formed and uncompressed, and their caller knows the
+header fields. So these batches are not validated.
 """
 
 from klog_broker.log.append.leader_append import Appender
@@ -20,8 +20,10 @@ from pyspark_klog.records.layout import BASE_OFFSET_AT, INT32, INT64, LEADER_EPO
 
 
 class PlainAppender:
-    """The plain appends of one log. ``appender`` appends batches that the log's settings change
-    before they are stored."""
+    """Appends batches that this broker made to one log.
+
+    If the log's settings require a change of the batch, ``appender`` validates and appends it.
+    """
 
     def __init__(self, state: LogState, writer: LogWriter, appender: Appender) -> None:
         self._state = state
@@ -92,12 +94,13 @@ class PlainAppender:
         check_size(size_bytes, config)
         if size_bytes > config.segment_bytes:
             raise RecordBatchTooLarge(
-                f"a batch of {size_bytes} bytes, segment.bytes is {config.segment_bytes}"
+                f"a batch of {size_bytes} bytes is larger than segment.bytes, "
+                f"{config.segment_bytes}"
             )
         first_offset = state.log_end_offset
         end_offset = Offset(first_offset + record_count)
         written = AppendedBatch(size_bytes, first_offset, end_offset, timestamp_ms)
-        # No CRC covers these.
+        # The batch's CRC does not cover these two fields.
         INT64.pack_into(batch, BASE_OFFSET_AT, first_offset)
         INT32.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
         self._writer.append_batch(batch, written, marker, now_ms)
