@@ -1,1 +1,1 @@
-"""Retention, truncation, and the replacement of cleaned segments."""
+"""Retention, truncation, and the replacement of segments by cleaned ones."""

@@ -1,7 +1,7 @@
 """The segment that the log cleaner writes, as files whose names end with .cleaned.
 
-Nobody knows of it until it is put in place (segment_swap.py), and a start removes what is left of
-one. Everything here blocks: it is for helper threads.
+The log does not use the segment until it is swapped in (segment_swap.py). A start removes
+unfinished ones. All methods block: they are for helper threads.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -20,7 +20,7 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class CleanedSegment:
-    """Begins empty; batches come in their order."""
+    """A new segment that begins empty; batches must be written in the order of their offsets."""
 
     def __init__(
         self, files: Files, directory: Path, base_offset: int, config: LogConfig, now_ms: int
@@ -49,13 +49,15 @@ class CleanedSegment:
             segment.size_bytes += written
 
     def add_aborted(self, entries: Sequence[AbortedEntry]) -> None:
-        """Aborted transactions whose markers were written."""
+        """Add aborted transactions whose markers were written to the segment."""
         self._aborted += entries
 
     def finish(self, checks: RecordChecks, modified_ms: int) -> Generator[int, None, Segment]:
-        """Make the indexes, check on the way all that was written, and sync; returns the segment.
-        ``modified_ms`` is the time of the last write to what it takes the place of. A step looks
-        through some MB and yields how many bytes. OSError, InvariantViolation."""
+        """Make the indexes, check all written batches on the way, and sync; returns the segment.
+
+        ``modified_ms`` is the time of the last write to the replaced segments. Each step checks
+        some MB, and yields how many bytes. OSError, InvariantViolation.
+        """
         segment = self._segment
         if self._aborted:
             segment.transaction_index.write(self._aborted)
@@ -71,5 +73,5 @@ class CleanedSegment:
         return segment
 
     def remove(self) -> None:
-        """Nothing comes of it: remove its files. OSError."""
+        """Remove the files of a segment that will not be used. OSError."""
         remove_files(self._segment)

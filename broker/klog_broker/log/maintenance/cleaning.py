@@ -1,4 +1,4 @@
-"""What the log cleaner (klog_broker/compaction) needs of one log, and does to it."""
+"""The operations on one log that the log cleaner (klog_broker/compaction) needs."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,15 +14,21 @@ from pyspark_klog.ids import Offset
 
 
 class LastOfProducer(NamedTuple):
-    """What must stay of an active producer, so that a later start knows its state."""
+    """The last batch of an active producer, which the cleaner keeps for the producer's state.
+
+    A later start restores the state from it.
+    """
 
     data_offset: int | None
-    """The last offset of its last batch; None if its last is a marker."""
+    """The last offset of its last batch; None if only a marker of the producer is known."""
     producer_epoch: int
 
 
 class LogCleaning:
-    """Of one log. For the loop's thread but for :meth:`new_segment` and :meth:`checks`."""
+    """The cleaner's access to one log.
+
+    For the loop's thread, except :meth:`new_segment` and :meth:`checks`.
+    """
 
     def __init__(
         self,
@@ -36,24 +42,26 @@ class LogCleaning:
 
     @property
     def was_cut(self) -> bool:
-        """Whether records were cut off since the round began: what it has read may be gone."""
+        """Whether the log was cut since the round began: records that it read may be gone."""
         return self._state.cuts != self._cuts_at_begin
 
     def begin(self) -> None:
-        """A round begins: retention deletes no segment until :meth:`end`."""
+        """Begin a round: retention deletes no segment until :meth:`end`."""
         self._state.is_being_cleaned = True
         self._cuts_at_begin = self._state.cuts
 
     def end(self, cleaned_offset: int | None = None) -> None:
-        """The round is over. It has cleaned up to ``cleaned_offset``; None if it was given up.
-        Once the log was cut other records may lie there."""
+        """End the round, which has cleaned up to ``cleaned_offset``; None if it was given up.
+
+        If the log was cut meanwhile, the offset is ignored: other records may lie before it now.
+        """
         state = self._state
         state.is_being_cleaned = False
         if cleaned_offset is not None and not self.was_cut:
             state.cleaned_offset = Offset(min(cleaned_offset, state.log_end_offset))
 
     def last_of_producers(self) -> dict[int, LastOfProducer]:
-        """By producer id."""
+        """Return the last batch of each active producer, by producer id."""
         return {
             entry.producer_id: LastOfProducer(
                 entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch
@@ -62,21 +70,24 @@ class LogCleaning:
         }
 
     def new_segment(self, base_offset: int, now_ms: int) -> CleanedSegment:
-        """Begin to write one. Blocks. OSError."""
+        """Begin to write a cleaned segment. Blocks. OSError."""
         state = self._state
         return CleanedSegment(state.files, state.path, base_offset, state.config, now_ms)
 
     def checks(self) -> RecordChecks:
-        """What records are checked with."""
+        """Return the checks for the records of the log."""
         return self._state.checks()
 
     def swap(self, cleaned: Segment, sources: Sequence[tuple[Segment, int]], done: Done) -> None:
-        """As :meth:`Swapper.swap`; SourcesChanged also if the log was cut since the round began."""
+        """Replace ``sources`` by ``cleaned``: :meth:`Swapper.swap`.
+
+        Raises SourcesChanged, too, if the log was cut since the round began.
+        """
         if self.was_cut:
-            # A record may have gone for a later one that went with the cut.
+            # The cleaner may have dropped a record in favour of a later one that the cut removed.
             raise SourcesChanged(f"{self._state.topic_partition} was cut while it was cleaned")
         self._swapper.swap(cleaned, sources, done)
 
     def close(self) -> None:
-        """As :meth:`Swapper.close`."""
+        """Release the files of a swap that is running, because the log is closed."""
         self._swapper.close()

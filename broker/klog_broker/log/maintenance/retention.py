@@ -1,4 +1,4 @@
-"""Which segments retention deletes: pure functions of facts about the segments.
+"""Decides which segments retention deletes: pure functions of facts about the segments.
 
 A policy returns how many segments, from the oldest on, may be deleted.
 """
@@ -32,14 +32,17 @@ RetentionPolicy = Callable[[LogFacts], int]
 
 
 def by_log_start(log: LogFacts) -> int:
-    """Segments that end at or before the log's start (DeleteRecords). Never the last one."""
+    """Count the segments that end at or before the log start offset (DeleteRecords).
+
+    The last segment never counts.
+    """
     return _leading(
         log, lambda segment: segment.end_offset <= log.log_start_offset, spare_last=True
     )
 
 
 def by_time(log: LogFacts) -> int:
-    """Segments whose largest timestamp is older than retention.ms."""
+    """Count the segments whose largest timestamp is older than retention.ms."""
     retention_ms = log.config.retention_ms
     if retention_ms < 0:
         return 0
@@ -47,7 +50,7 @@ def by_time(log: LogFacts) -> int:
 
 
 def by_size(log: LogFacts) -> int:
-    """Segments without which the log still has retention.bytes."""
+    """Count the segments without which the log still has at least retention.bytes."""
     if log.config.retention_bytes < 0:
         return 0
     surplus = sum(segment.size_bytes for segment in log.segments) - log.config.retention_bytes
@@ -65,14 +68,16 @@ KEEP_POLICIES: tuple[RetentionPolicy, ...] = (by_log_start,)
 
 
 def deletable_segments(log: LogFacts) -> int:
-    """How many segments, from the oldest on, may be deleted. With cleanup.policy=compact alone
-    time and size do not count."""
+    """Return how many segments, from the oldest on, may be deleted.
+
+    With cleanup.policy=compact alone, only the log start offset counts, not time and size.
+    """
     policies = DELETE_POLICIES if log.config.delete else KEEP_POLICIES
     return max(policy(log) for policy in policies)
 
 
 def why_deletable(log: LogFacts, count: int) -> str:
-    """The names of the settings by which ``count`` segments may be deleted."""
+    """Return the names of the settings by which ``count`` segments may be deleted."""
     return ",".join(name for policy, name in _NAMES.items() if policy(log) >= count)
 
 
@@ -84,7 +89,7 @@ _NAMES: dict[RetentionPolicy, str] = {
 
 
 def _may_go(log: LogFacts, segment: SegmentFacts) -> bool:
-    # Uncommitted records stay, and so does an empty last segment.
+    # Keep uncommitted records, and an empty last segment.
     return segment.end_offset <= log.high_watermark and segment.size_bytes > 0
 
 

@@ -1,9 +1,9 @@
-"""Puts a cleaned segment in the place of those that it was made from.
+"""Replaces segments by the cleaned segment that was made from them.
 
-Whatever moment a crash comes at, the next start has the old segments or the new one (leftovers.py):
-the new files are synced and then named .swap; only when these names are durable the old files go,
-and only when they have gone durably the new ones get their final names. The loop renames, helper
-threads sync. Readers keep the segment that they have.
+After a crash at any moment, the next start has the old segments or the new one (leftovers.py). The
+new files are synced and then renamed to .swap. Only when these names are durable, the old files are
+deleted. Only when the deletion is durable, the new files get their final names. The loop's thread
+renames, helper threads sync. Readers keep the segments that they already have.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,11 +24,11 @@ Done = Callable[[BaseException | None], None]
 
 
 class SourcesChanged(KlogError):
-    """The log no longer consists of what was cleaned: it was cut, or segments were deleted."""
+    """The log has other segments than the cleaner read: it was cut, or segments were deleted."""
 
 
 class Swapper:
-    """Changes the segments of one log. ``remove_later(paths, delay_ms)`` removes old files."""
+    """Swaps segments of one log. ``remove_later(paths, delay_ms)`` removes old files."""
 
     def __init__(
         self,
@@ -40,16 +40,21 @@ class Swapper:
         self._helpers = helpers
         self._remove_later = remove_later
         self._held = ExitStack()
-        """What the swap under way holds."""
+        """The open files and the directory of the swap that is running."""
 
     def close(self) -> None:
-        """The log is closed. A swap that is under way stays as it is: the next start ends it."""
+        """Release the files of a running swap, because the log is closed.
+
+        The next start completes the swap.
+        """
         self._held.close()
 
     def swap(self, cleaned: Segment, sources: Sequence[tuple[Segment, int]], done: Done) -> None:
-        """Put ``cleaned`` in the place of ``sources``: segments with the sizes that they had when
-        they were read. ``done(error)`` comes in the loop. SourcesChanged or LogStorageError if
-        nothing was changed."""
+        """Replace ``sources`` by ``cleaned``; ``done(error)`` is called in the loop's thread.
+
+        ``sources`` are segments with the sizes that they had when the cleaner read them. Raises
+        SourcesChanged or LogStorageError; then nothing has changed.
+        """
         state = self._state
         state.check_online()
         segments = state.segments.segments
@@ -57,7 +62,7 @@ class Swapper:
         found = segments[first : first + len(sources)]
         if [(each, each.size_bytes) for each in found] != list(sources):
             raise SourcesChanged(f"{state.topic_partition} was changed while it was cleaned")
-        # With these a swap that has begun never wants for a descriptor.
+        # Open all files now, so that a swap that has begun cannot fail for want of a descriptor.
         held = self._held = ExitStack()
         try:
             directory = state.files.open_dir(state.path)
@@ -93,7 +98,7 @@ class Swapper:
     def _sync_then(
         self, directory: OpenDirectory, steps: list[Callable[[], None]], done: Done
     ) -> None:
-        """Sync the directory, take the next step, and so on to a last sync."""
+        """Sync the directory, run the next step, and repeat; after the last step sync again."""
         state = self._state
 
         def synced(_: None, error: BaseException | None) -> None:

@@ -1,5 +1,7 @@
-"""Shortens a log: at its start by retention and DeleteRecords, at its end by truncation; or lets it
-begin anew, without any of its records."""
+"""Shortens a log: at its start by retention and DeleteRecords, at its end by truncation.
+
+A log can also start over at another offset, without any of its records.
+"""
 
 import logging
 from collections.abc import Callable
@@ -28,15 +30,17 @@ T = TypeVar("T")
 _log = logging.getLogger("klog.log")
 
 TRIES_WITHOUT_DESCRIPTORS = 20
-"""How often a cut is tried, one a second, that finds no descriptor. Meanwhile nobody may use the
-log, and the orders of the controller wait."""
+"""How often a cut is tried, once a second, while no file descriptor is free. During the tries the
+log cannot be used."""
 
 
 class Shortener:
-    """Takes records away from one log. ``roll(now_ms)`` begins a new segment;
-    ``remove_later(paths, delay_ms)`` removes files that are renamed for deletion;
-    ``renew_checkpoints(done)`` rewrites the checkpoints by the logs' present state;
-    ``start_grew()`` is called when the log's start has moved."""
+    """Removes records from one log.
+
+    ``roll(now_ms)`` begins a new segment. ``remove_later(paths, delay_ms)`` removes files that are
+    renamed for deletion. ``renew_checkpoints(done)`` writes the checkpoints with the present
+    offsets of the logs. ``start_grew()`` is called when the log start offset has grown.
+    """
 
     def __init__(
         self,
@@ -61,14 +65,14 @@ class Shortener:
 
     # --- at the start ----------------------------------------------------------------------------
     def delete_records_before(self, offset: int) -> Offset:
-        """PartitionLog.delete_records_before."""
+        """Raise the log start offset to ``offset``: PartitionLog.delete_records_before."""
         state = self._state
         state.check_online()
         target = state.high_watermark if offset == -1 else offset
         if not 0 <= target <= state.high_watermark:
             raise OffsetOutOfRange(
                 f"records of {state.topic_partition} before offset {offset} cannot be deleted: "
-                f"expected 0 to the high watermark {state.high_watermark}, or -1 for that"
+                f"expected 0 to the high watermark {state.high_watermark}, or -1 for the watermark"
             )
         self._raise_log_start(target)
         return state.log_start_offset
@@ -77,16 +81,16 @@ class Shortener:
         state = self._state
         if offset > state.log_start_offset:
             state.log_start_offset = Offset(offset)
-            # Not written to the file: loading drops entries before the log start again.
+            # Do not write the epoch file: a start drops entries before the log start offset, too.
             state.epochs.truncate_from_start(offset)
             self._start_grew()
 
     def apply_retention(self, now_ms: int) -> int:
-        """PartitionLog.apply_retention."""
+        """Delete the segments that retention allows: PartitionLog.apply_retention."""
         state = self._state
         state.check_online()
         if state.is_being_cleaned:
-            return 0  # the segments are being read; the next round comes
+            return 0  # the log cleaner reads the segments; the next retention round deletes them
         try:
             facts = self._retention_facts(now_ms)
             count = deletable_segments(facts)
@@ -121,8 +125,8 @@ class Shortener:
         state = self._state
         segments = state.segments.segments
         gone, kept = segments[:count], segments[count:]
-        # The segments leave the list first, so that no new read begins in them; present readers
-        # hold the open files.
+        # Take the segments off the list first, so that no new read begins in them. Readers that
+        # are in them hold the open files.
         state.take_segments(kept)
         self._raise_log_start(kept[0].base_offset)
         renamed = [path for segment in gone for path in mark_deleted(segment)]
@@ -138,7 +142,7 @@ class Shortener:
 
     # --- at the end ------------------------------------------------------------------------------
     def truncate_beside(self, offset: int, done: Callable[[BaseException | None], None]) -> None:
-        """PartitionLog.truncate_beside."""
+        """Truncate the log in a helper thread: PartitionLog.truncate_beside."""
         state = self._state
         state.check_online()
         if offset >= state.log_end_offset:
@@ -147,8 +151,8 @@ class Shortener:
             return
         if offset < state.log_start_offset:
             raise OffsetOutOfRange(
-                f"{state.topic_partition} cannot end at {offset}, it starts at "
-                f"{state.log_start_offset}"
+                f"{state.topic_partition} cannot be truncated to offset {offset}, because it "
+                f"starts at {state.log_start_offset}"
             )
         end_offset = state.log_end_offset = Offset(offset)
         state.begin_cut()
@@ -169,15 +173,18 @@ class Shortener:
                 state.epochs.saved(epochs)
             self._end_cut(error, done)
 
-        # First the recovery point: should the power go meanwhile, the next start must look at what
-        # it finds behind the cut. The file can be as long as before, with zeros from the cut on.
+        # Lower the recovery point checkpoint first. After a power cut in the middle, the file can
+        # have its old length, with zeros from the cut on, so the next start must check these bytes.
         self._renew_checkpoints(lambda: state.when_in_place(lambda: self._have_done(work, cut)))
 
     def _have_done(
         self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
     ) -> None:
-        """Have a helper work on the files. What finds no descriptor has to go through all of it
-        again, later, from whatever it has left."""
+        """Run ``work`` on the files in a helper thread; call ``done`` with the outcome.
+
+        If no file descriptor is free, all of ``work`` runs again later, so ``work`` must accept
+        files that an earlier try left half done.
+        """
         state = self._state
         left = TRIES_WITHOUT_DESCRIPTORS
 
@@ -202,11 +209,11 @@ class Shortener:
 
     @property
     def awaits_cut(self) -> bool:
-        """PartitionLog.awaits_cut."""
+        """Whether a cut is to be tried again: PartitionLog.awaits_cut."""
         return self._again is not None
 
     def cut_again(self) -> None:
-        """PartitionLog.cut_again."""
+        """Try a cut again that found no file descriptor: PartitionLog.cut_again."""
         again, self._again = self._again, None
         if again is not None:
             again()
@@ -214,34 +221,39 @@ class Shortener:
     def _end_cut(
         self, error: BaseException | None, done: Callable[[BaseException | None], None]
     ) -> None:
-        """The files are cut, or that failed."""
+        """End the cut after its work on the files, with the error if that failed."""
         state = self._state
         if isinstance(error, OSError) and not is_exhausted(error):
             error = state.log_directory.go_offline(error)
         elif error is not None:
-            # The cut is half done: the next start recovers the log.
+            # The cut is half done. The next start recovers the log.
             error = state.go_offline(error)
-        # First whoever has asked for the cut, then those who waited for its end.
+        # First call the caller of the cut, then the callbacks that waited for the end of the cut.
         state.is_being_cut = False
         done(error)
         state.end_cut()
 
     def _cut_files(self, offset: Offset) -> None:
-        """Cut the files, while nobody else uses the log; again, if there was no descriptor."""
+        """Cut the files, while no other thread uses the log.
+
+        May be called again after it has failed, because no file descriptor was free.
+        """
         state = self._state
         segments = state.segments.segments
         index = state.segments.index_for(offset)
         kept, gone = segments[: index + 1], segments[index + 1 :]
-        # From the end, so that at each moment the rest is a log: a start takes whatever it finds.
+        # Remove segments from the end on: a start takes all segments that it finds, and must find
+        # a log without a hole at each moment.
         for segment in reversed(gone):
             for path in mark_deleted(segment):
                 state.files.remove(path)
         if gone:
-            # Where logs may have gaps a start cannot tell the hole before one that comes back.
+            # Make the removal durable before the cut. In a log that may have gaps, a start cannot
+            # tell the cut from a gap, so it would accept a later segment that came back.
             state.files.sync_dir(state.path)
         last = kept[-1]
         if self._cut_at is None:
-            # Once the file is cut its indexes, which are not yet, can lead past its end.
+            # Find the position only once: after the file is cut, the indexes lead past its end.
             place = find_batch(last, offset)
             self._cut_at = last.size_bytes if place is None else place.position
         position = self._cut_at
@@ -260,7 +272,8 @@ class Shortener:
         )
         with state.log_directory.sync_notes.noted(state.path.name):
             last.log_file.sync()
-            # Only now: should the markers come back in a power cut, their rows must be there.
+            # Cut the transaction index only now, after the log file is synced: until then a power
+            # cut can bring markers back, and these need their rows.
             last.transaction_index.cut_to_offset(offset)
             for file in last.sync_files():
                 file.sync()
@@ -270,14 +283,14 @@ class Shortener:
     def begin_anew_beside(
         self, offset: int, now_ms: int, done: Callable[[BaseException | None], None]
     ) -> None:
-        """Drop all records and epochs. Contract: PartitionLog.begin_anew_beside."""
+        """Drop all records and epochs, in a helper thread: PartitionLog.begin_anew_beside."""
         state = self._state
         state.check_online()
         start = Offset(offset)
         is_before = start < state.log_start_offset
         state.begin_cut()
         state.log_start_offset = min(state.log_start_offset, start)
-        # Should the old records come back in a crash, no more of them than before may be seen.
+        # A crash may bring the old records back. Readers must not see more of them than before.
         seen = min(state.high_watermark, start)
         state.high_watermark = max(state.log_start_offset, seen)
         state.cleaned_offset = None
@@ -287,8 +300,9 @@ class Shortener:
         def work() -> Segment:
             is_synced()
             self._remove_files()
-            # The new segment must not lie beside an old one: a start could take both for one log.
-            # Nor may an epoch of the old log have begun in it.
+            # The new segment must not lie together with an old one: a start could take both for
+            # one log. An epoch of the old log must not be left either: its start offset could lie
+            # in the new segment.
             epochs.write()
             return self._first_segment(start, now_ms)
 
@@ -302,7 +316,7 @@ class Shortener:
                 self._flushing.begun_anew(start)
                 if has_grown:
                     self._start_grew()
-                # Appended records must not lie before a recovery point of an older checkpoint.
+                # Appended records must not lie before the recovery point of an older checkpoint.
                 self._renew_checkpoints(lambda: self._end_cut(None, done))
             else:
                 self._end_cut(error, done)
@@ -311,17 +325,18 @@ class Shortener:
             state.when_in_place(lambda: self._have_done(work, begun))
 
         if is_before:
-            # A start that goes by the old start would leave out what the leader has before that.
+            # Lower the log start checkpoint first. A start with the old one would drop the records
+            # before it, which this log is about to copy from the leader.
             self._renew_checkpoints(begin)
         else:
             begin()
 
     def _remove_files(self) -> None:
-        """Remove all segments durably, while nobody else uses the log."""
+        """Remove all segments durably, while no other thread uses the log."""
         state = self._state
-        # They only save reading the log; without it they would be of another log.
+        # Snapshots of the old log must not be loaded with the new one, which needs none.
         state.snapshots.remove_all()
-        # From the end, as above.
+        # Remove the segments from the end on, as in _cut_files.
         for segment in reversed(state.segments.segments):
             for path in mark_deleted(segment):
                 state.files.remove(path)
