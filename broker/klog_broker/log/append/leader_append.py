@@ -155,7 +155,7 @@ class Appender:
         size_bytes = planned.row.size_bytes
         if size_bytes > state.config.segment_bytes:
             raise RecordBatchTooLarge(
-                f"a batch of {size_bytes} bytes is larger than segment.bytes, "
+                f"a batch of {size_bytes} bytes is too large: segment.bytes is "
                 f"{state.config.segment_bytes}"
             )
         return planned

@@ -94,7 +94,7 @@ class PlainAppender:
         check_size(size_bytes, config)
         if size_bytes > config.segment_bytes:
             raise RecordBatchTooLarge(
-                f"a batch of {size_bytes} bytes is larger than segment.bytes, "
+                f"a batch of {size_bytes} bytes is too large: segment.bytes is "
                 f"{config.segment_bytes}"
             )
         first_offset = state.log_end_offset
