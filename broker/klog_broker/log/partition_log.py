@@ -1,4 +1,4 @@
-"""One partition's log: its identity, its parts, rolling, and reading."""
+"""One partition's log: the interface of all its parts, and rolling."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -38,7 +38,9 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class PartitionLog:
-    """Made by the LogManager only, and used from the loop's thread only. Work that blocks (fsync,
+    """The log of one partition, with its segments, producers and checkpointed offsets.
+
+    Only the LogManager makes logs, and only the loop's thread uses them. Work that blocks (fsync,
     deleting, reading ahead) is given to helper threads, and its outcome comes back to the loop.
 
     After a failed sync or a failed invariant the log, or its whole directory, is offline: every
@@ -66,10 +68,13 @@ class PartitionLog:
         self.path = path
         self.log_directory = log_directory
         self.counts = counts
-        """Of this log's topic."""
+        """The metrics of this log's topic."""
         self.was_unclean = loaded.was_unclean
-        """Whether the log had to be recovered: records of its newest epoch may have been seen and
-        lost, so that the log must be led in a newer epoch."""
+        """Whether the log had to be recovered.
+
+        Readers may have seen records of its newest epoch that are lost now, so the log must be led
+        in a newer epoch.
+        """
         self.last_flush_ms = 0
         self.listener: LogListener[PartitionLog] | None = None
         state = self._state = LogState(
@@ -104,7 +109,7 @@ class PartitionLog:
         self._transactions = LogTransactions(state)
         self._undecided = state.producers.transactions
         if log_directory.is_offline:
-            # Loaded while another log of the directory failed to load.
+            # Another log of the directory failed to load while this one was loading.
             self._close_files()
 
     def __repr__(self) -> str:
@@ -139,8 +144,10 @@ class PartitionLog:
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
-        """The newest epoch that the log ever had, even if loading or truncation left no record of
-        it; -1 if none. Appends in an older epoch are refused."""
+        """The newest epoch that the log ever had, even if no record of it is left; -1 if none.
+
+        Appends in an older epoch are refused.
+        """
         return self._state.newest_epoch
 
     @property
@@ -150,12 +157,12 @@ class PartitionLog:
 
     @property
     def cleaned_offset(self) -> Offset | None:
-        """Up to here the log cleaner has cleaned; None before its first round."""
+        """The log cleaner has cleaned up to this offset; None before its first round."""
         return self._state.cleaned_offset
 
     @property
     def replaced_before(self) -> Offset:
-        """Records may have gone for later ones of their keys, which lie before this offset."""
+        """A record may be missing if a later record of its key lies before this offset."""
         state = self._state
         if state.config.compact or state.cleaned_offset is not None:
             return max(state.high_watermark, state.cleaned_offset or Offset(0))
@@ -184,25 +191,29 @@ class PartitionLog:
         return self._state.producers.get(producer_id)
 
     def update_config(self, config: LogConfig) -> None:
-        """Take new settings, from the next append or check on. The high watermark stays: the log's
-        host computes it anew."""
+        """Use new settings, from the next append or check on.
+
+        The high watermark stays. The log's host computes it again.
+        """
         self._state.config = config
         self._state.choose_jitter()
         self._flushing.start_if_due()
 
     def begin_epoch(self, leader_epoch: LeaderEpoch) -> None:
-        """Begin a leader's epoch at the log's end, if it has not begun yet. StaleLeaderEpoch if it
-        is older than the log's newest one.
+        """Begin a leader's epoch at the log's end, if it has not begun yet.
 
-        The epoch is noted in memory, and on the disk with the next flush that moves the recovery
-        point. It must already be durable in the metadata store, or another leader could get the
-        same epoch.
+        Raises StaleLeaderEpoch if the epoch is older than the log's newest one. The epoch must
+        already be durable in the metadata store, or another leader could get the same epoch. The
+        log notes the epoch in memory, and on the disk with the next flush that moves the recovery
+        point.
         """
         self._appender.begin_epoch(leader_epoch)
 
     def set_high_watermark(self, offset: int) -> None:
-        """From now on readers see records before ``offset``, but none past the log's end. The
-        watermark never falls."""
+        """Let readers see records before ``offset``, but none past the log's end.
+
+        The watermark never falls.
+        """
         state = self._state
         end_offset = state.log_end_offset
         reached = Offset(offset) if offset < end_offset else end_offset
@@ -213,7 +224,7 @@ class PartitionLog:
             if self.listener is not None:
                 self.listener.high_watermark_grew(self)
 
-    # --- what follows from a change --------------------------------------------------------------
+    # --- effects of a change ---------------------------------------------------------------------
     def _count_appended(self) -> None:
         self._flushing.start_if_due()
         if self.listener is not None:
@@ -233,8 +244,10 @@ class PartitionLog:
             self.listener.log_went_offline(self)
 
     def directory_went_offline(self) -> None:
-        """Called by the LogManager: tells all who wait that the directory is offline, and closes
-        the log's files, so that the failed disk can be unmounted."""
+        """Fail all waiting callbacks, because the directory is offline, and close the log's files.
+
+        Called by the LogManager. The failed disk can be unmounted once the files are closed.
+        """
         self._went_offline(self.log_directory.storage_error())
         self._close_files()
 
@@ -257,7 +270,7 @@ class PartitionLog:
         old.close_indexes()
         state.take_segments((*self.segments, new))
         state.choose_jitter()
-        # Once the old segment is synced the recovery point moves to the new one.
+        # Once the old segment is synced, the recovery point moves to the new one.
         self._flushing.start()
 
     # --- durability ------------------------------------------------------------------------------
@@ -268,7 +281,7 @@ class PartitionLog:
 
     @property
     def recovery_point(self) -> Offset:
-        """From this offset on a start after a crash checks every byte."""
+        """The offset from which on a start after a crash checks every byte."""
         return self._flushing.recovery_point
 
     @property
@@ -277,18 +290,20 @@ class PartitionLog:
 
     @property
     def awaits_flush(self) -> bool:
-        """Whether a flush was given up for want of a descriptor, and has to be begun again."""
+        """Whether a flush failed for want of a file descriptor, and has to be started again."""
         return self._flushing.awaits_flush
 
     @property
     def flush_waiters(self) -> int:
-        """How many callbacks of :meth:`when_flushed` are still to come."""
+        """How many callbacks of :meth:`when_flushed` are still waiting."""
         return self._flushing.waiting
 
     def when_flushed(self, offset: int, callback: FlushCallback) -> None:
-        """Call back, in the loop: with None once ``flushed_offset >= offset`` (at once if it is so
-        already), or with a LogStorageError if the log is offline. Begins a flush if none is under
-        way."""
+        """Call back in the loop's thread: with None once ``flushed_offset >= offset``.
+
+        The call comes at once if the offset is flushed already. The callback gets a LogStorageError
+        if the log is offline. Starts a flush if none is running.
+        """
         self._flushing.when_flushed(offset, callback)
 
     def start_flush(self, *, with_indexes: bool = False) -> None:
@@ -299,7 +314,7 @@ class PartitionLog:
         self._flushing.start(with_indexes=with_indexes)
 
     def flush(self) -> None:
-        """Sync everything that has been appended, and the indexes. Blocks."""
+        """Sync all appended records and their indexes. Blocks."""
         self._state.check_online()
         self._flushing.flush_now()
 
@@ -314,9 +329,10 @@ class PartitionLog:
         share: LoopShare | None = None,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Validate records as Kafka does, assign offsets, and append the batch. ``records`` is one
-        v2 batch, or a set of v0 and v1 messages, which is converted to v2. The epoch must have
-        begun (:meth:`begin_epoch`).
+        """Validate records as Kafka does, assign offsets, and append the batch.
+
+        ``records`` is one v2 batch, or a set of v0 and v1 messages, which is converted to v2. The
+        epoch must have begun (:meth:`begin_epoch`).
 
         A writable buffer is changed in place and not kept; a read-only buffer is copied. A client's
         batch that begins a transaction needs the ``guard`` of its verification.
@@ -340,8 +356,11 @@ class PartitionLog:
     def preparation(
         self, records: bytes | bytearray | memoryview, now_ms: int
     ) -> Callable[[], Validated]:
-        """Return a function that validates a client's records by the present settings, for a helper
-        thread. The function does not touch the log, and raises as :meth:`append_as_leader` does."""
+        """Return a function that validates a client's records by the present settings.
+
+        The function is for a helper thread. The log stays untouched, and the errors are those of
+        :meth:`append_as_leader`.
+        """
         return self._appender.preparation(records, now_ms)
 
     def append_prepared(
@@ -352,8 +371,10 @@ class PartitionLog:
         now_ms: int,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Append a client's batch that :meth:`preparation` has validated. Raises as
-        :meth:`append_as_leader` does, except for the errors of the validation."""
+        """Append a client's batch that :meth:`preparation` has validated.
+
+        Raises as :meth:`append_as_leader` does, except for the errors of the validation.
+        """
         return self._appender.append_prepared(
             prepared, leader_epoch=leader_epoch, now_ms=now_ms, guard=guard
         )
@@ -367,9 +388,11 @@ class PartitionLog:
         leader_epoch: LeaderEpoch,
         now_ms: int,
     ) -> None:
-        """Append a coordinator's batch from finish_plain_batch, whose records all have the
-        timestamp ``timestamp_ms``. The log and the errors are the same as for
-        :meth:`append_as_leader` with AppendOrigin.COORDINATOR; the batch is not validated."""
+        """Append a coordinator's batch from finish_plain_batch, without validating it.
+
+        All records of the batch have the timestamp ``timestamp_ms``. The log and the errors are the
+        same as for :meth:`append_as_leader` with AppendOrigin.COORDINATOR.
+        """
         self._plain.append_plain(batch, record_count, timestamp_ms, leader_epoch, now_ms)
 
     def append_marker(
@@ -382,9 +405,10 @@ class PartitionLog:
         leader_epoch: LeaderEpoch,
         now_ms: int,
     ) -> Offset:
-        """Append a marker that ends a producer's transaction, for a coordinator of this transaction
-        version; returns the log's new end. A marker is appended even if the producer has no open
-        transaction, as in Kafka.
+        """Append a marker that ends a producer's transaction; returns the log's new end.
+
+        ``transaction_version`` is the coordinator's. A marker is appended even if the producer has
+        no open transaction, as in Kafka.
 
         The log is unchanged after InvalidProducerEpoch, CoordinatorFenced, StaleLeaderEpoch,
         RecordBatchTooLarge and LogStorageError.
@@ -408,8 +432,11 @@ class PartitionLog:
         supports_epoch_bump: bool,
         now_ms: int,
     ) -> VerificationGuard | None:
-        """Return the guard for asking the transaction coordinator whether the producer's
-        transaction includes this partition; None if the transaction is open in this log already."""
+        """Return the guard with which to ask the transaction coordinator about this partition.
+
+        The question is whether the producer's transaction includes the partition. Returns None if
+        the transaction is open in this log already.
+        """
         return self._appender.begin_verification(
             producer_id,
             producer_epoch,
@@ -419,26 +446,32 @@ class PartitionLog:
         )
 
     def is_verified(self, producer_id: int, producer_epoch: int, guard: VerificationGuard) -> bool:
-        """Whether the coordinator's confirmation that belongs to ``guard`` still holds: the
-        transaction is open in this log, or no marker of the producer has been appended since."""
+        """Whether the coordinator's confirmation that belongs to ``guard`` still holds.
+
+        True if the transaction is open in this log, or if no marker of the producer has been
+        appended since.
+        """
         return self._appender.is_verified(producer_id, producer_epoch, guard)
 
     def may_begin(self, head: ProducerHead, guard: VerificationGuard) -> bool:
-        """Whether an append of a batch with this ``head`` would begin the producer's
-        transaction."""
+        """Whether an append of a batch with this ``head`` would begin a transaction."""
         return self._appender.may_begin(head, guard)
 
     # --- planned appends -------------------------------------------------------------------------
     def plan_facts(self, now_ms: int) -> PlanFacts | None:
-        """Return the facts for planning appends at ``now_ms``; None if appends to the log cannot be
-        planned, because the settings change stored records or delay replies until a flush, or
-        because the active segment must be rolled."""
+        """Return the facts for planning appends at ``now_ms``; None if they cannot be planned.
+
+        Appends cannot be planned if the settings change stored records or delay responses until a
+        flush, if the active segment must be rolled, or if the log cannot be used.
+        """
         return self._appender.plan_facts(now_ms)
 
     def write_planned(self, data: memoryview, index_rows: int) -> None:
-        """Write whole batches at the log's end, without effect until :meth:`commit_planned`. No
-        other append may come between the two calls. LogStorageError if the write fails; then the
-        log is unchanged."""
+        """Write whole batches at the log's end, without effect until :meth:`commit_planned`.
+
+        No other append may come between the two calls. Raises LogStorageError if the write fails;
+        then the log is unchanged.
+        """
         self._state.check_online()
         self._writer.write(data, index_rows)
 
@@ -447,16 +480,19 @@ class PartitionLog:
         self._writer.take_back()
 
     def commit_planned(self, planned: PlannedAppend, now_ms: int) -> None:
-        """Make the batches of :meth:`write_planned` part of the log. LogStorageError, and the log
-        goes offline, if the plan does not begin at the log's end."""
+        """Make the batches of :meth:`write_planned` part of the log.
+
+        If the plan does not begin at the log's end, the log goes offline, with LogStorageError.
+        """
         self._writer.commit_as_leader(planned, (), now_ms)
 
     # --- appending as a follower -----------------------------------------------------------------
     def append_as_follower(
         self, records: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int
     ) -> None:
-        """Append batches from the leader of ``leader_epoch`` with the same offsets, epochs and
-        bytes. The batches may begin after the log's end, because a compacted leader has gaps. An
+        """Append batches from the leader of ``leader_epoch`` with the same bytes and offsets.
+
+        The batches may begin after the log's end, because a compacted leader has gaps. An
         incomplete batch at the end of ``records`` is ignored.
 
         The log rolls where the leader's log rolled if both have the same settings. The log is
@@ -475,13 +511,14 @@ class PartitionLog:
         min_one_batch: bool = False,
         may_block: bool = True,
     ) -> ReadInfo:
-        """The place of the batches from ``offset`` on, up to ``max_bytes`` and before
-        ``end_offset`` (default: the high watermark). From one segment at a time, as in Kafka. With
-        ``min_one_batch`` the first batch comes whole, however large it is.
+        """Find the batches from ``offset`` on, up to ``max_bytes`` and before ``end_offset``.
 
-        Raises OffsetOutOfRange outside of [log_start_offset, log_end_offset]; an offset at or past
-        ``end_offset`` within it gives an empty answer. With ``may_block=False`` raises ColdRead if
-        the look-up or an end of the region would have to wait for the disk.
+        The default of ``end_offset`` is the high watermark. A read returns batches of one segment,
+        as in Kafka. With ``min_one_batch`` the first batch is returned whole, however large.
+
+        Raises OffsetOutOfRange outside of [log_start_offset, log_end_offset]. For an offset at or
+        past ``end_offset`` within this range the result is empty. With ``may_block=False`` raises
+        ColdRead if the look-up or an end of the region would have to wait for the disk.
         """
         state = self._state
         state.check_online()
@@ -497,17 +534,21 @@ class PartitionLog:
         return ReadInfo(region, state.high_watermark, state.log_start_offset, segment)
 
     def read_failed(self, error: OSError) -> LogStorageError:
-        """A read of this log's files failed: as in Kafka its whole directory goes offline, unless
-        there was only no descriptor. Returns the exception to raise."""
+        """Handle a failed read of this log's files; returns the exception to raise.
+
+        The whole data directory goes offline, as in Kafka, unless the read only failed because no
+        file descriptor was free.
+        """
         return self._state.log_directory.refuse(error, self.topic_partition)
 
     def offset_for_timestamp(
         self, timestamp_ms: int, *, may_block: bool = True
     ) -> TimestampOffset | None:
-        """ListOffsets: the first record with a timestamp not before ``timestamp_ms``, or an answer
-        to -1 to -6 (constants in read_results.py). None if no visible record is that late.
+        """Return the first record with a timestamp not before ``timestamp_ms`` (ListOffsets).
 
-        Raises ColdRead as ``read`` does. -5 and -6 ask about tiered storage, which klog lacks.
+        The special timestamps -1 to -6 (constants in read_results.py) ask for other offsets; -5 and
+        -6 concern tiered storage, which klog lacks. Returns None if no visible record is that late.
+        Raises ColdRead as :meth:`read` does.
         """
         self._state.check_online()
         return answer_timestamp(self._state, timestamp_ms, may_block=may_block)
@@ -521,8 +562,10 @@ class PartitionLog:
     def aborted_transactions(
         self, from_offset: int, upper_offset: int, *, may_block: bool = True
     ) -> list[AbortedEntry]:
-        """Return the aborted transactions with batches from ``from_offset`` to ``upper_offset``
-        (exclusive; at most the last stable offset), ordered by their markers.
+        """Return the aborted transactions of an offset range, ordered by their markers.
+
+        The range is ``from_offset`` to ``upper_offset``, which is exclusive and at most the last
+        stable offset.
 
         Raises LogStorageError and DamagedLog; with ``may_block=False`` also ColdRead.
         """
@@ -531,13 +574,16 @@ class PartitionLog:
     def aborted_in(
         self, segment: Segment, region: ReadRegion, from_offset: int, *, may_block: bool
     ) -> list[AbortedEntry]:
-        """Return the :meth:`aborted_transactions` of a region that :meth:`read` has returned for
-        ``from_offset``. The list can include transactions that begin shortly after the region."""
+        """Return the :meth:`aborted_transactions` of a region.
+
+        :meth:`read` must have returned the region for ``from_offset``. The list can include
+        transactions that begin shortly after the region.
+        """
         return self._transactions.aborted_in(segment, region, from_offset, may_block=may_block)
 
-    # --- getting shorter -------------------------------------------------------------------------
+    # --- deleting and truncating -----------------------------------------------------------------
     def delete_records_before(self, offset: int) -> Offset:
-        """DeleteRecords: raise the log start offset (-1: to the high watermark); returns it.
+        """Raise the log start offset (-1: to the high watermark) for DeleteRecords; returns it.
 
         Raises OffsetOutOfRange for another negative offset or one past the high watermark. Segments
         that end before the new start are deleted by the next :meth:`apply_retention`.
@@ -545,48 +591,58 @@ class PartitionLog:
         return self._shortener.delete_records_before(offset)
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete the segments that time, size or the log start allow; returns how many."""
+        """Delete the segments that time, size or the log start offset allow; returns how many."""
         return self._shortener.apply_retention(now_ms)
 
     def truncate_beside(self, offset: int, done: Callable[[BaseException | None], None]) -> None:
-        """Drop batches with ``offset`` or later offsets, and epochs that begin at or after the
-        log's new end (KAFKA-10706: also if the log ends before ``offset`` anyway).
+        """Truncate the log to ``offset`` in a helper thread, for followers that diverged.
+
+        Drops batches with ``offset`` or later offsets, and epochs that begin at or after the log's
+        new end (KAFKA-10706: even if the log ends before ``offset`` anyway).
 
         The log ends at ``offset`` as soon as this returns, and refuses all use (LogStorageError)
-        until ``done(error)`` is called, in the loop; at once if no batch has to be dropped. For
-        followers whose log differs from the leader's. OffsetOutOfRange before the log's start.
+        until ``done(error)`` is called in the loop's thread. If no batch has to be dropped, this
+        happens at once. Raises OffsetOutOfRange for an offset before the log's start.
         """
         self._shortener.truncate_beside(offset, done)
 
     def begin_anew_beside(
         self, offset: int, now_ms: int, done: Callable[[BaseException | None], None]
     ) -> None:
-        """Drop all records and epochs in a helper thread: the log then starts and ends at
-        ``offset``, which may lie before its start or after its end. The newest epoch is kept.
+        """Drop all records and epochs in a helper thread, and start over at ``offset``.
 
-        The log refuses all use (LogStorageError) until ``done(error)`` is called, in the loop.
-        After a crash the log is the old one, the first part of the old one, empty, or the new one.
-        For followers whose leader has no record that could follow theirs.
+        Followers do so if their leader has no record that could follow theirs. The log then starts
+        and ends at ``offset``, which may lie before its start or after its end. The newest epoch is
+        kept.
+
+        The log refuses all use (LogStorageError) until ``done(error)`` is called in the loop's
+        thread. After a crash the log is the old one, the first part of the old one, empty, or the
+        new one.
         """
         self._shortener.begin_anew_beside(offset, now_ms, done)
 
     @property
     def is_being_cut(self) -> bool:
-        """Whether the log waits for the end of a truncation, or of a new beginning."""
+        """Whether a truncation is running, or the log is starting over."""
         return self._state.is_being_cut
 
     def after_cut(self, callback: Callable[[], None]) -> None:
-        """While it :attr:`is_being_cut`: call back when that is over, in the loop. The log may be
-        offline then."""
+        """Call back in the loop's thread once the log no longer :attr:`is_being_cut`.
+
+        The log may be offline then.
+        """
         self._state.after_cut(callback)
 
     @property
     def awaits_cut(self) -> bool:
-        """Whether a cut was given up for want of a descriptor, and has to be tried again."""
+        """Whether a cut failed for want of a file descriptor, and has to be tried again."""
         return self._shortener.awaits_cut
 
     def cut_again(self) -> None:
-        """Try again what :attr:`awaits_cut`. If the log is offline by now, who asked is told."""
+        """Try the cut of :attr:`awaits_cut` again.
+
+        If the log is offline by now, ``done`` of the cut gets the error.
+        """
         self._shortener.cut_again()
 
     # --- housekeeping ----------------------------------------------------------------------------
@@ -602,18 +658,23 @@ class PartitionLog:
                 segment.close_indexes()
 
     def close(self) -> None:
-        """Flush and close, with a producer snapshot at the end. Blocks. OSError or
-        LogStorageError."""
+        """Flush and close the log, and write a last producer snapshot. Blocks.
+
+        OSError or LogStorageError.
+        """
         self.begin_close()()
 
     def begin_close(self) -> Callable[[], None]:
-        """The part of :meth:`close` that blocks, for any thread while nobody else uses the log.
-        Returns the other part, for the loop's thread. OSError or LogStorageError of either."""
+        """Do the part of :meth:`close` that blocks, while no other thread uses the log.
+
+        Any thread may call this. Returns the other part, for the loop's thread. Both parts can
+        raise OSError and LogStorageError.
+        """
         state = self._state
         state.check_online()
         active, end_offset = state.active, state.log_end_offset
-        # Cutting the indexes to their rows need not be durable, nor does a snapshot: what a power
-        # cut makes of them is seen at the start, and they are made anew.
+        # The trimmed indexes and the snapshot need not be durable if the log is synced: a start
+        # after a power cut finds bad ones, and makes them again.
         is_whole = self._flushing.is_whole and active.has_final_entry
         active.deactivate()
         snapshot: tuple[File, ...] = ()
@@ -632,15 +693,18 @@ class PartitionLog:
         return finish
 
     def abandon(self) -> None:
-        """The partition is deleted: from now on nothing is written to the log."""
+        """Write nothing to the log from now on, because the partition is deleted."""
         deleted = LogStorageError(f"{self.topic_partition} was deleted")
         self._state.error = deleted
         self._flushing.abandon(deleted)
         self._close_files()
 
     def _close_files(self) -> None:
-        """Close all files. The log was deleted or has failed, and nothing is read or written any
-        more: objects that refer to each other would hold the files until a garbage collection."""
+        """Close all files of a log that was deleted or has failed.
+
+        No reader or writer needs them. Objects that refer to each other would keep the files open
+        until a garbage collection.
+        """
         state = self._state
         if state.is_being_cut:
             # A helper thread is working on the segments, and may bring a new one.
