@@ -1,1 +1,1 @@
-"""All logs of a broker: loading, creating, deleting, checkpoints and periodic work."""
+"""Manages all logs of a broker: loading, creating, deleting, checkpoints and periodic work."""

@@ -1,6 +1,6 @@
-"""Which folders belong to topics that the metadata knows, and whether the others can be taken in.
+"""Finds folders that belong to no known topic, and plans how to add them to the metadata.
 
-Only `sync_folder` touches files: it makes files that somebody copied in durable.
+Only `sync_folder` touches files: it makes copied files durable.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from klog_broker.runtime.disk.files import Files
 from pyspark_klog.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
 
-# How many names one sentence lists; the others are only counted.
+# How many names an error message lists; further names are only counted.
 _LISTED = 20
 
 
@@ -28,8 +28,10 @@ class KnownTopic(NamedTuple):
 
 
 class AdoptedTopic(NamedTuple):
-    """A topic, or further partitions of a known one, found in folders. With NO_TOPIC_ID the topic
-    gets a new id."""
+    """A topic that was found in folders, or further partitions of a known topic.
+
+    With NO_TOPIC_ID the topic gets a new id.
+    """
 
     name: str
     topic_id: TopicId
@@ -38,7 +40,7 @@ class AdoptedTopic(NamedTuple):
     partition_count: int
 
     def new_partitions(self) -> list[TopicPartition]:
-        """The partitions that are to be taken in."""
+        """The partitions to be added to the metadata."""
         numbers = range(self.first_new, self.partition_count)
         return [TopicPartition(self.name, number) for number in numbers]
 
@@ -52,8 +54,10 @@ class Knowledge:
         self._by_id = {each.topic_id: each for each in (*self._topics.values(), *self._deleting)}
 
     def unknown(self, partitions: Iterable[FoundPartition]) -> list[FoundPartition]:
-        """The folders that belong to no known topic. A folder without an id belongs to the topic
-        of its name."""
+        """Return the folders that belong to no known topic.
+
+        A folder without a topic id belongs to the topic of its name.
+        """
         return [found for found in partitions if not self._is_known(found)]
 
     def _is_known(self, found: FoundPartition) -> bool:
@@ -67,8 +71,11 @@ class Knowledge:
         )
 
     def check_apart(self, unknown: Iterable[FoundPartition]) -> None:
-        """Raise LogDirectoryError if an unknown folder has the name of a known topic and another
-        id, or a known topic's id under another name."""
+        """Raise LogDirectoryError if an unknown folder conflicts with a known topic.
+
+        The folder has the name of a known topic and another id, or the id of a known topic and
+        another name, or it belongs to a topic whose deletion is not finished.
+        """
         for (name, _), topic_id, path in unknown:
             known = self._topics.get(name)
             if known is None:
@@ -89,7 +96,7 @@ class Knowledge:
                 )
 
     def plan(self, unknown: Iterable[FoundPartition]) -> list[AdoptedTopic]:
-        """The topics to be made from the folders; LogDirectoryError if that is not possible."""
+        """Plan the topics to be made from the folders; LogDirectoryError if they do not fit."""
         by_topic: dict[str, list[FoundPartition]] = defaultdict(list)
         for found in unknown:
             by_topic[found.topic_partition.topic].append(found)
@@ -109,7 +116,7 @@ class Knowledge:
 
 
 def _id_of_all(name: str, folders: Iterable[FoundPartition]) -> TopicId:
-    """The one id of a topic's folders; NO_TOPIC_ID if none of them has one."""
+    """Return the one topic id of a topic's folders; NO_TOPIC_ID if none of them has an id."""
     paths: dict[TopicId, Path] = {}
     for found in folders:
         if found.topic_id != NO_TOPIC_ID:
@@ -146,7 +153,7 @@ def _same_id(name: str, other: str, topic_id: TopicId) -> LogDirectoryError:
 
 
 def sync_folder(files: Files, path: Path) -> None:
-    """Make the folder's files durable: they may have been copied in just now. OSError. Blocks."""
+    """Make the folder's files durable, because they may be fresh copies. OSError. Blocks."""
     for name in files.list_dir(path):
         if not files.is_dir(path / name):
             file = files.open(path / name, writable=False)
@@ -158,7 +165,7 @@ def sync_folder(files: Files, path: Path) -> None:
 
 
 def listed(names: Iterable[object]) -> str:
-    """The first of the names, and how many others there are."""
+    """Return the first names as text, and the number of further names."""
     texts = [str(name) for name in names]
     return _joined(texts[:_LISTED], len(texts))
 

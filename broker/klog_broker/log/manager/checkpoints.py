@@ -1,4 +1,4 @@
-"""Checkpoints: what a start is told of the logs in a data directory, and how the files are kept."""
+"""The checkpoint files of a data directory: offsets of its logs, which a start reads."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ ALL_CHECKPOINTS = tuple(_OFFSETS)
 
 
 class Checkpoint:
-    """The content of one of the files, named ``name``, by the logs' present state."""
+    """The content of the checkpoint file ``name``, with the present offsets of the logs."""
 
     def __init__(self, name: str, logs: Iterable[PartitionLog] = ()) -> None:
         self.name = name
         self.offsets: dict[TopicPartition, int] = {}
-        """The rows of the file."""
+        """The rows to be written."""
         self.bounds: Mapping[TopicPartition, int] = self.offsets
-        """How far each log is. A row of an older file that is not past that may stay: a start that
-        goes by such a row is on the safe side. One of a log that is not here may not."""
+        """The present offset of each log of the directory.
+
+        An older file may stay if none of its rows exceeds its log's bound, because a start with
+        lower offsets is safe. A row of a log that is not in ``bounds`` must go.
+        """
         self._offset_of = _OFFSETS[name]
         self._starts: dict[TopicPartition, int] | None = None
         if name == names.LOG_START_OFFSET_CHECKPOINT:
@@ -46,7 +49,7 @@ class Checkpoint:
         if self._starts is not None:
             self._starts[log.topic_partition] = offset
             if offset <= log.segments[0].base_offset:
-                return  # the segment's name tells it
+                return  # the segment's file name has this offset
         self.offsets[log.topic_partition] = offset
 
 
@@ -57,7 +60,7 @@ class Checkpoints:
         self._helpers = helpers
         self._written: dict[tuple[Path, str], Mapping[TopicPartition, int]] = {}
         self._writing: set[tuple[Path, str]] = set()
-        # By file: what to do once the write under way is over.
+        # The calls to make once the running write of a file is over, by file.
         self._waiting: dict[tuple[Path, str], list[Callable[[], None]]] = {}
 
     def write(self, directory: LogDirectory, found: Checkpoint) -> None:
@@ -65,14 +68,14 @@ class Checkpoints:
         key = (directory.path, found.name)
         if key in self._writing or self._written.get(key) == found.offsets:
             return
-        # If the disk is full the old file stays: that only costs time at the next start.
+        # On a full disk the old file stays, which only costs time at the next start.
         work = partial(directory.write_checkpoint, found.name, found.offsets)
         self._submit(directory, found, work, lambda: None)
 
     def write_anew(
         self, directory: LogDirectory, done: Callable[[], None], found: Checkpoint
     ) -> None:
-        """Write the checkpoint, behind the one that is being written; then ``done`` in the loop."""
+        """Write the checkpoint, after a running write of the same file; then call ``done``."""
         key = (directory.path, found.name)
         if key in self._writing:
             again = partial(self.write_anew, directory, done, found)

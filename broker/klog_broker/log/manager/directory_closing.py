@@ -1,6 +1,6 @@
-"""Closing the logs of the data directories side by side: one sync after the other would take long.
+"""Closes the logs of the data directories in parallel.
 
-A disk takes several syncs at once for little more than the time of one.
+A disk needs little more time for several syncs at once than for one.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +19,10 @@ _Outcome = Callable[[], None] | OSError | LogStorageError | None
 def close_side_by_side(
     groups: Sequence[Sequence[PartitionLog]], run: SideBySide
 ) -> dict[LogDirectory, OSError | LogStorageError]:
-    """Close all logs; a group lies in one directory. Returns the first error of each directory that
-    has failed: the rest of its logs is left as it is. Blocks."""
+    """Close all logs; each group holds the logs of one directory. Blocks.
+
+    Returns the first error of each directory that has failed. Its other logs are not closed.
+    """
     failed: dict[LogDirectory, OSError | LogStorageError] = {}
 
     def begin(log: PartitionLog) -> _Outcome:

@@ -1,7 +1,7 @@
-"""Loading the logs of the data directories side by side.
+"""Loads the logs of the data directories in parallel.
 
-As many of a directory at once as num.recovery.threads.per.data.dir says; the directories do not
-wait for each other.
+num.recovery.threads.per.data.dir limits how many logs of a directory are loaded at once. The
+directories do not wait for each other.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from pyspark_klog.storage import names
 
 @dataclass
 class LogToLoad:
-    """A partition's folder, how its log is loaded, and what came of that."""
+    """A partition's folder, the function that loads its log, and the loaded log."""
 
     path: Path
     topic_partition: TopicPartition
@@ -37,16 +37,18 @@ class LogToLoad:
 
 @dataclass
 class DirectoryLoading:
-    """A data directory whose logs are being loaded. Once it ``has_failed`` no further log of it is
-    begun."""
+    """A data directory whose logs are being loaded.
+
+    Once it ``has_failed``, no further log of the directory is loaded.
+    """
 
     directory: LogDirectory
     tally: LoadingTally
     is_clean: bool
     recovery_points: dict[TopicPartition, Offset]
-    """As the last broker has written them."""
+    """The recovery points in the checkpoint file, as the last broker wrote it."""
     checkpointed: frozenset[TopicPartition]
-    """All logs that any of its checkpoints names."""
+    """All partitions that any checkpoint file of the directory names."""
     logs: list[LogToLoad] = field(default_factory=list)
     has_failed: bool = False
 
@@ -61,7 +63,7 @@ class DirectoryLoading:
         now_ms: int,
         tally: LoadingTally,
     ) -> Self:
-        """Read what the last broker has left behind of its logs. Blocks. OSError."""
+        """Read the last broker's checkpoints and clean marker. Blocks. OSError."""
         directory = folders.directory
         directory.sync_notes.open()
         is_clean = directory.take_clean_marker()
@@ -70,7 +72,7 @@ class DirectoryLoading:
         watermarks = directory.read_checkpoint(names.HIGH_WATERMARK_CHECKPOINT)
         cleaned = directory.read_checkpoint(names.CLEANER_CHECKPOINT)
         if not is_clean:
-            # The last broker may have made names here, and been killed before it synced them.
+            # The last broker may have made files here and been killed before it synced their names.
             files.sync_dir(directory.path)
         checkpointed = frozenset().union(recovery_points, starts, watermarks, cleaned)
         loading = cls(directory, tally, is_clean, recovery_points, checkpointed)
@@ -95,7 +97,10 @@ class DirectoryLoading:
         return loading
 
     def load(self, log: LogToLoad) -> LoadedLog | OSError | None:
-        """Any thread. Blocks. The error of a disk that failed; None if that was found before."""
+        """Load a log; any thread. Blocks.
+
+        Returns the OSError if the disk fails, and None if the directory had failed before.
+        """
         if self.has_failed:
             return None
         self.tally.looked_through(log.path, 0)
@@ -108,7 +113,7 @@ class DirectoryLoading:
             return error
 
     def take(self, number: int, loaded: LoadedLog | OSError | None) -> None:
-        """What :meth:`load` has returned for one of the logs."""
+        """Store the result of :meth:`load` for one of the logs; a failed disk goes offline."""
         if isinstance(loaded, OSError):
             self.directory.go_offline(loaded)
         else:
@@ -116,7 +121,7 @@ class DirectoryLoading:
 
     @property
     def has_outdated_checkpoints(self) -> bool:
-        """Whether any names a log that is gone, or a recovery point lies past its log's end."""
+        """Whether a checkpoint names a missing log, or a recovery point is past its log's end."""
         ends = {
             each.topic_partition: each.loaded.recovery_point
             for each in self.logs
@@ -128,6 +133,6 @@ class DirectoryLoading:
 
 
 def load_side_by_side(loadings: Sequence[DirectoryLoading], run: SideBySide, threads: int) -> None:
-    """Load all logs. OSError if no descriptor is left; LoadingGivenUp."""
+    """Load all logs. OSError if no file descriptor is free; LoadingGivenUp at a shutdown."""
     works = [[partial(each.load, log) for log in each.logs] for each in loadings]
     run(works, threads, lambda group, number, loaded: loadings[group].take(number, loaded))

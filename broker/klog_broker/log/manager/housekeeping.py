@@ -1,7 +1,7 @@
 """Periodic work on all logs: retention, flushes by time, checkpoints, producer expiry, deletions.
 
-Each round reads the clock anew. Work that blocks is done by helpers, whose results come back to the
-loop.
+Each round reads the clock again. Work that blocks is done by helper threads, whose results come
+back to the loop's thread.
 """
 
 import heapq
@@ -26,11 +26,12 @@ from pyspark_klog.storage import names
 _log = logging.getLogger("klog.log")
 # The first round of periodic work comes early, as in Kafka.
 _FIRST_ROUND_MS = 30_000
-# A topic's flush.ms counts even if log.flush.scheduler.interval.ms is at its default, "never".
+# Check flush.ms of topics this often, even if log.flush.scheduler.interval.ms is at its default,
+# "never".
 _FLUSH_CHECK_MS = 1_000
-# Files that nobody has used for this long give their descriptors and mappings back.
+# Files that were not used for this long give their descriptors and mappings back.
 _UNUSED_FILES_MS = 60_000
-# How many logs are looked at in one turn of the loop: some 0.2 ms.
+# How many logs one event-loop turn works on: this takes some 0.2 ms.
 LOGS_A_TURN = 100
 
 
@@ -50,7 +51,7 @@ class LogManagerSettings:
 
 
 class _Periodic:
-    """Periodic work, and when it is due by the monotonic clock."""
+    """A periodic task, its interval, and its next due time on the monotonic clock."""
 
     def __init__(self, run: Callable[[], None], interval_ms: int, now_ms: int) -> None:
         self.run = run
@@ -59,7 +60,7 @@ class _Periodic:
 
 
 class Housekeeping:
-    """Does the periodic work; ``logs`` gives the logs that exist."""
+    """Does the periodic work on the logs that ``logs`` returns."""
 
     def __init__(
         self,
@@ -79,14 +80,14 @@ class Housekeeping:
         self._removals: list[tuple[int, int, Path]] = []
         self._removal_count = 0
         self._retention_left: deque[PartitionLog] = deque()
-        # Work over all logs that is not over. The first is finished before the next is begun: what
-        # is written last of a checkpoint was found last.
+        # Unfinished walks over all logs. One walk ends before the next begins, so the newest
+        # offsets are written last to a checkpoint file.
         self._walks: deque[Iterator[object]] = deque()
         self._to_renew: list[Callable[[], None]] = []
-        """Who waits for the next renewal of all checkpoints."""
+        """The callbacks that wait for the next renewal of all checkpoints."""
         self._is_woken = False
         self.wake: Callable[[], None] | None = None
-        """Called when :meth:`run_due` should be called soon. Without it the deadline says so."""
+        """Called when :meth:`run_due` should be called soon. If None, the deadline shows this."""
         self._checkpoints = Checkpoints(helpers)
         self.free_space = FreeSpaceLooks(files, helpers, [(d.path, d.space) for d in directories])
         now_ms = clock.monotonic_ms()
@@ -108,20 +109,22 @@ class Housekeeping:
         self._periodic.append(self._looks)
 
     def take_settings(self, settings: LogManagerSettings) -> None:
-        """From now on producers are forgotten, and room on the disks is kept, by these settings.
-        The intervals stay: as in Kafka they are not changed while the broker runs."""
+        """Use these settings for the expiry of producers and for the free disk space to keep.
+
+        The intervals stay: as in Kafka they do not change while the broker runs.
+        """
         self._settings = settings
         self.look_at_space()
 
     def next_deadline_ms(self) -> int:
-        """When :meth:`run_due` has something to do, by the monotonic clock."""
+        """The time on the monotonic clock at which :meth:`run_due` has work to do."""
         if self._retention_left or (self._walks and not self._is_woken):
             return self._clock.monotonic_ms()
         next_ms = min(periodic.due_ms for periodic in self._periodic)
         return min(next_ms, self._removals[0][0]) if self._removals else next_ms
 
     def run_due(self) -> None:
-        """Do the work that is due; of work over all logs a part."""
+        """Do the work that is due; work over all logs is spread over several calls."""
         self._is_woken = False
         if self._walks:
             self._go_on()
@@ -136,7 +139,7 @@ class Housekeeping:
             self._remove(heapq.heappop(self._removals)[2])
 
     def remove_later(self, paths: Iterable[Path], delay_ms: int) -> None:
-        """Remove files or directories that are out of use, after the delay."""
+        """Remove unused files or directories after the delay."""
         due_ms = self._clock.monotonic_ms() + delay_ms
         for path in paths:
             self._removal_count += 1
@@ -158,7 +161,7 @@ class Housekeeping:
 
     # --- over all logs ---------------------------------------------------------------------------
     def _walk(self, steps: Iterator[object]) -> None:
-        """Go through the steps, one a log: some now, if nothing else waits, the others soon."""
+        """Run the steps, one for each log: some now, if no other walk is running, the rest soon."""
         self._walks.append(steps)
         if len(self._walks) == 1:
             self._go_on()
@@ -181,7 +184,10 @@ class Housekeeping:
         return (log for log in self._logs() if not log.is_offline)
 
     def _begin_retention(self) -> None:
-        """One log a turn: renaming a log's old segments takes milliseconds, and logs are many."""
+        """Start a retention round, in which each turn works on one log.
+
+        To rename a log's old segments takes milliseconds, and there can be many logs.
+        """
         self._retention_left = deque(self._logs())
 
     def _apply_retention(self, log: PartitionLog) -> None:
@@ -216,7 +222,7 @@ class Housekeeping:
             log.expire_producers(now_ms, self._settings.producer_id_expiration_ms)
 
     def look_at_space(self) -> None:
-        """Ask the disks what they have left: periodic work, and once when a broker starts."""
+        """Measure the free space of the disks: periodically, and once when the broker starts."""
         self.free_space.look(self._settings.min_free_bytes)
         self._looks.interval_ms = self.free_space.pause_ms
 
@@ -239,12 +245,12 @@ class Housekeeping:
                 log.start_flush(with_indexes=True)
 
     def forget_deleted(self, done: Callable[[], None]) -> None:
-        """Rewrite the checkpoints so that they name only existing logs; then call ``done``, in the
-        loop.
+        """Rewrite the checkpoints so that they name only existing logs; then call ``done``.
 
-        A deleted log's checkpoints must not count for the next log of its name: a start after a
-        crash would take records for synced that never were. Who asks while others are served waits
-        with all that do: after a leader's end each of many logs may be cut.
+        A deleted log's checkpoints must not count for the next log of its name, because a start
+        after a crash would trust records that were never synced. Calls that arrive while a renewal
+        is running share the next one: after the failure of a leader, many logs may be cut at once.
+        ``done`` is called in the loop's thread.
         """
         self._to_renew.append(done)
         if len(self._to_renew) == 1:
@@ -272,7 +278,7 @@ class Housekeeping:
     def _find(
         self, name: str, directory: LogDirectory, write: Callable[[Checkpoint], None]
     ) -> Iterator[None]:
-        """Find a checkpoint's content, log by log, then write it."""
+        """Collect a checkpoint's rows, log by log, then write it."""
         found = Checkpoint(name)
         for log in self._logs():
             yield
@@ -287,7 +293,7 @@ class Housekeeping:
         self._write_checkpoints(names.HIGH_WATERMARK_CHECKPOINT)
 
     def checkpoint_cleaned(self) -> None:
-        """Write up to where logs have been cleaned. Should that be lost they are cleaned again."""
+        """Write how far logs have been cleaned. If the file is lost, logs are cleaned again."""
         self._write_checkpoints(names.CLEANER_CHECKPOINT)
 
     def _write_checkpoints(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""All logs of a broker: data directories, loading, creating, deleting, periodic work."""
+"""Owns all logs of a broker: data directories, loading, creating, deleting, periodic work."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -47,7 +47,7 @@ __all__ = ["LogManager", "LogManagerSettings"]
 
 
 class LogManager:
-    """Owns the data directories and their logs. For the loop's thread only; see PartitionLog."""
+    """Owns the data directories and their logs. For the loop's thread only, like PartitionLog."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class LogManager:
         default_config: LogConfig | None = None,
         chance: Chance | None = None,
     ) -> None:
-        # Called when a directory goes offline. If no directory is left the process has to end.
+        # Called when a directory goes offline. The process has to end if no directory is left.
         self.on_directory_offline: Callable[[Path, BaseException], None] | None = None
         # The listener of each log that is loaded or made.
         self.listener: LogListener[PartitionLog] | None = None
@@ -100,7 +100,7 @@ class LogManager:
     # --- the logs --------------------------------------------------------------------------------
     @property
     def cluster_id(self) -> str:
-        """The cluster id in meta.properties: the given one, or a random one of the first start."""
+        """The cluster id in meta.properties: the configured one, or a random one."""
         if self._cluster_id is None:
             raise RuntimeError("the cluster id is known after load()")
         return self._cluster_id
@@ -112,7 +112,7 @@ class LogManager:
 
     @property
     def directories(self) -> Sequence[LogDirectory]:
-        """All of log.dirs, also those without a log, and those that are offline."""
+        """All directories of log.dirs, including empty and offline ones."""
         return tuple(self._directories)
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
@@ -124,11 +124,11 @@ class LogManager:
         return None if log is None else log.log_directory.directory_id
 
     def logs(self) -> Iterable[PartitionLog]:
-        """All logs, including those that are offline."""
+        """All logs, including offline ones."""
         return tuple(self._logs.values())
 
     def use_kernels(self) -> None:
-        """From now on validate in compiled code. Compiles it now if the kernels' cache is cold."""
+        """Validate in compiled code from now on. Compiles now if the cache of kernels is cold."""
         self.checks = kernel_checks()
 
     # --- loading ---------------------------------------------------------------------------------
@@ -142,11 +142,12 @@ class LogManager:
     ) -> None:
         """Lock the directories and load all logs in them; recover those that were not closed.
 
-        Blocks. Raises LogDirectoryError, with one sentence, if a directory is of another version,
-        cluster or broker, or in use; OSError if no descriptor is left; LoadingGivenUp once it
-        ``is_wanted`` no longer. ``admit`` is called with the folders in the directories before
-        anything is opened or changed; its errors come out. Loading raises no leader epoch: the
-        store must do so for logs that ``was_unclean``.
+        Blocks. ``admit`` is called with the folders in the directories before any file is opened or
+        changed; its errors are raised here. Loading raises no leader epoch: the metadata store must
+        do so for logs that ``was_unclean``.
+
+        Raises LogDirectoryError if a directory belongs to another version, cluster or broker, or is
+        in use; OSError if no file descriptor is free; LoadingGivenUp once ``is_wanted()`` is False.
         """
         config_of = config_of or (lambda _topic, _topic_id: self._default_config)
         try:
@@ -204,7 +205,7 @@ class LogManager:
 
     def _take_loaded(self, loading: DirectoryLoading) -> None:
         self._is_clean &= loading.is_clean or not loading.logs
-        # In the order of the folders, whichever was loaded first.
+        # Add the logs in the order of the folders, because they may be loaded in any order.
         for log in loading.logs:
             if log.loaded is not None:
                 self._add(
@@ -224,8 +225,11 @@ class LogManager:
             loading.tally.tell()
 
     def _write_checkpoints_anew(self, directory: LogDirectory) -> None:
-        """The last broker has written them before it cut or deleted a log, and not since. What this
-        one appends must not lie before a recovery point, or a log start, of other records."""
+        """Rewrite the checkpoints of a directory, because a log was cut or deleted since.
+
+        Records that this broker appends must not lie before a recovery point or a log start offset
+        that belongs to other records.
+        """
         for name in ALL_CHECKPOINTS:
             found = Checkpoint(name, self._logs_in(directory))
             try:
@@ -267,19 +271,27 @@ class LogManager:
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
     ) -> PartitionLog:
-        """As :meth:`PartitionChanges.create`. Blocks."""
+        """Return the log of the partition; make it if there is none. Blocks if so.
+
+        :meth:`PartitionChanges.create` has the contract.
+        """
         return self.changes.create(topic_partition, topic_id, config)
 
     def check_complete(self) -> None:
-        """Raise LogStorageError if a directory is offline: a log that is missing may lie there, and
-        must not be made anew, empty, elsewhere."""
+        """Raise LogStorageError if a directory is offline.
+
+        A missing log may lie there, and must not be made again, empty, in another directory.
+        """
         for directory in self._directories:
             if directory.is_offline:
                 raise directory.storage_error()
 
     def folders_of(self, topics: Iterable[str]) -> dict[str, list[tuple[int, Path]]]:
-        """By topic: numbers and paths of all folders on the disks with that topic's name, whoever
-        made them. LogStorageError. Blocks; from any thread."""
+        """Return numbers and paths of all folders on the disks with the names of these topics.
+
+        The keys are the topics. Folders that klog did not make are included. LogStorageError.
+        Blocks; from any thread.
+        """
         online = [directory for directory in self._directories if not directory.is_offline]
         try:
             return folders_of_topics(self._files, online, topics)
@@ -289,8 +301,7 @@ class LogManager:
             raise LogStorageError(f"the data directories cannot be read: {error}") from error
 
     def lies_there(self, path: Path) -> bool:
-        """Whether a folder, of those that ``folders_of`` found, still exists. Blocks; from any
-        thread."""
+        """Whether a folder from :meth:`folders_of` still exists. Blocks; from any thread."""
         return self._files.exists(path)
 
     def sync_recovery_points(self) -> None:
@@ -302,16 +313,18 @@ class LogManager:
                 directory.write_checkpoint(name, rows)
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """As :meth:`PartitionChanges.delete`. Blocks."""
+        """Delete the log of the partition: :meth:`PartitionChanges.delete`. Blocks."""
         self.changes.delete(topic_partition)
 
     def forget_deleted(self, done: Callable[[], None]) -> None:
-        """As :meth:`Housekeeping.forget_deleted`; to be called before a deleted log's name is free
-        again."""
+        """Rewrite the checkpoints without deleted logs: :meth:`Housekeeping.forget_deleted`.
+
+        To be called before a deleted log's name may be used again.
+        """
         self._housekeeping.forget_deleted(done)
 
     def checkpoint_cleaned(self) -> None:
-        """As :meth:`Housekeeping.checkpoint_cleaned`."""
+        """Write how far logs have been cleaned: :meth:`Housekeeping.checkpoint_cleaned`."""
         self._housekeeping.checkpoint_cleaned()
 
     def _directory_went_offline(self, directory: LogDirectory) -> None:
@@ -323,30 +336,32 @@ class LogManager:
 
     @property
     def free_space(self) -> FreeSpaceLooks:
-        """What the disks have left."""
+        """The free space of the disks."""
         return self._housekeeping.free_space
 
     def take_settings(self, settings: LogManagerSettings) -> None:
-        """As :meth:`Housekeeping.take_settings`."""
+        """Use new settings: :meth:`Housekeeping.take_settings`."""
         self._housekeeping.take_settings(settings)
 
     # --- periodic work ---------------------------------------------------------------------------
     def next_deadline_ms(self) -> int:
-        """When :meth:`run_due` has something to do next, by the monotonic clock."""
+        """The time on the monotonic clock at which :meth:`run_due` has work to do."""
         return self._housekeeping.next_deadline_ms()
 
     def when_work_waits(self, wake: Callable[[], None]) -> None:
-        """From now on ``wake`` is called whenever :meth:`run_due` should be called soon."""
+        """Call ``wake``, from now on, whenever :meth:`run_due` should be called soon."""
         self._housekeeping.wake = wake
 
     def run_due(self) -> None:
-        """Do the periodic work that is due: retention, flushes by time, checkpoints, producer
-        expiry, delayed deletions. Work that blocks is given to the helpers."""
+        """Do the periodic work that is due; work that blocks is given to helper threads.
+
+        The work is retention, flushes by time, checkpoints, producer expiry, delayed deletions.
+        """
         self._housekeeping.run_due()
 
     # --- the end ---------------------------------------------------------------------------------
     def close(self, side_by_side: SideBySide = one_after_another) -> None:
-        """Flush and close everything, write the checkpoints and the clean marker. Blocks.
+        """Flush and close all logs, write the checkpoints and the clean marker. Blocks.
 
         A directory that is offline, or goes offline now, gets no marker: its logs are recovered at
         the next start.
@@ -368,6 +383,6 @@ class LogManager:
         self.release_locks()
 
     def release_locks(self) -> None:
-        """Give the directories back without closing the logs, as if the process had died."""
+        """Unlock the directories without closing the logs, as if the process had been killed."""
         for directory in self._directories:
             directory.release()

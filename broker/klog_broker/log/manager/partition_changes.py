@@ -1,7 +1,7 @@
-"""Makes and deletes the logs of partitions, with or without the loop waiting for the disk.
+"""Makes and deletes the logs of partitions, in the loop's thread or in a helper thread.
 
-The loop decides on a change; ``run`` of a NewLog or a Removal does the work on the disk, at once or
-in a helper thread; then the loop takes the new log over, or forgets the old one.
+The loop's thread decides on a change. ``run`` of a NewLog or a Removal does the work on the disk,
+in either thread. Then the loop's thread adds the new log, or forgets the old one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +33,7 @@ AddLog = Callable[[LogDirectory, Path, TopicPartition, TopicId, LoadedLog, LogCo
 
 @dataclass(frozen=True, slots=True)
 class NewLog:
-    """A log that is to be made. Immutable, so that any thread may make it."""
+    """A log that is about to be made. Immutable, so that any thread may make it."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -42,7 +42,7 @@ class NewLog:
     checks: RecordChecks
     now_ms: int
     gone: Path
-    """The log's directory is renamed to this if it can be neither finished nor removed."""
+    """The log's directory is renamed to this path if it can be neither finished nor removed."""
 
     @property
     def path(self) -> Path:
@@ -51,13 +51,14 @@ class NewLog:
     def run(self, files: Files) -> LoadedLog:
         """Make the log's files, durably. Blocks. After an OSError no files are left.
 
-        InconsistentTopicId if a folder of that name exists already; it is left as it is.
+        Raises InconsistentTopicId if a folder of that name exists already; the folder stays as it
+        is.
         """
         path = self.path
         if files.exists(path) and files.list_dir(path):
             raise InconsistentTopicId(
-                f"{path} lies there already; move it away, or start the broker once with --adopt "
-                f"to take it in"
+                f"{path} already exists; move the folder away, or start the broker once with "
+                f"--adopt to use its records"
             )
         try:
             files.make_dirs(path)
@@ -83,8 +84,8 @@ class NewLog:
             try:
                 files.remove_tree(path)
             except OSError:
-                # Without a descriptor the files cannot be listed. Renamed, they are removed at the
-                # next start.
+                # Without a file descriptor the files cannot be listed. The next start removes a
+                # renamed directory.
                 with suppress(OSError):
                     files.rename(path, self.gone)
             raise
@@ -106,7 +107,7 @@ class Removal:
 
 
 class PartitionChanges:
-    """Changes ``logs`` of the LogManager, with one change of a partition at a time. Loop thread."""
+    """Changes the LogManager's ``logs``, one change of a partition at a time. Loop's thread."""
 
     def __init__(
         self,
@@ -133,16 +134,17 @@ class PartitionChanges:
         self._add = add
         self._remove_later = remove_later
         self._making: dict[TopicPartition, LogDirectory] = {}
-        """The logs that helpers are making, with their directories."""
+        """The logs that helper threads are making, with their directories."""
         self._changing: dict[TopicPartition, list[Callable[[], None]]] = {}
-        """The partitions that helpers are working on, with the changes that wait for them."""
+        """The partitions that helper threads are changing, with the changes that wait for them."""
 
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
     ) -> PartitionLog:
-        """The log; if there is none it is made, in the directory with the fewest logs, and is
-        durable when this returns. Raises InconsistentTopicId or LogStorageError. Blocks (fsync) if
-        the log has to be made.
+        """Return the log of the partition; make it in the directory with the fewest logs if needed.
+
+        A new log is durable when this returns. Raises InconsistentTopicId or LogStorageError.
+        Blocks (fsync) if the log has to be made.
         """
         log = self._logs.get(topic_partition)
         if log is not None:
@@ -162,9 +164,10 @@ class PartitionChanges:
         config: LogConfig,
         done: Callable[[PartitionLog | None, BaseException | None], None],
     ) -> None:
-        """As :meth:`create`, with all blocking work in a helper.
+        """Do the same as :meth:`create`, with all blocking work in a helper thread.
 
-        ``done(log, error)`` is called once, in the loop; at once if there is nothing to make.
+        ``done(log, error)`` is called once, in the loop's thread. If there is nothing to make, the
+        call comes before this returns.
         """
         if topic_partition in self._changing:
             self._changing[topic_partition].append(
@@ -219,7 +222,7 @@ class PartitionChanges:
         )
 
     def _changed(self, topic_partition: TopicPartition, done: Callable[[], None]) -> None:
-        """The change is over: call ``done``, then the changes that waited for it."""
+        """End a change: call ``done``, then the changes that waited for its end."""
         waiting = self._changing.pop(topic_partition)
         done()
         for change in waiting:
@@ -233,7 +236,7 @@ class PartitionChanges:
                 f"{log.path} belongs to the topic with id {encode_topic_id(log.topic_id)}, not to "
                 f"{encode_topic_id(topic_id)}"
             )
-        # The log was made by a broker that did not know topic ids.
+        # A broker that did not know topic ids made this log.
         try:
             self._files.write_atomically(
                 log.path / names.PARTITION_METADATA, encode_partition_metadata(topic_id)
@@ -254,8 +257,10 @@ class PartitionChanges:
         return min(online, key=lambda directory: counts[directory])
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Rename the log's directory (durably); its files are removed after file.delete.delay.ms.
-        Does nothing if there is no such log. Raises LogStorageError. Blocks (fsync)."""
+        """Rename the log's directory, durably; remove its files after file.delete.delay.ms.
+
+        Does nothing if there is no such log. Raises LogStorageError. Blocks (fsync).
+        """
         log = self._logs.get(topic_partition)
         if log is None:
             return
@@ -272,10 +277,10 @@ class PartitionChanges:
         topic_id: TopicId,
         done: Callable[[BaseException | None], None],
     ) -> None:
-        """As :meth:`delete`, if the log is the topic's, with all blocking work in a helper.
+        """Do the same as :meth:`delete` if the log has this topic id, in a helper thread.
 
         The log refuses everything as soon as this returns. ``done(error)`` is called once, in the
-        loop; at once if there is nothing to delete.
+        loop's thread. If there is nothing to delete, the call comes before this returns.
         """
         if topic_partition in self._changing:
             self._changing[topic_partition].append(
@@ -304,7 +309,7 @@ class PartitionChanges:
         self._helpers.submit(lambda: removal.run(self._files), renamed)
 
     def _removal(self, log: PartitionLog) -> Removal:
-        """Take the log out of use. Raises LogStorageError if its directory is offline."""
+        """Stop the use of the log. Raises LogStorageError if its directory is offline."""
         del self._logs[log.topic_partition]
         self._removed(log)
         directory = log.log_directory
