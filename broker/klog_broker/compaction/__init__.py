@@ -1,10 +1,11 @@
-"""Log compaction: of records with the same key a log keeps the last, as Apache Kafka's cleaner.
+"""Log compaction: keeps the last record of each key, like Apache Kafka's log cleaner.
 
-One round over one log: candidates.py picks the log and says what may be cleaned, key_map.py takes
-the last offset of each key from what is dirty, grouping.py puts segments together, and filtering.py
-writes each batch anew without the records that are superseded; transactions.py says which batches
-belong to aborted transactions, old_formats.py does what came before v2. kernel.py has the loops.
-key_map.py, filtering.py, old_formats.py and kernel.py import numba: whoever uses them imports them
-in a helper thread, when there is something to do.
+Each round cleans one log. candidates.py chooses the log and the offsets that may be cleaned.
+key_map.py collects the last offset of each key in the dirty part. grouping.py chooses neighbouring
+segments that become one. filtering.py writes each batch again, without superseded records.
+transactions.py finds the batches of aborted transactions, and old_formats.py handles formats v0 and
+v1. kernel.py has the loops.
+key_map.py, filtering.py, old_formats.py and kernel.py import numba, so import them in a helper
+thread only, when there is something to clean.
 May import: log, config, runtime, pyspark_klog.{records,storage}.
 """

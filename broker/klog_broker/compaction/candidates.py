@@ -1,9 +1,9 @@
-"""How much of a log is to be cleaned, and which log comes first: Kafka's rules (LogCleanerManager).
+"""Decides how much of a log may be cleaned, by the rules of Kafka's LogCleanerManager.
 
-What lies before the first dirty offset was cleaned in rounds before. Up to the first uncleanable
-offset a round may go: the active segment, undecided transactions and young segments stay as they
-are. So does what a power cut may take (Kafka cleans by that, too): a flushed record must not go for
-a later one that is not.
+Records before the first dirty offset were cleaned in earlier rounds. A round may clean up to the
+first uncleanable offset: the active segment, undecided transactions and young segments stay
+unchanged. So do unflushed records (Kafka cleans these, too): if a flushed record went in favour of
+an unflushed one, a power cut could take both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,17 +13,17 @@ from klog_broker.log.log_config import LogConfig
 
 
 class SegmentFacts(NamedTuple):
-    """What is to be known of a segment."""
+    """The facts of a segment that decide on cleaning."""
 
     base_offset: int
     size_bytes: int
     largest_timestamp_ms: int
     first_timestamp_ms: int
-    """Of its first batch; not above 0 if it has none."""
+    """The timestamp of its first batch; 0 or less if the segment has none."""
 
 
 class LogFacts(NamedTuple):
-    """What is to be known of a log. The last segment is the active one."""
+    """The facts of a log that decide on cleaning. The last segment is the active one."""
 
     segments: Sequence[SegmentFacts]
     log_start_offset: int
@@ -31,33 +31,33 @@ class LogFacts(NamedTuple):
     last_stable_offset: int
     flushed_offset: int
     cleaned_offset: int | None
-    """Where the last round ended; None before the first one."""
+    """The offset where the last round ended; None before the first one."""
 
 
 class Extent(NamedTuple):
-    """What a round would do to a log."""
+    """The offsets and bytes that a round would clean."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
-    """A segment's base offset."""
+    """The base offset of a segment."""
     cleanable_bytes: int
     total_bytes: int
     is_overdue: bool
-    """Records have been dirty for longer than max.compaction.lag.ms."""
+    """Whether records have been dirty for longer than max.compaction.lag.ms."""
 
     @property
     def dirty_ratio(self) -> float:
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     def is_due(self, config: LogConfig) -> bool:
-        """Whether there is enough to be cleaned."""
+        """Whether the log has enough dirty bytes, or overdue ones."""
         if not self.cleanable_bytes:
             return False
         return self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio
 
 
 def extent_of(log: LogFacts, config: LogConfig, now_ms: int) -> Extent:
-    """What a round that begins now would do."""
+    """Return the offsets and bytes that a round which begins now would clean."""
     dirty = first_dirty_offset(log)
     active = log.segments[-1]
     closed = log.segments[:-1]
@@ -74,7 +74,7 @@ def extent_of(log: LogFacts, config: LogConfig, now_ms: int) -> Extent:
             if each.largest_timestamp_ms > now_ms - config.min_compaction_lag_ms
         ]
     limit = min(limits)
-    # A segment that reaches past the limit is left alone as a whole.
+    # A segment that reaches past the limit is not cleaned at all.
     uncleanable = active.base_offset
     for each, following in zip(closed, log.segments[1:], strict=True):
         if following.base_offset > limit:
@@ -91,7 +91,10 @@ def extent_of(log: LogFacts, config: LogConfig, now_ms: int) -> Extent:
 
 
 def first_dirty_offset(log: LogFacts) -> int:
-    """Where the next round begins. What the checkpoint says counts as far as the log has it."""
+    """Return where the next round begins: the checkpointed offset if it lies in the log.
+
+    Without such a checkpoint the round begins at the log's start.
+    """
     cleaned = log.cleaned_offset
     if cleaned is None or not log.log_start_offset <= cleaned <= log.log_end_offset:
         return log.log_start_offset

@@ -11,20 +11,22 @@ from klog_broker.runtime.disk.files import File
 from pyspark_klog.records.kernels import scan, status
 from pyspark_klog.records.layout import LOG_OVERHEAD_BYTES, Buffer
 
-# With four times as much, small requests beside a cleaning wait for twice as long; with a quarter
-# they wait no less, and cleaning is slower.
+# Chunks of four times this size double the latency of small requests during a cleaning. A quarter
+# of this size does not shorten the latency, and slows the cleaning down.
 CHUNK_BYTES = 1 << 20
 _TABLE_ROWS = 16_384
 
 
 class Chunk(NamedTuple):
-    """Bytes of a segment, and a row of ``scan.TABLE_COLUMNS`` numbers for each batch. Positions in
-    the table are those in ``data``; it may have further bytes, which belong to no row."""
+    """Bytes of a segment, and a row of ``scan.TABLE_COLUMNS`` numbers for each batch.
+
+    Positions in the table are positions in ``data``, which may have further bytes without a row.
+    """
 
     data: Buffer
     table: Any
     end_position: int
-    """Where the last batch ends in the segment."""
+    """The position in the segment where the last batch ends."""
 
     @property
     def size_bytes(self) -> int:
@@ -33,8 +35,10 @@ class Chunk(NamedTuple):
 
 
 def chunks_of(file: File, size_bytes: int, path: Path) -> Iterator[Chunk]:
-    """The batches of a log file of this size. DamagedLog at bytes that are no good batch. Blocks.
-    OSError."""
+    """Yield the batches of a log file of ``size_bytes`` in chunks. Blocks. OSError.
+
+    Raises DamagedLog at bytes that are no good batch.
+    """
     position = 0
     wanted = CHUNK_BYTES
     while position < size_bytes:

@@ -1,7 +1,7 @@
-"""The log cleaner: picks the dirtiest log, has helper threads clean it, and begins again.
+"""The log cleaner: picks the dirtiest log, has helper threads clean it, and starts over.
 
-As many rounds run at once as log.cleaner.threads says. A log whose round fails is set aside and
-reported, not tried again until the next start; where only the disk was full it is.
+log.cleaner.threads limits how many rounds run at once. If a round fails, its log is set aside and
+reported, and is not tried again until the next start. After a full disk the log is tried again.
 """
 
 import errno
@@ -47,8 +47,11 @@ class Timers(Protocol):
 
 
 class Cleaner:
-    """For the loop's thread. ``prepare`` is called in a helper thread before the first round: it
-    has the kernels compiled, and returns False if there is to be none, as the broker stops."""
+    """Runs cleaning rounds. For the loop's thread.
+
+    ``prepare`` is called in a helper thread before the first round, and compiles the kernels. If
+    the broker is shutting down, ``prepare`` returns False, and no round begins.
+    """
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class Cleaner:
         prepare: Callable[[], bool] = lambda: True,
     ) -> None:
         self.set_aside: dict[TopicPartition, str] = {}
-        """Logs that are not cleaned any more, each with the reason."""
+        """Logs that are no longer cleaned, each with the reason."""
         self.counts = CleanerCounts()
         self._logs = logs
         self._helpers = helpers
@@ -75,18 +78,20 @@ class Cleaner:
         self._running: dict[TopicPartition, _Running] = {}
         self._paused: dict[object, _Running] = {}
         self._is_looking = False
-        # The look that is to come later; None if there is none.
+        # Identifies the scheduled look at all logs; None if none is scheduled.
         self._next_look: object | None = None
         self._is_stopped = False
 
     def begin(self) -> None:
-        """Look for logs to clean, from now on."""
+        """Start to look for logs to clean."""
         if self._settings.enabled:
             self._look()
 
     def take_settings(self, settings: CleanerSettings) -> None:
-        """From now on these settings count. Rounds that pause by the old ones go on; a log that is
-        being cleaned keeps its map of keys."""
+        """Use new settings. Paused rounds continue at once.
+
+        A log that is being cleaned keeps its map of keys.
+        """
         self._settings = settings
         self._throttle = Throttle(settings.max_bytes_per_second)
         for pause in list(self._paused):
@@ -96,11 +101,11 @@ class Cleaner:
             self._look()
 
     def stop(self) -> None:
-        """Begin nothing any more: rounds that are under way are given up at their next step."""
+        """Start no further round; running rounds are given up at their next step."""
         self._is_stopped = True
 
     def close(self) -> None:
-        """The helpers have ended: drop what was being written. Blocks."""
+        """Remove all unfinished segments, after the helper threads have ended. Blocks."""
         for running in self._running.values():
             if running.round is not None:
                 with suppress(OSError):
@@ -109,7 +114,7 @@ class Cleaner:
 
     # --- which log -------------------------------------------------------------------------------
     def _look(self) -> None:
-        """Go through all logs, some of them a turn, and begin with the dirtiest."""
+        """Look at all logs, some in each event-loop turn, and start rounds with the dirtiest."""
         if not (self._is_looking or self._is_stopped):
             self._is_looking = True
             self._look_on(iter(tuple(self._logs.logs())), [])
@@ -133,7 +138,7 @@ class Cleaner:
             not log.config.compact
             or log.is_offline
             or log.is_being_cut
-            # Old and new segments lie beside each other for a while.
+            # During the swap, old and new segments both take disk space.
             or log.log_directory.space.refuses_clients
             or log.topic_partition in self._running
             or log.topic_partition in self.set_aside
@@ -285,7 +290,7 @@ class Cleaner:
         self._look()
 
     def _apply_retention(self, log: PartitionLog) -> None:
-        """Of a log that also deletes: it had to wait for the round, and another may follow."""
+        """Apply retention to a log that also deletes, before another round blocks retention."""
         if log.config.delete and not log.is_offline:
             try:
                 log.apply_retention(self._clock.now_ms())
@@ -314,7 +319,7 @@ class Cleaner:
         )
 
     def _give_up(self, running: "_Running", error: BaseException | None) -> None:
-        """Drop what was not put in place; look again later."""
+        """Remove the unfinished segment of a round, and look for logs again later."""
         log = running.log
         cleaning = running.round
 
@@ -322,7 +327,7 @@ class Cleaner:
             log.cleaning.end()
             self._running.pop(log.topic_partition, None)
             self._apply_retention(log)
-            # A log that was deleted or has failed was closed under the round.
+            # A log that was deleted or failed closed its files during the round: no warning.
             is_news = not log.is_offline and log.topic_partition not in self.set_aside
             if error is not None and is_news:
                 _log.warning("log=%s not_cleaned=%s", log.path, error)
@@ -332,13 +337,16 @@ class Cleaner:
 
 
 def _step(steps: "Generator[Step, None, None]") -> "Step":
-    """In a helper thread. What a step does around the kernels and codecs is Python."""
+    """Run one step in a helper thread, which often lets the loop's thread run in between.
+
+    Around its kernels and codecs, a step executes Python code, which holds the interpreter's lock.
+    """
     with brisk_switching():
         return next(steps)
 
 
 class _Running:
-    """A round that is under way."""
+    """A round that is running."""
 
     def __init__(self, log: PartitionLog, began_ms: int) -> None:
         self.log = log
@@ -348,7 +356,10 @@ class _Running:
 
 
 def _work_of(log: PartitionLog, extent: Extent, now_ms: int) -> "Callable[[], Job]":
-    """Notes, in the loop, what the log is now; gives the job in a helper thread."""
+    """Note the log's present segments, in the loop's thread.
+
+    Returns a function that makes the job of the round, for a helper thread.
+    """
     segments, config = log.segments, log.config
     found = [(each, each.size_bytes, after.base_offset) for each, after in pairwise(segments)]
     last_of_producers = log.cleaning.last_of_producers()

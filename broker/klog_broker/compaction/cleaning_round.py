@@ -1,7 +1,8 @@
-"""One round over one log: the keys of its dirty part, then its segments anew without what is dead.
+"""One round over one log: maps the keys of the dirty part, then rewrites the segments.
 
-It runs in helper threads, step by step: in between the loop throttles, swaps segments and may give
-the round up. What it reads does not change meanwhile: closed segments below the last stable offset.
+The round runs step by step in helper threads. Between two steps the loop's thread throttles, swaps
+segments, or gives the round up. The round reads only closed segments below the last stable offset,
+which do not change meanwhile.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class MapTooSmall(KlogError):
-    """The keys of not even one batch fit into the map."""
+    """The keys of a single batch do not fit into the map."""
 
 
 class Source(NamedTuple):
@@ -42,24 +43,24 @@ class Source(NamedTuple):
 
 
 class Worked(NamedTuple):
-    """A step: so many bytes were read and written."""
+    """A step that has read and written these numbers of bytes."""
 
     bytes_read: int
     bytes_written: int = 0
 
 
 class Ready(NamedTuple):
-    """A step: the segment is to be put in the place of these."""
+    """A step after which ``segment`` is to replace ``sources`` in the log."""
 
     segment: Segment
     sources: Sequence[Source]
 
 
 class Finished(NamedTuple):
-    """The last step."""
+    """The last step of a round."""
 
     end_offset: int
-    """Up to here the log is clean."""
+    """The log is clean up to this offset."""
 
 
 Step = Worked | Ready | Finished
@@ -67,7 +68,7 @@ Step = Worked | Ready | Finished
 
 @dataclass
 class Tally:
-    """What a round came to."""
+    """The totals of a round."""
 
     bytes_read: int = 0
     bytes_kept: int = 0
@@ -79,7 +80,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Job:
-    """What a round works on."""
+    """The input of a round."""
 
     sources: Sequence[Source]
     """The closed segments before the first uncleanable offset."""
@@ -94,7 +95,7 @@ class Job:
 
 
 class CleaningRound:
-    """``steps`` is to be gone through in helper threads, one after the other."""
+    """A round over one log. Helper threads run its ``steps``, one after the other."""
 
     def __init__(self, job: Job, key_map: KeyMap) -> None:
         self.tally = Tally()
@@ -104,21 +105,26 @@ class CleaningRound:
         self._writing: CleanedSegment | None = None
 
     def drop(self) -> None:
-        """Nothing comes of it, whatever step it has come to: remove what it was writing. Blocks.
-        OSError. (Not the end of the generator: that comes with a broker's death, too, whose files
-        belong to the next one.)"""
+        """Give the round up at any step: remove the segment that it was writing. Blocks. OSError.
+
+        The end of the generator does not remove the segment, because generators also end when a
+        broker dies, and by then its files belong to the next broker.
+        """
         if self._writing is not None:
             self._writing.remove()
             self._writing = None
 
     def steps(self) -> Generator[Step, None, None]:
-        """Raises OSError, DamagedLog, RecordsError, MapTooSmall; what was put in place stays."""
+        """Run the round. Raises OSError, DamagedLog, RecordsError, MapTooSmall.
+
+        After an error, segments that were swapped in before stay in the log.
+        """
         self._aborted = self._job.aborted()
         end_offset = yield from self._map_keys()
         if end_offset <= self._job.extent.first_dirty_offset:
             raise MapTooSmall(
-                "the keys of a single batch do not fit into the cleaner's map; make "
-                "log.cleaner.dedupe.buffer.size larger, or log.cleaner.threads smaller"
+                "the keys of a single batch do not fit into the log cleaner's map of keys; raise "
+                "log.cleaner.dedupe.buffer.size, or lower log.cleaner.threads"
             )
         self.tally.keys = self._map.size
         yield from self._rewrite(end_offset)
@@ -126,7 +132,7 @@ class CleaningRound:
 
     # --- the keys --------------------------------------------------------------------------------
     def _map_keys(self) -> Generator[Step, None, int]:
-        """Returns up to where the keys of all records are in the map."""
+        """Map the keys of the dirty records; returns the end offset of the mapped part."""
         first_dirty = self._job.extent.first_dirty_offset
         verdicts = Verdicts(self._transactions_from(first_dirty), {}, self._job.now_ms)
         end_offset = first_dirty
@@ -141,7 +147,7 @@ class CleaningRound:
                     self.tally.is_map_full = True
                     return max(end_offset, self._map.latest_offset + 1)
                 yield Worked(chunk.size_bytes)
-            # What was between the last batch and the next segment went in a round before.
+            # Records between the last batch and the next segment were removed in earlier rounds.
             end_offset = source.end_offset
         return end_offset
 
@@ -194,8 +200,8 @@ class CleaningRound:
     ) -> Worked:
         found = verdicts.verdicts(chunk.data, chunk.table)
         if is_last_source and chunk.end_position == source.size_bytes:
-            # The new segment must end where the old ones did: a start after a crash tells by this
-            # which of them it replaces, and a coordinator or follower where the log goes on.
+            # The new segment must end where the old ones did. By its end a start after a crash
+            # knows which segments it replaces, and followers and coordinators know the next offset.
             found[-1] |= RETAIN_EMPTY
         before = cleaned.size_bytes
         table = np.ascontiguousarray(chunk.table).reshape(-1)
@@ -228,8 +234,11 @@ class CleaningRound:
         return groups
 
     def _old_tombstones_horizon_ms(self) -> int:
-        """Formats v0 and v1 have no room for a horizon: their tombstones go when the segment is
-        older by delete.retention.ms than the newest one that was clean already."""
+        """Segments last modified at or before this time lose their v0 and v1 tombstones.
+
+        Formats v0 and v1 cannot store a delete horizon. Their tombstones go once the segment is
+        older, by delete.retention.ms, than the newest segment that was clean before this round.
+        """
         job = self._job
         clean = [
             each for each in job.sources if each.segment.base_offset < job.extent.first_dirty_offset
@@ -251,8 +260,10 @@ class CleaningRound:
 
 
 def _as_steps(finishing: Generator[int, None, Segment]) -> Generator[Step, None, Segment]:
-    """What is read to check what was written: it comes out of the page cache, and is no work for
-    the disk that the throttle would have to count."""
+    """Yield a step for each check of the written segment; returns the segment.
+
+    The checks read from the page cache, so the throttle counts no bytes for them.
+    """
     while True:
         try:
             next(finishing)

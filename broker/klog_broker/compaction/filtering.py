@@ -1,4 +1,4 @@
-"""A chunk of a log without the records that are superseded."""
+"""Filters chunks of a log: drops the records that later records supersede."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,7 +34,7 @@ from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.legacy import LegacyView
 from pyspark_klog.records.record import Record
 
-# What changed batches of a run take before they are compressed; more if it has to be.
+# The buffer size for changed batches of a run before they are compressed; grows if needed.
 _PLAIN_BYTES = 1 << 20
 _NO_NUMBERS = np.empty(0, np.int64)
 
@@ -42,21 +42,21 @@ __all__ = ["DROP_RECORDS", "KEEP_RECORDS", "RETAIN_EMPTY", "SET_HORIZON", "Chunk
 
 
 class Output:
-    """Room that is filled from the front: one piece as a rule, and another whenever it is full."""
+    """A buffer that is filled from the front; a full one is put aside for a new one."""
 
     def __init__(self, size_bytes: int) -> None:
-        # Not zeroed, and touched only as far as it is filled.
+        # np.empty does not touch the memory, so unused parts cost nothing.
         self.room: Any = np.empty(size_bytes, np.uint8)
         self.end = 0
         self._full: list[memoryview] = []
 
     def make_room(self, size_bytes: int) -> None:
-        """Have room for so many bytes at once, and for as many as there was room for."""
+        """Begin a new buffer with space for ``size_bytes``, and not smaller than the old one."""
         self._close()
         self.room = np.empty(max(size_bytes, len(self.room)), np.uint8)
 
     def append(self, parts: Sequence[Buffer]) -> Any:
-        """Add them one after the other; returns where they lie, all of them."""
+        """Append the parts; returns an array of all their bytes together."""
         size_bytes = sum(map(len, parts))
         if size_bytes > len(self.room) - self.end:
             self.make_room(size_bytes)
@@ -81,11 +81,11 @@ class Output:
 class ChunkFilter:
     """Filters chunks by a map of keys and a verdict on each batch, as Kafka's Cleaner does.
 
-    The verdict is 0, so that each record is looked up, or bits: KEEP_RECORDS, or DROP_RECORDS;
-    RETAIN_EMPTY has the header stay if no record does; SET_HORIZON gives the batch a delete horizon
-    if it has none and records are kept. A looked-up batch gets one as well when a tombstone stays
-    in it; v0 and v1 have none, their tombstones stay if ``keep_old_tombstones``.
-    ``max_decompressed_bytes`` bounds what one batch may inflate to.
+    The verdict 0 makes the filter look up each record. Other verdicts are bits. KEEP_RECORDS and
+    DROP_RECORDS apply to all records. RETAIN_EMPTY keeps the header if no record stays. SET_HORIZON
+    gives the batch a delete horizon if it has none and records stay. A batch with verdict 0 gets a
+    horizon, too, if a tombstone stays. Batches of v0 and v1 have no horizon: their tombstones stay
+    if ``keep_old_tombstones``. ``max_decompressed_bytes`` limits the size of a decompressed batch.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ChunkFilter:
         settings[kernel.SETTING_HASH_HIGH] = key_map.hash_key[1]
         settings[kernel.SETTING_LATEST_OFFSET] = key_map.latest_offset
         settings[kernel.SETTING_NOW_MS] = now_ms
-        # A retention of the largest number is "for ever".
+        # The largest delete.retention.ms means "for ever".
         settings[kernel.SETTING_HORIZON_MS] = min(now_ms + delete_retention_ms, at.INT64_MAX)
         self._settings = settings
         self._latest_offset = key_map.latest_offset
@@ -121,11 +121,11 @@ class ChunkFilter:
     def filter_chunk(
         self, data: Buffer | Bytes, table: Numbers, row_count: int, verdicts: Bytes
     ) -> list[memoryview]:
-        """What is left of the first ``row_count`` rows of a scan's flat table of ``data``, in
-        order, with a verdict for each.
+        """Return the filtered bytes of the first ``row_count`` rows of ``table``, in order.
 
-        The map may not change as long as the filter is in use. Raises subclasses of RecordsError
-        for rows that are damaged; the filter is then of no more use.
+        ``table`` is a scan's flat table of ``data``, and ``verdicts`` has a verdict for each row.
+        The map of keys must not change while the filter is in use. Raises subclasses of
+        RecordsError for damaged rows; then the filter cannot be used any more.
         """
         chunk = as_chunk(data, table, row_count)
         marks = self._marks_for(chunk)
@@ -169,7 +169,7 @@ class ChunkFilter:
         out: Bytes,
         out_end: int,
     ) -> int:
-        """The rows from ``first`` on, as far as the kernel goes."""
+        """Filter the rows from ``first`` on, as far as the kernel gets; returns its status."""
         state = self._state
         state.fill(0)
         state[kernel.STATE_OUT_END] = out_end
@@ -196,10 +196,10 @@ class ChunkFilter:
         return records_error(status, chunk, row, record)
 
     def _marks_for(self, chunk: Chunk) -> Numbers:
-        """Room for a mark for each record of any batch."""
+        """Return an array with space for a mark for each record of the largest batch."""
         if not len(chunk.table):
             return self._marks
-        # A count that does not fit its batch's bytes is found out before it is used.
+        # The kernel refuses a record count that does not fit the batch's size before using it.
         most = len(chunk.data) // at.MIN_RECORD_BYTES
         most = min(most, max(int(chunk.column(RECORD_COUNT).max()), 0))
         if most > len(self._marks):
@@ -207,7 +207,7 @@ class ChunkFilter:
         return self._marks
 
     def _filter_run(self, runs: Runs, first: int, verdicts: Bytes, output: Output) -> int:
-        """A run of compressed rows from ``first`` on; how many rows those are."""
+        """Filter a run of compressed rows from ``first`` on; returns the number of rows."""
         run = runs.inflated(first)
         rows = run.row_count
         marks = self._marks_for(run)
@@ -228,8 +228,10 @@ class ChunkFilter:
         return rows
 
     def _append(self, runs: Runs, row: int, sizes: list[int], output: Output) -> None:
-        """Rows from ``row`` on of which the kernel has left these sizes, one after the other: with
-        their records compressed again, or as they were."""
+        """Append filtered rows from ``row`` on, whose filtered sizes are ``sizes``.
+
+        Changed batches are compressed again, unchanged ones are copied.
+        """
         plain = memoryview(self._plain)
         parts: list[Buffer] = []
         seals: list[int] = []
@@ -269,7 +271,7 @@ class ChunkFilter:
         return kept
 
     def _is_kept(self, record: Record) -> bool:
-        """The rule for a record of an old format."""
+        """Whether a record of an old format stays."""
         if record.offset > self._latest_offset:
             return True
         if record.key is None or (record.value is None and not self._keep_old_tombstones):
@@ -286,7 +288,7 @@ def _no_record(_: Record) -> bool:
 
 
 def _is_needed(chunk: Chunk, verdicts: Bytes) -> Flags:
-    """Of which rows the kernel looks at the records."""
+    """Flags the rows whose records the kernel must read."""
     has_horizon = chunk.column(ATTRIBUTES) & at.DELETE_HORIZON_BIT != 0
     verdicts = verdicts[: chunk.row_count]
     sets_horizon = (verdicts & SET_HORIZON != 0) & ~has_horizon

@@ -1,4 +1,4 @@
-"""Which neighbouring segments become one (Kafka's Cleaner.groupSegmentsBySize)."""
+"""Groups neighbouring segments that become one (Kafka's Cleaner.groupSegmentsBySize)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
@@ -7,7 +7,7 @@ from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET
 
 
 class GroupedSegment(NamedTuple):
-    """What is to be known of a segment."""
+    """The facts of a segment that decide on its group."""
 
     base_offset: int
     end_offset: int
@@ -23,10 +23,10 @@ T = TypeVar("T")
 def group_sizes(
     segments: Sequence[GroupedSegment], *, max_bytes: int, max_index_bytes: int
 ) -> list[int]:
-    """How many of the segments each group has, in order.
+    """Return how many segments each group has, in order.
 
-    The files of a group stay below the limits even if nothing of it is dropped, and its offsets fit
-    an index. A segment that is too large already is a group of its own.
+    The files of a group stay below the limits even if no record is dropped, and the group's offsets
+    fit into one index. A segment that is too large already is a group of its own.
     """
     sizes: list[int] = []
     first: GroupedSegment | None = None

@@ -1,9 +1,9 @@
-"""A scanned chunk as arrays for the kernels, and its compressed batches inflated run by run.
+"""Makes arrays for the kernels from a scanned chunk, and decompresses its batches run by run.
 
-Kernels take no compressed batch. A run of them is inflated into one buffer, as if they had never
-been compressed, so that a kernel is called once for many batches. Each batch costs one call of its
-codec's library, with a bound; whatever that does not read as one whole stream is left to
-``decompress``, which says what is right and what is wrong.
+Kernels cannot read compressed batches. A run of them is decompressed into one buffer, as if the
+batches had never been compressed, so that one kernel call handles many batches. Each batch costs
+one call of its codec's library, with a size limit. If that call does not read the section as one
+whole stream, ``decompress`` reads it, and decides whether it is valid.
 """
 
 from typing import Any, NamedTuple
@@ -32,28 +32,28 @@ Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# A run ends behind the batch that reaches this: it stays in the processor's cache.
+# A run ends after the batch that reaches this size, so that it stays in the processor's cache.
 _RUN_BYTES = 512 * 1024
 _ROOM_BYTES = 2 * _RUN_BYTES
-# More room than this is not kept for the next run.
+# A larger buffer is not reused for the next run.
 _MOST_KEPT_BYTES = 4 << 20
-# Batches that are not compressed go along if they are small, as a transaction's markers are.
+# Small uncompressed batches, such as transaction markers, are copied into the run.
 _SMALL_BYTES = 512
-# What a decoder is given room for at first, and how much more than the last batch took.
+# The first output limit of a decoder, and its factor over the size of the last batch.
 _FIRST_GUESS_BYTES = 128 * 1024
 _GUESS_FACTOR = 2
-# lz4's library takes room for the worst case of what it is given at once.
+# lz4's library reserves memory for the worst case of each input.
 _MOST_AT_ONCE_BYTES = 256 * 1024
-_GZIP_FORMAT = 31  # zlib's word for: gzip header and trailer, window of 32 KiB
+_GZIP_FORMAT = 31  # zlib's number for gzip header and trailer with a window of 32 KiB
 _ZSTD_MAX_WINDOW_BYTES = 128 << 20
 _ZSTD_DEFAULT_LEVEL = 3
 
-# How a row goes into a run.
+# How a row becomes part of a run.
 _HEADER_ONLY, _INFLATED, _COPIED, _NOT_AT_ALL = range(4)
 
 
 class Chunk(NamedTuple):
-    """Bytes with the first rows of a scan's table of them."""
+    """Bytes, and the first rows of a scan's table of them."""
 
     data: Bytes
     table: Numbers  # a row of TABLE_COLUMNS for each batch
@@ -73,33 +73,35 @@ class Chunk(NamedTuple):
 
 
 def as_chunk(data: Buffer | Bytes, table: Numbers, row_count: int) -> Chunk:
-    """The first ``row_count`` rows of a flat table, with their bytes."""
+    """Return the bytes with the first ``row_count`` rows of their flat table."""
     view: Any = np.frombuffer(data, np.uint8).view()
     view.flags.writeable = False
     return Chunk(view, table[: row_count * TABLE_COLUMNS])
 
 
 def records_error(status: int, chunk: Chunk, row: int, record: int) -> RecordsError:
-    """The exception for what a kernel found wrong with a record of a row."""
+    """Return the exception for a record of a row that a kernel has refused with ``status``."""
     last_offset = chunk.field(row, LAST_OFFSET)
     return error_for(status, f"record {record} of the batch that ends at offset {last_offset}")
 
 
 class Codecs:
-    """Inflates and compresses sections of records, with objects that are used again and again; for
-    one thread at a time. ``max_bytes`` bounds what a section may inflate to."""
+    """Decompresses and compresses sections of records with reused codec objects.
+
+    For one thread at a time. ``max_bytes`` limits the decompressed size of a section.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.room: Any = np.empty(0, np.uint8)
-        """For a run, kept for the next one."""
+        """The buffer of a run, reused for the next one."""
         self._guess_bytes = _FIRST_GUESS_BYTES
         self._lz4: Any = None
         self._zstd = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_BYTES)
         self._zstd_compressor: zstandard.ZstdCompressor | None = None
 
     def inflate(self, codec: Codec, section: memoryview) -> Buffer:
-        """As ``decompress``."""
+        """Decompress a section, with the results and errors of ``decompress``."""
         room_bytes = min(self._guess_bytes, self.max_bytes)
         found: Buffer | None = None
         if codec == Codec.LZ4:
@@ -125,7 +127,7 @@ class Codecs:
             used_bytes, is_whole = 0, False
         if is_whole and used_bytes == len(section):
             return found
-        self._lz4 = None  # it may be in the middle of something
+        self._lz4 = None  # the context may be in the middle of a frame
         return None
 
     def _inflate_zstd(self, section: memoryview, room_bytes: int) -> Buffer | None:
@@ -135,7 +137,8 @@ class Codecs:
                 return self._zstd.decompress(section, allow_extra_data=False)
             if claimed_bytes >= 0:
                 return None
-            # As Java's clients write it: then that call would not tell what follows the frame.
+            # Java clients do not store the content size. For such a frame, decompress() would not
+            # notice bytes after the frame.
             check_complete(section)
             with self._zstd.stream_reader(section, read_across_frames=True) as reader:
                 found = reader.read(room_bytes)
@@ -144,7 +147,7 @@ class Codecs:
             return None
 
     def compress(self, codec: Codec, section: memoryview) -> bytes:
-        """As ``compress`` does at the codec's default level."""
+        """Compress a section at the codec's default level, with the results of ``compress``."""
         if codec == Codec.ZSTD:
             if self._zstd_compressor is None:
                 self._zstd_compressor = zstandard.ZstdCompressor(level=_ZSTD_DEFAULT_LEVEL)
@@ -165,7 +168,7 @@ class Codecs:
 def _inflate_gzip(section: memoryview, room_bytes: int) -> Buffer | None:
     inflater = zlib_ng.decompressobj(_GZIP_FORMAT)
     try:
-        # One byte more than there may be: else the end might not be seen.
+        # Allow one byte more than the limit, or the end of the stream might go unnoticed.
         found = inflater.decompress(section, room_bytes + 1)
     except zlib_ng.error:  # type: ignore[misc]  # stubs: an instance
         return None
@@ -176,8 +179,8 @@ def _inflate_gzip(section: memoryview, room_bytes: int) -> Buffer | None:
 class Runs:
     """The compressed rows of a chunk, inflated run by run, in order.
 
-    ``is_needed`` says of which rows a kernel is to read the records. Of the others only the header
-    is in a run; rows of older formats are in none.
+    ``is_needed`` flags the rows whose records a kernel is to read. Other rows are in a run with
+    their header only. Rows of older formats are in no run.
     """
 
     def __init__(self, chunk: Chunk, is_needed: Flags, codecs: Codecs) -> None:
@@ -195,9 +198,11 @@ class Runs:
         self._attributes: list[int] = attributes.tolist()
 
     def inflated(self, first: int) -> Chunk:
-        """The rows from ``first`` on, which is compressed, as far as a run goes: until the next
-        call. Headers are as they were, rows fit what they are now. Raises as ``decompress`` does
-        if ``first`` is damaged; a run ends before another one that is."""
+        """Return the run of rows from ``first``, which is compressed; valid until the next call.
+
+        Headers stay unchanged; the rows of the table fit the decompressed batches. Raises as
+        ``decompress`` does if ``first`` is damaged. The run ends before a later damaged row.
+        """
         room = memoryview(self._room())
         data = self._chunk.data.data
         sizes: list[int] = []
@@ -235,7 +240,7 @@ class Runs:
         return as_chunk(self._codecs.room[:end], _as_plain(table, sizes), len(sizes))
 
     def entry(self, row: int) -> memoryview:
-        """The bytes of a row, as they are in the chunk."""
+        """Return the bytes of a row, unchanged from the chunk."""
         position = self._positions[row]
         return self._chunk.data.data[position : position + self._sizes[row]]
 
@@ -256,7 +261,7 @@ class Runs:
 
 
 def _as_plain(table: Numbers, sizes: list[int]) -> Numbers:
-    """Rows of batches of these sizes, one after the other, not compressed."""
+    """Return table rows for uncompressed batches of these sizes, one after the other."""
     plain = table.copy()
     size_column = np.array(sizes, np.int64)
     plain[SIZE_BYTES::TABLE_COLUMNS] = size_column

@@ -1,11 +1,12 @@
-"""Compaction in compiled code: the map of keys to offsets, and batches without what is superseded.
+"""Compiled loops of compaction: map keys to offsets, and filter superseded records.
 
-The map knows a key by a hash of 128 bits (SipHash-2-4) under a random key that nobody outside sees:
-two keys with the same hash would lose data, and so no producer may be able to make such a pair.
-Its slots lie in one array of int64, SLOT_WORDS for each, probed one after the other.
+The map identifies a key by a hash of 128 bits (SipHash-2-4) under a secret random key. Two keys
+with the same hash would lose data, so no producer may be able to make such a pair. The slots lie in
+one array of int64, SLOT_WORDS for each, and are probed one after the other.
 
-Both walks go through the rows of a scan's table. They read and hash some records ahead and ask the
-memory for their slots, then look these up: a large map is in no cache of the processor.
+The two walks, add_rows and filter_rows, go through the rows of a scan's table. Each walk reads and
+hashes some records ahead, and prefetches their slots before it looks them up, because a large map
+fits into no cache of the processor.
 """
 
 from pyspark_klog.records.kernels.crc import crc32c
@@ -72,38 +73,38 @@ from pyspark_klog.records.layout import (
 
 # --- a slot of the map ---------------------------------------------------------------------------
 SLOT_HASH = 0  # two words
-SLOT_OFFSET = 2  # and one more: 0 is an empty slot
+SLOT_OFFSET = 2  # the offset plus one: 0 is an empty slot
 SLOT_WORDS = 3
 
-# --- the verdict on a row: bits; without the first two each record is looked up ------------------
+# --- the verdict on a row: bits; without KEEP_RECORDS and DROP_RECORDS each record is looked up --
 KEEP_RECORDS = 1
 DROP_RECORDS = 2
 RETAIN_EMPTY = 4  # if no record is left, the header stays
 SET_HORIZON = 8  # the batch gets a delete horizon if it has none, whatever its records are
 
-# --- what a walk leaves in ``state`` -------------------------------------------------------------
-STATE_ROW = 0  # the row that the status is about; where to go on
+# --- results of a walk, in ``state`` -------------------------------------------------------------
+STATE_ROW = 0  # the row that the status is about, where the next call continues
 STATE_RECORD = 1  # the number of the record in it
-STATE_LATEST_OFFSET = 2  # add_rows moves it on
-STATE_KEYS = 3  # in the map; add_rows and put_key count on
-STATE_OUT_END = 4  # filter_rows moves it on
-STATE_NEEDED_BYTES = 5  # of room, for the batch that did not fit
-STATE_RECORDS_READ = 6  # counted on, as those that follow
+STATE_LATEST_OFFSET = 2  # raised by add_rows
+STATE_KEYS = 3  # number of keys in the map; add_rows and put_key add to it
+STATE_OUT_END = 4  # raised by filter_rows
+STATE_NEEDED_BYTES = 5  # output space for the batch that did not fit
+STATE_RECORDS_READ = 6  # a walk adds to this and the following counts
 STATE_RECORDS_KEPT = 7
 STATE_FIELDS = 8
 
-# --- what filter_rows goes by, in ``settings`` ---------------------------------------------------
+# --- the input of filter_rows, in ``settings`` ---------------------------------------------------
 SETTING_HASH_LOW = 0
 SETTING_HASH_HIGH = 1
 SETTING_LATEST_OFFSET = 2
 SETTING_NOW_MS = 3
-SETTING_HORIZON_MS = 4  # for a batch that gets one: 0 or more
+SETTING_HORIZON_MS = 4  # for a batch that gets a horizon: 0 or more
 SETTING_FIELDS = 5
 
-# --- what filter_rows says of a row in ``sizes``, if not how many bytes it wrote -----------------
+# --- results of filter_rows for a row in ``sizes``, instead of the number of bytes written -------
 UNCHANGED = -1
 
-# --- batches to be sealed: numbers for each ------------------------------------------------------
+# --- batches to be sealed: the numbers for each batch --------------------------------------------
 SEAL_POSITION = 0
 SEAL_SIZE_BYTES = 1
 SEAL_CODEC = 2
@@ -118,7 +119,7 @@ _BLOCK_FATE = 4
 _BLOCK_COLUMNS = 5
 BLOCK_WORDS = BLOCK_RECORDS * _BLOCK_COLUMNS
 
-# The fate of a record, with a bit more for one without a value.
+# The fate of a record, combined with a bit for a record without a value.
 _DROPPED = 0
 _KEPT = 1
 _LOOKED_UP = 2
@@ -147,7 +148,7 @@ else:
 
 @hot
 def _mixed(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
-    """One round of SipHash."""
+    """Do one round of SipHash."""
     v0 = add_wrapped(v0, v1)
     v2 = add_wrapped(v2, v3)
     v1 = _rotated(v1, 13) ^ v0
@@ -161,7 +162,7 @@ def _mixed(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
 
 @inline
 def _hash(buf: Array, start: int, end: int, hash_low: int, hash_high: int) -> tuple[int, int]:
-    """SipHash-2-4 with 128 bits of ``buf[start:end]``."""
+    """Return SipHash-2-4 with 128 bits of ``buf[start:end]``, as two words."""
     v0 = 0x736F6D6570736575 ^ hash_low
     v1 = 0x646F72616E646F6D ^ hash_high ^ 0xEE
     v2 = 0x6C7967656E657261 ^ hash_low
@@ -192,13 +193,13 @@ def _hash(buf: Array, start: int, end: int, hash_low: int, hash_high: int) -> tu
 # --- the map -------------------------------------------------------------------------------------
 @inline
 def _first_place(hash_low: int, slots: int) -> int:
-    """Where in the map the search for a hash begins; there are fewer than 2^31 slots."""
+    """Return the slot where the search for a hash begins; ``slots`` is below 2^31."""
     return ((hash_low & _LOW_32_BITS) * slots >> 32) * SLOT_WORDS
 
 
 @inline
 def _find(keys: Array, low: int, high: int) -> int:
-    """Where the hash's slot begins: its own, or the empty one that it would take."""
+    """Return the position of the hash's slot, or of the empty slot that the hash would take."""
     at = _first_place(low, len(keys) // SLOT_WORDS)
     while keys[at + SLOT_OFFSET] != 0 and (
         keys[at + SLOT_HASH] != low or keys[at + SLOT_HASH + 1] != high
@@ -211,7 +212,7 @@ def _find(keys: Array, low: int, high: int) -> int:
 
 @inline
 def _put(keys: Array, low: int, high: int, offset: int, has_room: bool) -> int:
-    """Keep the larger offset of the hash; returns how many slots that took, -1 without room."""
+    """Keep the larger offset of the hash; returns how many slots that took, -1 without space."""
     at = _find(keys, low, high)
     before = int(keys[at + SLOT_OFFSET])
     if before == 0:
@@ -236,8 +237,10 @@ def put_key(
     most_keys: int,
     state: Array,
 ) -> int:
-    """Keep ``offset``, 0 to 2^63-2, for ``key`` if it is the largest so far. FULL if the map would
-    have more than ``most_keys``, of which there are fewer than slots."""
+    """Keep ``offset``, 0 to 2^63-2, for ``key`` if it is the largest so far.
+
+    Returns FULL if the map would have more than ``most_keys``, which must be below the slot count.
+    """
     low, high = _hash(key, 0, len(key), hash_low, hash_high)
     taken = _put(keys, low, high, offset, state[STATE_KEYS] < most_keys)
     if taken < 0:
@@ -248,14 +251,14 @@ def put_key(
 
 @kernel("in8", "i64", "i64", "in64")
 def find_key(key: Array, hash_low: int, hash_high: int, keys: Array) -> int:
-    """The largest offset of ``key``, -1 if there is none."""
+    """Return the largest offset of ``key``; -1 if there is none."""
     low, high = _hash(key, 0, len(key), hash_low, hash_high)
     return int(keys[_find(keys, low, high) + SLOT_OFFSET]) - 1
 
 
 @kernel("in64", "out64")
 def move_keys(keys: Array, larger: Array) -> int:
-    """Put all keys into another map, which is empty and has room for them."""
+    """Put all keys into a larger, empty map."""
     for at in range(0, len(keys), SLOT_WORDS):
         offset = int(keys[at + SLOT_OFFSET]) - 1
         if offset >= 0:
@@ -268,8 +271,10 @@ def move_keys(keys: Array, larger: Array) -> int:
 def _read(
     chunk: Array, at: int, end: int, before: int, last_delta: int
 ) -> tuple[int, int, int, int, int, int, int]:
-    """One record, checked: status, its end, timestamp delta, offset delta, start and length of its
-    key, length of its value. Offset deltas rise from ``before`` to ``last_delta``."""
+    """Read and check one record, whose offset delta is from ``before`` to ``last_delta``.
+
+    Returns status, end, timestamp delta, offset delta, key start, key length and value length.
+    """
     (
         status,
         next_at,
@@ -300,7 +305,7 @@ def _note_hash(
     block: Array,
     to: int,
 ) -> None:
-    """Put a key's hash into ``block`` and have its slot fetched."""
+    """Store a key's hash in ``block``, and prefetch its slot."""
     low, high = _hash(chunk, start, end, hash_low, hash_high)
     prefetch(keys, _first_place(low, len(keys) // SLOT_WORDS))
     block[to + _BLOCK_HASH] = low
@@ -320,7 +325,7 @@ def _add_records(
     block: Array,
     state: Array,
 ) -> int:
-    """Put the records of one batch into the map."""
+    """Add the keys of one batch's records to the map."""
     at = int(table[row + POSITION]) + RECORDS_AT
     end = int(table[row + POSITION]) + int(table[row + SIZE_BYTES])
     count = int(table[row + RECORD_COUNT])
@@ -379,14 +384,15 @@ def add_rows(
     block: Array,
     state: Array,
 ) -> int:
-    """Put the records of the batches ``first`` to ``rows_end``, exclusive, into the map: those that
-    have a key and an offset of ``from_offset``, 0 or more, or beyond.
+    """Add the records of the batches ``first`` to ``rows_end`` (exclusive) to the map.
+
+    Only records with a key and an offset of at least ``from_offset``, 0 or more, count.
 
     ``table`` is a scan's, of ``chunk``, whose CRCs were right. A row with a byte in ``skip`` is
-    passed over. ``block`` has BLOCK_WORDS. Returns OK; NOT_PLAIN at a row that is compressed or of
-    an older format; FULL at one that would give the map more than ``most_keys`` (less than it has
-    slots), of which some records may be in already; or what is wrong with a row. After each row
-    that is wholly in, STATE_LATEST_OFFSET moves on.
+    not read. ``block`` has BLOCK_WORDS. Returns OK; NOT_PLAIN at a row that is compressed or of an
+    older format; FULL at a row that would give the map more than ``most_keys`` (less than its slot
+    count), after some of its records may have been added; or the status of a damaged row. Each row
+    that is added completely raises STATE_LATEST_OFFSET.
     """
     row = first
     status = OK
@@ -432,10 +438,10 @@ def _decide(
     block: Array,
     marks: Array,
 ) -> tuple[int, int, int, int, int, int]:
-    """The first look at a batch: which records are kept.
+    """Decide which records of a batch are kept, in a first pass over the batch.
 
-    Returns status, number of the record that it is about, how many are kept, their bytes, their
-    largest timestamp, and whether a tombstone is among them (0 or 1). ``marks`` gets for each
+    Returns status, number of the record that it is about, how many records are kept, their bytes,
+    their largest timestamp, and whether a tombstone is among them (0 or 1). ``marks`` gets for each
     record its end, times two, plus one if it is kept.
     """
     start = int(table[row + POSITION]) + RECORDS_AT
@@ -510,9 +516,11 @@ def _decide(
 def _retimed(
     chunk: Array, at: int, base_timestamp_ms: int, sets_all: bool, horizon_ms: int
 ) -> tuple[int, int]:
-    """A record's timestamp delta from ``horizon_ms``, and where its offset delta lies. With
-    ``sets_all`` each record has the base timestamp."""
-    # The first look found the numbers to be whole.
+    """Return a record's timestamp delta from ``horizon_ms``, and the position of its offset delta.
+
+    With ``sets_all`` each record has the base timestamp.
+    """
+    # The first pass has checked these varints.
     _, at = read_varint(chunk, at, len(chunk))
     delta, at = read_varlong(chunk, at + 1, len(chunk))
     timestamp_ms = base_timestamp_ms if sets_all else add_wrapped(base_timestamp_ms, delta)
@@ -529,7 +537,7 @@ def _retimed_size(
     sets_all: bool,
     horizon_ms: int,
 ) -> int:
-    """How many bytes :func:`_write_retimed` writes."""
+    """Return how many bytes :func:`_write_retimed` writes."""
     size = 0
     at = start
     for index in range(count):
@@ -554,7 +562,7 @@ def _write_retimed(
     out: Array,
     to: int,
 ) -> None:
-    """Write the records that are kept, with timestamps that count from ``horizon_ms``."""
+    """Write the kept records with timestamp deltas from ``horizon_ms``."""
     at = start
     for index in range(count):
         record_end = int(marks[index]) >> 1
@@ -570,9 +578,9 @@ def _write_retimed(
 
 @inline
 def _write_same(chunk: Array, start: int, marks: Array, count: int, out: Array, to: int) -> None:
-    """Write the records that are kept as they are, neighbours together."""
+    """Write the kept records unchanged; neighbours are copied together."""
     at = start
-    from_at = start  # of what is not written yet
+    from_at = start  # the first byte that is not written yet
     for index in range(count):
         if marks[index] & 1 == 0:
             copy_bytes(out, to, chunk, from_at, at - from_at)
@@ -594,7 +602,7 @@ def _write_header(
     max_timestamp_ms: int,
     count: int,
 ) -> None:
-    """A batch's header with some fields anew, before the records that are already in place."""
+    """Write a batch's header with some changed fields, before the records that were written."""
     copy_bytes(out, to, chunk, position, BATCH_HEADER_BYTES)
     write_i32(out, to + BATCH_LENGTH_AT, size - LOG_OVERHEAD_BYTES)
     out[to + ATTRIBUTES_AT] = attributes >> 8 & 0xFF
@@ -620,7 +628,7 @@ def _filter_batch(
     number: int,
     state: Array,
 ) -> int:
-    """Write what is left of one batch; tell its size, if there is room for that."""
+    """Write the kept part of one batch, if ``out`` has the space; returns a status."""
     position = int(table[row + POSITION])
     size_bytes = int(table[row + SIZE_BYTES])
     count = int(table[row + RECORD_COUNT])
@@ -729,15 +737,16 @@ def filter_rows(
     sizes: Array,
     state: Array,
 ) -> int:
-    """Write what the verdicts and the map leave of the batches ``first`` to ``rows_end``,
-    exclusive, to ``out``, from STATE_OUT_END on.
+    """Filter the batches ``first`` to ``rows_end`` (exclusive) into ``out``, at STATE_OUT_END.
 
-    ``table`` is a scan's, of ``chunk``, whose CRCs were right. ``block`` has BLOCK_WORDS, ``marks``
-    a word for each record of the largest batch, which is at most a seventh of its bytes. ``sizes``
-    is empty, or gets for each row how many bytes were written; then it is UNCHANGED for one that
-    all is left of, and nothing of that is written. Returns OK; NOT_PLAIN at a row of an older
-    format and at a compressed one whose records are needed; FULL at one for which ``out`` has less
-    room than STATE_NEEDED_BYTES; or what is wrong with a row.
+    ``table`` is a scan's, of ``chunk``, whose CRCs were right. ``block`` has BLOCK_WORDS. ``marks``
+    has a word for each record of the largest batch, at most a seventh of its bytes. ``sizes`` is
+    empty, or gets for each row how many bytes were written. In that case an unchanged batch is not
+    written, and its size is UNCHANGED.
+
+    Returns OK; NOT_PLAIN at a row of an older format, and at a compressed row whose records are
+    needed; FULL at a row for which ``out`` has less space than STATE_NEEDED_BYTES; or the status of
+    a damaged row.
     """
     row = first
     status = OK
@@ -770,9 +779,9 @@ def filter_rows(
 # --- sealing -------------------------------------------------------------------------------------
 @kernel("out8", "in64")
 def seal_batches(out: Array, batches: Array) -> int:
-    """Make headers fit batches in ``out`` whose records were compressed after they were written.
+    """Correct the headers of batches in ``out`` whose records were compressed after the filter.
 
-    ``batches`` has SEAL_WORDS for each. Their attributes name no codec before.
+    ``batches`` has SEAL_WORDS for each batch. Before the call their attributes name no codec.
     """
     for at in range(0, len(batches), SEAL_WORDS):
         position = int(batches[at + SEAL_POSITION])

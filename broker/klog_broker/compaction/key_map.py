@@ -1,4 +1,4 @@
-"""The last offset of each key in a part of a log, in bounded memory."""
+"""Maps each key in a part of a log to its last offset, in bounded memory."""
 
 import numpy as np
 
@@ -29,20 +29,20 @@ SLOT_BYTES = 8 * kernel.SLOT_WORDS
 _FIRST_SLOTS = 4096
 _GROWTH = 4
 _MOST_SLOTS = 2**31 - 1
-# The fill at which a map that can still grow does so: searches are short until it no longer can.
+# How full a map may be before it grows, if it still can: searches in it stay short.
 _FILL_OF_SMALL = 0.5
 _FILL_OF_KNOWN = 0.75
-"""How full a map is at most of which it is known how many keys may come."""
+"""How full a map may become if the number of keys to come is known."""
 
 
 class KeyMap:
-    """Offsets by the hash of a key, as Kafka's SkimpyOffsetMap.
+    """Maps the hashes of keys to offsets, like Kafka's SkimpyOffsetMap.
 
-    The map takes at most ``max_bytes``, and a quarter more for the moment in which it grows for the
-    last time; it begins small. At its largest it is full when ``load_factor`` of its slots are
-    taken. ``hash_key`` is two random numbers of 64 bits, secret, and others for each map.
-    No more than ``most_keys`` will come, so that it need not grow beyond what they take.
-    ``max_decompressed_bytes`` bounds what one batch may inflate to.
+    The map begins small. Its size is at most ``max_bytes``, and a quarter more while it grows for
+    the last time. The largest map is full when ``load_factor`` of its slots are taken. ``hash_key``
+    is two secret random numbers of 64 bits, others for each map. The caller adds at most
+    ``most_keys``, so the map need not grow beyond what they take. ``max_decompressed_bytes`` limits
+    the size of a decompressed batch.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class KeyMap:
         if most_keys is not None:
             fill = min(load_factor, _FILL_OF_KNOWN)
             self._most_slots = min(self._most_slots, int(most_keys / fill) + 2)
-        # One slot stays empty: there searches end.
+        # One slot stays empty, because a search ends at an empty slot.
         self._most_keys = min(int(self._most_slots * load_factor), self._most_slots - 1)
         if self._most_keys < 1:
             raise ValueError(
@@ -71,7 +71,7 @@ class KeyMap:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all keys, and shrink to the first size."""
         self._slots = np.zeros(
             min(_FIRST_SLOTS, self._most_slots) * kernel.SLOT_WORDS, dtype=np.int64
         )
@@ -80,23 +80,25 @@ class KeyMap:
 
     @property
     def slots(self) -> Numbers:
-        """The table, for kernels: until the next call that adds."""
+        """The table, for kernels; valid until the next call that adds keys."""
         return self._slots
 
     @property
     def size_bytes(self) -> int:
-        """Memory that the table takes now."""
+        """The memory that the table takes now."""
         return self._slots.nbytes
 
     @property
     def size(self) -> int:
-        """How many keys there are."""
+        """The number of keys."""
         return int(self._state[kernel.STATE_KEYS])
 
     @property
     def latest_offset(self) -> int:
-        """Up to here all that was to be added is in the map; -1 at first. Whoever knows that
-        nothing is missing up to a later offset may set it."""
+        """All keys up to this offset are in the map; -1 at first.
+
+        A caller that knows that no key is missing up to a later offset may set it.
+        """
         return int(self._state[kernel.STATE_LATEST_OFFSET])
 
     @latest_offset.setter
@@ -108,18 +110,20 @@ class KeyMap:
         return self.size >= self._most_keys
 
     def offset_of(self, key: bytes) -> int:
-        """The largest offset that was added for ``key``, -1 if there is none."""
+        """Return the largest offset that was added for ``key``; -1 if there is none."""
         return kernel.find_key(np.frombuffer(key, np.uint8), *self.hash_key, self._slots)
 
     def add_chunk(
         self, data: Buffer | Bytes, table: Numbers, row_count: int, skip: Bytes, from_offset: int
     ) -> bool:
-        """Add the keys of records with offsets from ``from_offset`` on, of the first ``row_count``
-        rows of a scan's flat table of ``data``; rows with a byte in ``skip`` only move
-        ``latest_offset`` on, as do batches without records.
+        """Add the keys of the first ``row_count`` rows of ``table``, a scan's flat table of
+        ``data``.
 
-        Returns False at a row that did not go in wholly, because the map is full; ``latest_offset``
-        is then that before the row. Raises subclasses of RecordsError for rows that are damaged.
+        Only records with offsets from ``from_offset`` on count. Rows with a byte in ``skip``, and
+        batches without records, only raise ``latest_offset``.
+
+        Returns False if the map is full before a row is added completely; ``latest_offset`` then
+        lies before that row. Raises subclasses of RecordsError for damaged rows.
         """
         chunk = as_chunk(data, table, row_count)
         from_offset = max(from_offset, 0)
@@ -169,7 +173,7 @@ class KeyMap:
         )
 
     def _add_old(self, chunk: Chunk, row: int, from_offset: int) -> bool:
-        """Add a row of an older format; whether there was room for all of it."""
+        """Add a row of an older format; returns whether the map had space for all its keys."""
         last_offset = chunk.field(row, LAST_OFFSET)
         if last_offset < from_offset:
             return True
@@ -211,7 +215,7 @@ class KeyMap:
         return min(int(slots * _FILL_OF_SMALL), self._most_keys)
 
     def _grow(self) -> bool:
-        """Take four times the slots, or as many as there may be; False if the map is full."""
+        """Enlarge the map to four times the slots, within its limit; False if the map is full."""
         slots = self._slot_count()
         if self.is_full:
             return False
@@ -224,7 +228,7 @@ class KeyMap:
 
 
 def _is_needed(chunk: Chunk, skip: Bytes, from_offset: int) -> Flags:
-    """Of which rows the kernel looks at the records."""
+    """Flags the rows whose records the kernel must read."""
     found: Flags = (
         (chunk.column(RECORD_COUNT) != 0)
         & (skip[: chunk.row_count] == 0)

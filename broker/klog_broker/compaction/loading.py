@@ -1,4 +1,4 @@
-"""Loads the kernels of the log cleaner; numba is imported only then."""
+"""Loads the kernels of the log cleaner; imports numba only then."""
 
 import importlib
 import logging
@@ -13,8 +13,11 @@ _log = logging.getLogger("klog.cleaner")
 
 
 def load_cleaner_kernels(is_stopping: Callable[[], bool]) -> bool:
-    """Load them, compiled by a child process if their cache is cold. Runs in a helper thread;
-    blocks, but gives up soon, and returns False, once the broker stops."""
+    """Load the kernels; a child process compiles them first if their cache is cold.
+
+    Runs in a helper thread and blocks. Gives up soon, and returns False, once the broker shuts
+    down.
+    """
     fill_cache((_MODULE,), is_stopping)
     if is_stopping():
         return False

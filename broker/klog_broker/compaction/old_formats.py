@@ -1,4 +1,4 @@
-"""What compaction leaves of v0 and v1 entries: record by record, since few logs still have them."""
+"""Filters v0 and v1 entries record by record in plain Python, because few logs still have them."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from pyspark_klog.records.record import Record, TimestampType
 
 
 class Kept(NamedTuple):
-    """What is left of an entry, and how many records it had and has."""
+    """The remaining bytes of an entry, and its numbers of records before and after."""
 
     data: Buffer
     records_read: int
@@ -23,10 +23,11 @@ class Kept(NamedTuple):
 def filter_entry(
     entry: LegacyView, is_kept: Callable[[Record], bool], max_decompressed_bytes: int
 ) -> Kept:
-    """The entry with the records that are kept; no bytes if there are none.
+    """Return the entry with the kept records only; no bytes if no record is kept.
 
-    What is kept whole keeps its bytes. A wrapper is built anew around the others: format, codec,
-    offsets, timestamps and their type stay, its own offset and timestamp are theirs.
+    An entry whose records are all kept stays unchanged. If only some are kept, a new wrapper is
+    built around them with the same format, codec, offsets, timestamps and timestamp type. The
+    wrapper's own offset and timestamp come from the kept records.
     """
     records = list(entry.records(max_decompressed_bytes))
     kept = [record for record in records if is_kept(record)]
@@ -48,8 +49,10 @@ def filter_entry(
 
 
 def empty_batch(entry: LegacyView) -> bytes:
-    """A v2 batch without records in an entry's stead: the older formats have none such. It carries
-    the entry's last offset and timestamp."""
+    """Return a v2 batch without records, because older formats have no empty batch.
+
+    The batch has the entry's last offset and timestamp.
+    """
     batch = bytearray(at.BATCH_HEADER_BYTES)
     is_append_time = entry.timestamp_type is TimestampType.LOG_APPEND_TIME
     write_header(

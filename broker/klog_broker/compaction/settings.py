@@ -1,4 +1,4 @@
-"""How the log cleaner works, for all logs; what differs by topic is in LogConfig."""
+"""The settings of the log cleaner for all logs; LogConfig has the settings of a topic."""
 
 import math
 from dataclasses import dataclass
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CleanerSettings:
-    """See Kafka's settings log.cleaner.*."""
+    """The settings log.cleaner.* of Kafka."""
 
     enabled: bool = True
-    # How many logs may be compacted at the same time; at least 1.
+    # How many logs may be cleaned at the same time; at least 1.
     threads: int = 1
-    # The memory of all threads together for the map of keys; more than 1 MiB for each.
+    # The memory for the maps of keys of all threads together; more than 1 MiB for each thread.
     dedupe_buffer_bytes: int = 128 << 20
-    # The part of a map that may be filled: above 0, at most 1.
+    # The part of a map's slots that may be filled: above 0, at most 1.
     load_factor: float = 0.9
-    # Reading and writing of all threads together, on average; above 0, math.inf without limit.
+    # Average bytes a second that all threads read and write; above 0, math.inf for no limit.
     max_bytes_per_second: float = math.inf
-    # How long to wait after no log was found that is to be compacted.
+    # The wait after no log needed cleaning.
     backoff_ms: int = 15_000

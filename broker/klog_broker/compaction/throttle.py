@@ -4,14 +4,14 @@ import math
 
 
 class Throttle:
-    """Work is done first and waited for afterwards, so that the average holds."""
+    """Computes pauses that follow work, so that the average rate stays below the limit."""
 
     def __init__(self, max_bytes_per_second: float) -> None:
         self._rate = max_bytes_per_second
         self._paid_until_ms = -math.inf
 
     def pause_ms(self, work_bytes: int, now_ms: int) -> int:
-        """How long to wait after this work, which all rounds together have to pay for."""
+        """Return how long to wait after this work. All rounds share one rate."""
         if math.isinf(self._rate):
             return 0
         self._paid_until_ms = max(self._paid_until_ms, now_ms) + work_bytes * 1000 / self._rate

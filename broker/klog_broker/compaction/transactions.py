@@ -1,8 +1,7 @@
-"""What a cleaner knows of transactions while it goes through a log (KIP-98; Kafka's
-CleanedTransactionMetadata).
+"""Follows transactions during a pass over a log (KIP-98; Kafka's CleanedTransactionMetadata).
 
-Batches of aborted transactions go at once. A marker may go only when a whole round has seen no
-batch of its transaction any more, and then after its delete horizon.
+Batches of aborted transactions are removed at once. A marker may go only if a whole round found no
+batch of its transaction, and then only after its delete horizon.
 """
 
 from collections import deque
@@ -13,24 +12,28 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class CleanedTransactions:
-    """Goes along with one pass over batches, in their order. ``aborted``: those that may have
-    batches there."""
+    """The transactions of one pass over batches, in the order of their offsets.
+
+    ``aborted`` are the aborted transactions that may have batches in the pass.
+    """
 
     def __init__(self, aborted: Iterable[AbortedEntry]) -> None:
         self._aborted = deque(sorted(aborted, key=lambda entry: entry.first_offset))
-        # By producer id: the aborted transaction that is under way, and whether a batch was seen.
+        # The current aborted transaction of a producer id, and whether a batch of it was seen.
         self._aborting: dict[int, tuple[AbortedEntry, bool]] = {}
         self._committing: set[int] = set()
         self._kept: list[AbortedEntry] = []
 
     def take_kept(self) -> list[AbortedEntry]:
-        """The aborted transactions whose markers have come since the last call, and which readers
-        must still be told of."""
+        """Return the aborted transactions whose markers were kept since the last call.
+
+        Readers still need their rows in the transaction index.
+        """
         kept, self._kept = self._kept, []
         return kept
 
     def is_void(self, producer_id: int, last_offset: int) -> bool:
-        """A transactional batch comes: whether it was aborted."""
+        """Note a transactional batch; returns whether its transaction was aborted."""
         self._begin_up_to(last_offset)
         found = self._aborting.get(producer_id)
         if found is None:
@@ -40,8 +43,10 @@ class CleanedTransactions:
         return True
 
     def is_bare(self, producer_id: int, offset: int, control_type: ControlType | None) -> bool:
-        """A marker comes: whether no batch of its transaction is left. None is that of a control
-        batch without its record: it was cleaned before."""
+        """Note a marker; returns whether no batch of its transaction is left.
+
+        A control batch without its record, which was cleaned before, has the type None.
+        """
         self._begin_up_to(offset)
         if control_type is None:
             return True

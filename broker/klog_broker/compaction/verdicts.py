@@ -1,4 +1,4 @@
-"""What is to become of each batch, before its records are looked at (Kafka's Cleaner.cleanInto)."""
+"""Decides on each batch before its records are read (Kafka's Cleaner.cleanInto)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,8 +28,10 @@ _UNREADABLE = ControlType.UNKNOWN
 
 
 class Verdicts:
-    """Goes along with one pass over the batches of a log, in their order. A table has a row of
-    ``scan.TABLE_COLUMNS`` numbers for each batch of ``chunk``."""
+    """The verdicts of one pass over the batches of a log, in the order of their offsets.
+
+    A table has a row of ``scan.TABLE_COLUMNS`` numbers for each batch of ``chunk``.
+    """
 
     def __init__(
         self,
@@ -45,14 +47,14 @@ class Verdicts:
         self._last_offsets = np.array(sorted(offsets), np.int64)
 
     def void(self, chunk: Buffer, table: Any) -> Any:
-        """Which batches have no keys that count: those of aborted transactions, and markers."""
+        """Flag the batches whose keys do not count: markers, and aborted transactions."""
         void = np.zeros(len(table), np.uint8)
         for row in self._of_transactions(table):
             void[row] = self._is_void(chunk, table[row].tolist())
         return void
 
     def verdicts(self, chunk: Buffer, table: Any) -> Any:
-        """For ``ChunkFilter``."""
+        """Return the verdict on each batch, as bits for ``ChunkFilter``."""
         verdicts = np.zeros(len(table), np.uint8)
         for row in self._of_transactions(table):
             verdicts[row] = self._verdict(chunk, table[row].tolist())
