@@ -1,4 +1,4 @@
-"""The configuration of a broker and of its topics: settings as rows, their types, texts and bounds.
+"""The configuration of a broker and of its topics: settings as rows, their types and bounds.
 
 May import: klog_broker.runtime and pyspark_klog.{properties,errors}.
 Start reading at broker_config.py and topic_config.py; rows.py and topic_rows.py are the settings.

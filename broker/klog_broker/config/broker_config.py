@@ -1,5 +1,8 @@
-"""The configuration of a broker: the defaults, then a properties file, then ``--set``, then what is
-changed while the broker runs (see changing.py)."""
+"""The configuration of a broker, in layers: each overrides those before it.
+
+The layers are the defaults, a properties file, options of the command line (``--set``), and changes
+while the broker runs (see changing.py).
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +44,7 @@ from klog_broker.runtime.system.identity import host_name
 
 
 class Origin(Enum):
-    """The kinds of places that a value comes from."""
+    """The layer that a setting's value comes from."""
 
     DEFAULT = "default"
     FILE = "file"
@@ -52,7 +55,8 @@ class Origin(Enum):
 
 @dataclass(frozen=True)
 class Source:
-    """Where a value comes from; its text is ``default``, ``FILE:LINE`` or the option's name."""
+    """The origin of a value. `text` is ``default``, ``FILE:LINE``, an option's name such as
+    ``--set``, or the text of `origin`."""
 
     origin: Origin
     text: str
@@ -61,11 +65,12 @@ class Source:
         return self.text
 
 
-# Kafka's text says "at least", and its check says "more than".
+# Each cleaner thread needs more than this. Kafka's message says "at least", but Kafka checks for
+# more.
 _DEDUPE_BYTES_PER_THREAD = 1 << 20
 
 STRICT = "strict.configs=true refuses such settings: take it out."
-"""What follows the reason why a setting has no effect."""
+"""The sentence that follows the reason why a setting has no effect, if that is an error."""
 
 _DEFAULT = Source(Origin.DEFAULT, "default")
 
@@ -79,9 +84,10 @@ class _Given:
 class BrokerConfig(Mapping[str, Any]):
     """All known settings of a broker, checked; immutable.
 
-    ``config["log.retention.ms"]`` is the value that counts: its type is the setting's
-    (bool, int, float, str, tuple of str, Secret, or None where Kafka's default is null and no
-    coarser name gives one). A setting without effect in klog, or an unknown one, is a KeyError.
+    ``config["log.retention.ms"]`` is the effective value, of the setting's type (bool, int, float,
+    str, tuple of str, or Secret). The value is None if the setting and its fallbacks are not set
+    and their defaults are null in Kafka. The name of a setting without effect in klog, or of an
+    unknown setting, raises KeyError.
     """
 
     def __init__(
@@ -90,9 +96,11 @@ class BrokerConfig(Mapping[str, Any]):
         changed: Sequence[Mapping[str, _Given]] = (),
         generated_id: int | None = None,
     ) -> None:
-        """Use `load`; this takes the last text and source of every name. `changed` are the layers
-        above those: a name counts in the first layer that has it. `generated_id` is the broker's
-        number, if the settings leave it to ZooKeeper."""
+        """Call `load` instead. `given` has the last text and source of each name of the start.
+
+        `changed` are the layers of changes: the first layer that has a name gives its value, before
+        `given`. `generated_id` is the broker's id, if the settings leave the id to ZooKeeper.
+        """
         self._layers = (*changed, given)
         self._given: dict[str, _Given] = {}
         for layer in reversed(self._layers):
@@ -102,13 +110,13 @@ class BrokerConfig(Mapping[str, Any]):
         self._take_all()
         self._effective = {name: self._resolve(row) for name, row in SETTINGS.items()}
         self.joins_cluster = joins_cluster(self._effective)
-        """Whether the broker is one of a cluster over ZooKeeper; otherwise it runs alone."""
+        """Whether the broker joins a cluster through ZooKeeper; if not, it is standalone."""
         if self.joins_cluster and not self._own.keys() & {"broker.id", "node.id"}:
             self._effective["broker.id"] = self._effective["node.id"] = GENERATED
         limit_by_difference(self._effective, "log.message.timestamp")
         self.listeners, self.advertised_listeners = self._parse_listeners()
         self.metrics_listener = self._parse_metrics_listener()
-        """Host (empty for all interfaces) and port; None if metrics are not told."""
+        """Host (empty for all interfaces) and port of the metrics page; None if there is none."""
         self.log_dirs = self._parse_log_dirs()
         self._check()
         self._generated_id = generated_id
@@ -125,10 +133,10 @@ class BrokerConfig(Mapping[str, Any]):
         port: int | None = None,
         data: Path | str | None = None,
     ) -> "BrokerConfig":
-        """Read a properties file (or `text` in that syntax), then apply what overrides it.
+        """Read a properties file (and `text` in the same syntax), then apply the other arguments.
 
-        `overrides` are ``name=value`` texts or a mapping (``--set``); `port` replaces the port of
-        the first listener (``--port``), `data` is the only data directory (``--data``).
+        `overrides` are ``name=value`` texts or a mapping (``--set``). `port` replaces the port of
+        the first listener (``--port``). `data` becomes the only data directory (``--data``).
         """
         entries = read_properties(Path(path)) if path is not None else []
         if text is not None:
@@ -155,8 +163,11 @@ class BrokerConfig(Mapping[str, Any]):
     def with_changes(
         self, all_brokers: Mapping[str, str], this_broker: Mapping[str, str]
     ) -> "BrokerConfig":
-        """These settings of the start, with the texts given while the broker runs above them: for
-        this broker, then for all. ConfigError, as at a start, if one of them cannot be used."""
+        """Return the settings of the broker's start, overridden by changes to the running broker.
+
+        `this_broker` overrides `all_brokers`. Raises ConfigError, as at a start, if a change is
+        invalid.
+        """
         layers = []
         for texts, origin in (
             (this_broker, Origin.THIS_BROKER),
@@ -167,12 +178,12 @@ class BrokerConfig(Mapping[str, Any]):
         return BrokerConfig(self._layers[-1], layers, self._generated_id)
 
     def with_generated_id(self, broker_id: int) -> "BrokerConfig":
-        """These settings, with the number that the data directories have or ZooKeeper gave."""
+        """Return these settings with the broker id of the data directories or from ZooKeeper."""
         return BrokerConfig(self._layers[-1], self._layers[:-1], broker_id)
 
     @cached_property
     def inter_broker_listener(self) -> str:
-        """The name of the listener on which the brokers of a cluster talk to each other."""
+        """The name of the listener for connections between the brokers of a cluster."""
         return inter_broker_listener(self, self.advertised_listeners).name
 
     def __getitem__(self, name: str) -> Any:
@@ -186,30 +197,29 @@ class BrokerConfig(Mapping[str, Any]):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """One sentence for each setting that is accepted without effect; log them once."""
+        """One sentence for each accepted setting without effect, to be logged once."""
         return tuple(self._warnings)
 
     def own_value(self, name: str) -> Value:
-        """The value given under exactly this name, or its default; coarser names do not count."""
+        """Return the value set under exactly this name, or its default, without its fallbacks."""
         return self._own[name] if name in self._own else SETTINGS[name].default
 
     def is_set(self, name: str) -> bool:
-        """Whether a file or an option gives this name."""
+        """Return whether this name is set in any layer above the defaults."""
         return name in self._given
 
     def source_of(self, name: str) -> Source:
-        """Where the value under exactly this name comes from."""
+        """Return the source of the value that is set under exactly this name, or of its default."""
         return self._given[name].source if name in self._given else _DEFAULT
 
     def given_values(self, name: str) -> list[tuple[Origin, Value]]:
-        """The values that are given under exactly this name, by where; the first one counts."""
+        """Return (origin, value) for each layer that sets exactly this name; the first applies."""
         row = SETTINGS[name]
         found = [layer[name] for layer in self._layers if name in layer]
         return [(each.source.origin, row.parse(each.text)) for each in found]
 
     def without_effect(self) -> dict[str, str]:
-        """By name: the texts of Kafka's settings that were given and have no effect in klog;
-        secrets hidden."""
+        """Return the texts, by name, of given settings without effect in klog; secrets hidden."""
         return {
             name: repr(Secret("")) if is_secret_name(name) else item.text
             for name, item in self._given.items()
@@ -217,7 +227,7 @@ class BrokerConfig(Mapping[str, Any]):
         }
 
     def _take_all(self) -> None:
-        """Take every given name; ConfigError has a line for each name that is refused."""
+        """Parse all given settings; raise one ConfigError with a line for each refused setting."""
         problems: list[str] = []
         for name, item in self._given.items():
             try:
@@ -250,7 +260,10 @@ class BrokerConfig(Mapping[str, Any]):
         raise ConfigError(f"{item.source}: {unknown_name(name)}")
 
     def _resolve(self, row: Setting) -> Value:
-        """The value of a setting: of the finest name that is set, or else the first default."""
+        """Return the effective value: of the setting or its first fallback that is set.
+
+        If none is set, return the first default of the setting and its fallbacks that is not None.
+        """
         chain = ((row.name, 1), *row.fallbacks)
         for name, factor in chain:
             if name in self._own:
@@ -297,7 +310,7 @@ class BrokerConfig(Mapping[str, Any]):
         return tuple(paths)
 
     def _check(self) -> None:
-        """Check the settings that must fit each other."""
+        """Raise ConfigError for refused values, and for settings that contradict each other."""
         own = self._own
         if "broker.id" in own and "node.id" in own and own["broker.id"] != own["node.id"]:
             raise ConfigError(
@@ -338,7 +351,7 @@ class BrokerConfig(Mapping[str, Any]):
         self._check_cleaner()
 
     def _check_cleaner(self) -> None:
-        """Check what Kafka's cleaner does not start with, or cannot work with."""
+        """Raise ConfigError for values with which Kafka's cleaner does not start or cannot work."""
         threads, buffer_bytes = self["log.cleaner.threads"], self["log.cleaner.dedupe.buffer.size"]
         if threads == 0:
             raise ConfigError(
@@ -372,7 +385,10 @@ class BrokerConfig(Mapping[str, Any]):
 
 
 def parse_per_ip_overrides(text: str) -> dict[str, int]:
-    """``host:number,...`` of max.connections.per.ip.overrides; an IPv6 address may be bracketed."""
+    """Parse max.connections.per.ip.overrides, ``host:number,...``, into numbers by host.
+
+    An IPv6 address may be in brackets.
+    """
     limits = {}
     for item in (part.strip() for part in text.split(",") if part.strip()):
         host, colon, number = item.rpartition(":")
@@ -383,8 +399,11 @@ def parse_per_ip_overrides(text: str) -> dict[str, int]:
 
 
 def limit_by_difference(values: dict[str, Value], prefix: str) -> None:
-    """Let the older name (difference.max.ms) give each limit that its newer name does not set
-    (KIP-937)."""
+    """Set each timestamp limit that has its default to the older setting difference.max.ms.
+
+    KIP-937 replaced ``PREFIX.difference.max.ms`` by ``PREFIX.before.max.ms`` and
+    ``PREFIX.after.max.ms``.
+    """
     for side in ("before", "after"):
         if values[f"{prefix}.{side}.max.ms"] == LONG_MAX:
             values[f"{prefix}.{side}.max.ms"] = values[f"{prefix}.difference.max.ms"]
@@ -402,14 +421,14 @@ def _split_override(text: str) -> tuple[str, str]:
 
 
 def _scaled(value: Value, factor: int) -> Value:
-    """A coarser unit's value in the finer unit; any negative value becomes -1 (no limit)."""
+    """Convert a value to a finer unit by `factor`; a negative value becomes -1 (no limit)."""
     if factor == 1 or not isinstance(value, int):
         return value
     return value * factor if value >= 0 else -1
 
 
 def unknown_name(name: str, rows: Mapping[str, Setting] = SETTINGS, kind: str = "setting") -> str:
-    """A sentence about a name that is not in `rows`, with the most similar known name."""
+    """Return an error message for a name that is not in `rows`, with the most similar name."""
     if rows is SETTINGS and name in REMOVED:
         return f"{name} is a setting that Kafka dropped: use {REMOVED[name]}"
     near = nearest(name, rows)

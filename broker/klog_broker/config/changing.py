@@ -1,8 +1,9 @@
-"""Which settings of a broker can be changed while it runs, and what is in force when some are.
+"""Changes of a running broker's settings: which are allowed, and the values that result.
 
-Texts are given for all brokers (Kafka's cluster-wide default) or for one. The latter count before
-the former, and both before the file. As in Kafka 4.3.1 only the finest of several units can be
-changed, and names that change nothing in klog can be given wherever Kafka takes them.
+A setting can be changed for one broker, or for all brokers (Kafka's cluster-wide default). A change
+for one broker overrides a change for all brokers, and both override the configuration file. A
+setting that exists in several units can be changed only in the finest unit, as in Kafka 4.3.1. A
+setting without effect in klog can be changed wherever Kafka allows its change.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,18 +18,18 @@ from klog_broker.config.types import ConfigError, Setting, SettingType
 
 
 class UnknownSetting(ConfigError):
-    """No broker of Kafka's or klog's has a setting of that name."""
+    """Neither Kafka nor klog has a broker setting of that name."""
 
 
 class WithoutEffect(ConfigError):
-    """The setting changes nothing in klog, and strict.configs=true refuses it."""
+    """The setting has no effect in klog, and strict.configs=true refuses such settings."""
 
 
 _LISTENER = "listener.name."
 
 
 def row_of(name: str) -> Setting | None:
-    """The row of a setting, also of one without effect; None for a name that nobody knows."""
+    """Return the row of a setting, including settings without effect; None for an unknown name."""
     if name in SETTINGS:
         return SETTINGS[name]
     reason = reason_without_effect(name)
@@ -45,7 +46,7 @@ def row_of(name: str) -> Setting | None:
 
 
 def check_change(start: BrokerConfig, name: str, text: str, *, all_brokers: bool) -> None:
-    """ConfigError unless the setting can be given this text while the broker runs."""
+    """Raise ConfigError unless the setting can be changed to this text while the broker runs."""
     row = row_of(name)
     if row is None and name not in REFUSED and name not in REFUSED_UNLESS and name not in REMOVED:
         raise UnknownSetting(unknown_name(name))
@@ -56,7 +57,8 @@ def check_change(start: BrokerConfig, name: str, text: str, *, all_brokers: bool
     if all_brokers and _is_for_one(name):
         raise ConfigError(f"{name} can be changed for one broker, not for all: name the broker")
     if row.is_secret:
-        # Whatever is stored can be read in the metadata's file, and in what tools print of it.
+        # A stored secret could be read in the metadata file, and in the output of tools that print
+        # the file.
         raise ConfigError(f"{name} is a secret without a use here, and klog does not store it")
     if row.effect and start["strict.configs"]:
         raise WithoutEffect(f"{name} has no effect here. {row.effect} {STRICT}")
@@ -71,7 +73,7 @@ def _is_for_one(name: str) -> bool:
 
 
 class InForce(NamedTuple):
-    """The settings that count; ``problems`` has a sentence for each given text that does not."""
+    """The effective settings; ``problems`` has a sentence for each change that is ignored."""
 
     config: BrokerConfig
     problems: tuple[str, ...]
@@ -80,7 +82,7 @@ class InForce(NamedTuple):
 def in_force(
     start: BrokerConfig, all_brokers: Mapping[str, str], this_broker: Mapping[str, str]
 ) -> InForce:
-    """The settings of the start with these texts, as far as they can be used."""
+    """Return the settings of the broker's start, changed by all valid texts of the two mappings."""
     problems: list[str] = []
     usable: list[_Text] = []
     for each in _texts(all_brokers, this_broker):
@@ -121,8 +123,11 @@ def _with(start: BrokerConfig, texts: list[_Text]) -> BrokerConfig:
 
 
 def _one_by_one(start: BrokerConfig, left: list[_Text]) -> tuple[BrokerConfig, list[str]]:
-    """As many of the texts as go together, and why the others are left out. A text may need
-    another one, so that what is refused is tried again while anything else is taken."""
+    """Apply as many of the texts as fit together; return the result, and a problem for each other.
+
+    A text may be valid only together with another text. So each refused text is tried again, until
+    a round applies no further text.
+    """
     config, taken = _with(start, []), list[_Text]()
     while True:
         refused: list[_Text] = []

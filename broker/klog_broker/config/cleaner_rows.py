@@ -1,4 +1,4 @@
-"""The settings of the log cleaner, as rows (see rows.py)."""
+"""The declarations (rows) of the log cleaner's settings; rows.py includes them."""
 
 import sys
 

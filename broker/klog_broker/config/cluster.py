@@ -1,4 +1,4 @@
-"""What the settings of a broker in a cluster must fit, and what they say together."""
+"""Checks of the settings that a broker needs in a cluster, and values that depend on several."""
 
 import re
 from collections.abc import Mapping
@@ -10,21 +10,21 @@ from klog_broker.config.listeners import Listener
 from klog_broker.config.types import ConfigError
 
 GENERATED = -1
-"""As broker.id: ZooKeeper gives the number."""
+"""The value of broker.id that makes the broker get its id from ZooKeeper."""
 
 _SERVER = re.compile(r"(?P<host>\[[^\]]+\]|[^\s,/:\[\]@?#\\]+)(?::(?P<port>[0-9]{1,5}))?")
 _IN_NO_PATH = re.compile("[\\s\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 _PROTOCOL_RELEASES = ("3.5", "3.6", "3.7", "3.8", "3.9")
-"""The values of inter.broker.protocol.version that klog has."""
+"""The releases that klog supports as inter.broker.protocol.version."""
 
 
 def joins_cluster(values: Mapping[str, Any]) -> bool:
-    """Whether the settings name a ZooKeeper."""
+    """Return whether the broker joins a cluster: zookeeper.connect is set."""
     return bool((values["zookeeper.connect"] or "").strip())
 
 
 def check_cluster(values: Mapping[str, Any], advertised: tuple[Listener, ...]) -> None:
-    """ConfigError unless a broker with these settings can join its cluster."""
+    """Raise ConfigError unless a broker with these settings can join its cluster."""
     _check_connect(values["zookeeper.connect"])
     for name in ("zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms"):
         if values[name] < 1:
@@ -36,7 +36,7 @@ def check_cluster(values: Mapping[str, Any], advertised: tuple[Listener, ...]) -
 
 
 def check_alone(values: Mapping[str, Any]) -> None:
-    """ConfigError unless a broker that runs alone can have these settings."""
+    """Raise ConfigError unless these settings are valid for a standalone broker."""
     if values["broker.id"] < 0:
         raise ConfigError(
             f"broker.id={values['broker.id']} is refused: a broker without zookeeper.connect gets"
@@ -45,8 +45,10 @@ def check_alone(values: Mapping[str, Any]) -> None:
 
 
 def inter_broker_listener(values: Mapping[str, Any], advertised: tuple[Listener, ...]) -> Listener:
-    """The advertised listener on which the brokers talk to each other; ConfigError if there is
-    none of that name."""
+    """Return the advertised listener for connections between brokers.
+
+    Raises ConfigError if no advertised listener has the configured name.
+    """
     named = (values["inter.broker.listener.name"] or "").strip().upper()
     name = named or values["security.inter.broker.protocol"]
     setting = "inter.broker.listener.name" if named else "security.inter.broker.protocol"

@@ -1,4 +1,4 @@
-"""The settings of a broker in a cluster, as rows (see rows.py)."""
+"""The declarations (rows) of the settings of a broker in a cluster; rows.py includes them."""
 
 from klog_broker.config.kafka_releases import RELEASE
 from klog_broker.config.listeners import PROTOCOLS

@@ -1,4 +1,4 @@
-"""How a broker copies what the leaders of its replicas have, as rows (see rows.py)."""
+"""The declarations (rows) of the settings for fetching from leaders; rows.py includes them."""
 
 from klog_broker.config.types import AtLeast, Setting, SettingType
 

@@ -1,10 +1,10 @@
-"""Kafka's broker settings that change nothing in klog: accepted, with one warning each.
+"""Kafka's broker settings without effect in klog. The broker accepts each with a warning.
 
-Names of 3.9.1 and 4.3.1 by the reason. Their values are not checked, and are not shown where the
-name is in `SECRET_NAMES`.
+The settings are those of Kafka 3.9.1 and 4.3.1. klog does not check their values, and never shows
+the values of `SECRET_NAMES`.
 """
 
-#: reason -> names
+#: By the reason why the settings have no effect: their names.
 WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "klog speaks to ZooKeeper without TLS and without access rights of znodes.": (
         "zookeeper.clientCnxnSocket",
@@ -347,7 +347,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "The background tasks start after 30 seconds at most.": ("log.initial.task.delay.ms",),
 }
 
-#: names that only 4.x has
+#: Names that Kafka 4.x has and 3.9.1 lacks.
 SINCE_4 = frozenset(
     (
         "add.partitions.to.txn.retry.backoff.max.ms",
@@ -430,7 +430,7 @@ SINCE_4 = frozenset(
     )
 )
 
-#: settings whose values must not be shown
+#: Settings whose values must not be shown.
 SECRET_NAMES = frozenset(
     (
         "delegation.token.master.key",
@@ -451,7 +451,7 @@ SECRET_NAMES = frozenset(
     )
 )
 
-#: beginnings of names that Kafka hands to plugins or listeners
+#: By the prefix of names that Kafka passes to plugins or listeners: why they have no effect.
 PREFIXES_WITHOUT_EFFECT = {
     "config.providers.": "klog loads no Java classes.",
     "listener.name.": "TLS, SASL and access control come with a later release.",
@@ -459,7 +459,7 @@ PREFIXES_WITHOUT_EFFECT = {
     "rsm.config.": "klog has no tiered storage.",
 }
 
-#: names that Kafka itself dropped before 3.9 -> what to set instead
+#: By names that Kafka removed before 3.9: the settings that replace them.
 REMOVED = {
     "advertised.host.name": "advertised.listeners",
     "advertised.port": "advertised.listeners",
@@ -477,7 +477,7 @@ assert len(REASONS) == sum(len(names) for names in WITHOUT_EFFECT.values())
 
 
 def reason_without_effect(name: str) -> str | None:
-    """Why this name of Kafka's changes nothing here; None if it is not such a name."""
+    """Return why this setting of Kafka has no effect in klog; None for any other name."""
     if name in REASONS:
         return REASONS[name]
     for prefix, reason in PREFIXES_WITHOUT_EFFECT.items():
@@ -487,5 +487,5 @@ def reason_without_effect(name: str) -> str | None:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether the value of this name must not be shown; the name may stand behind a prefix."""
+    """Return whether the value of this name, with or without a prefix, must not be shown."""
     return name in SECRET_NAMES or any(name.endswith("." + secret) for secret in SECRET_NAMES)

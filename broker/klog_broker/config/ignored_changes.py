@@ -1,9 +1,10 @@
-"""Names without effect here (see ignored.py) that Kafka 4.3.1 lets be changed while a broker runs.
+"""Settings without effect in klog (see ignored.py) that Kafka 4.3.1 can change in a running broker.
 
-Of those of TLS that stand for a key, Kafka wants the name of a listener before them.
+Kafka accepts changes of the TLS settings for a key only after the prefix of a listener
+(``listener.name.NAME.``).
 """
 
-#: for all brokers, or for one
+#: Settings that can be changed for all brokers, or for one broker.
 FOR_ALL = frozenset(
     (
         "background.threads",
@@ -37,7 +38,7 @@ FOR_ALL = frozenset(
         "transaction.partition.verification.enable",
     )
 )
-#: for one broker alone
+#: Settings that can be changed only for one broker.
 FOR_ONE = frozenset(
     (
         "cordoned.log.dirs",
@@ -67,7 +68,8 @@ FOR_ONE = frozenset(
         "ssl.trustmanager.algorithm",
     )
 )
-#: behind ``listener.name.NAME.``, for all brokers, too; every other name there is for one alone
+#: Settings that can be changed for all brokers after the prefix ``listener.name.NAME.``. All other
+#: settings with this prefix can be changed only for one broker.
 OF_ALL_LISTENERS = frozenset(
     ("max.connection.creation.rate", "max.connections", "num.network.threads")
 )

@@ -1,4 +1,4 @@
-"""Kafka's releases as settings name them: ``2.8``, ``0.9.0.1``, ``3.0-IV1``."""
+"""Names of Kafka releases in settings, such as ``2.8``, ``0.9.0.1`` or ``3.0-IV1``."""
 
 from klog_broker.config.types import Checked, Value
 
@@ -30,18 +30,18 @@ _NEWEST_STEP: dict[str, int | None] = {
     "3.8": 0,
     "3.9": 0,
 }
-"""The releases that Kafka 3.9.1 knows, and the last of the steps (IV) that led to each."""
+"""By each release that Kafka 3.9.1 knows: its last internal version (IV); None if it has none."""
 _UNRELEASED = ("4.0-IV0", "4.0-IV1")
-"""Steps of a later release: 3.9.1 knows them, but not the release."""
+"""Internal versions of release 4.0, which Kafka 3.9.1 knows although it does not know 4.0."""
 
 
 def release_of(text: str) -> str | None:
-    """The release that a text names, ``2.8`` for ``2.8``, ``2.8.1`` and ``2.8-IV0``; None if Kafka
-    3.9.1 knows no such release or step.
+    """Return the release that a text names: ``2.8`` for ``2.8``, ``2.8.1`` and ``2.8-IV0``.
 
-    Text after the release's numbers and a dot is ignored, as in Kafka.
+    Returns None if Kafka 3.9.1 does not know the release or internal version. Text after the
+    release's numbers and a dot is ignored, as in Kafka.
     """
-    # Java's split gives no empty texts at the end.
+    # Strip dots at the end first, because Java's split, which Kafka calls, drops empty parts there.
     segments = text.rstrip(".").split(".")
     count = 3 if text.startswith("0.") else 2
     key = text if len(segments) <= count else ".".join(segments[:count])
@@ -62,4 +62,4 @@ def _problem(value: Value) -> str | None:
 
 
 RELEASE = Checked("a release of Kafka, as 2.8 or 3.0-IV1", _problem)
-"""The bounds of a setting that names a release."""
+"""The bounds of a setting whose value is a Kafka release."""

@@ -1,8 +1,9 @@
-"""Listeners: the addresses that the broker listens on, and those that clients are told.
+"""Listeners: the addresses that the broker listens on, and the addresses advertised to clients.
 
-``NAME://host:port``, comma-separated; an empty host means all interfaces. Rules as in Kafka:
-names and ports are distinct, every advertised name is a listener, 0.0.0.0 is never advertised.
-Listeners in controller.listener.names are left out: only KRaft's controllers would use them.
+The syntax is a comma-separated list of ``NAME://host:port``; an empty host means all interfaces.
+The rules are Kafka's: names and ports are distinct, each advertised name is the name of a listener,
+and 0.0.0.0 is never advertised. klog does not open the listeners in controller.listener.names,
+because only KRaft controllers use them.
 """
 
 import re
@@ -20,7 +21,7 @@ SERVED_PROTOCOLS = ("PLAINTEXT",)
 
 
 class Listener(NamedTuple):
-    """One address. `host` is empty for all interfaces; port 0 takes a free port."""
+    """One listener. An empty `host` means all interfaces; port 0 means any free port."""
 
     name: str
     protocol: str
@@ -33,7 +34,7 @@ class Listener(NamedTuple):
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """``NAME:PROTOCOL,...`` as a dict, names in capitals."""
+    """Parse ``NAME:PROTOCOL,...`` into protocols by listener name, both in upper case."""
     protocols = {}
     for item in (part.strip() for part in text.split(",") if part.strip()):
         name, colon, protocol = item.rpartition(":")
@@ -47,12 +48,12 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def listener_names(text: str) -> frozenset[str]:
-    """``NAME,...`` in capitals."""
+    """Parse ``NAME,...`` into a set of names in upper case."""
     return frozenset(part.strip().upper() for part in text.split(",") if part.strip())
 
 
 def addresses(text: str) -> Iterator[Listener]:
-    """The listeners that can be parsed from `text`, with any protocol; others are skipped."""
+    """Yield the valid listeners in `text`, with an empty protocol; skip items that are invalid."""
     for item in text.split(","):
         match = _LISTENER.fullmatch(item.strip())
         if match is not None and len(match["port"]) <= 5:
@@ -63,9 +64,9 @@ def addresses(text: str) -> Iterator[Listener]:
 def parse_listeners(
     setting: str, text: str, protocols: dict[str, str], controllers: frozenset[str] = frozenset()
 ) -> tuple[Listener, ...]:
-    """The listeners in `text`, the value of `setting`; ConfigError with the reason.
+    """Return the listeners in `text`, the value of `setting`, except those named in `controllers`.
 
-    Listeners whose names are in `controllers` are left out.
+    Raises ConfigError if an item is invalid or no listener is left.
     """
     listeners = []
     for item in (part.strip() for part in text.split(",") if part.strip()):
@@ -102,7 +103,7 @@ def parse_listeners(
 
 
 def parse_address(setting: str, text: str) -> tuple[str, int]:
-    """Host (empty for all interfaces) and port of ``host:port``; an IPv6 host is bracketed."""
+    """Parse ``host:port`` (an IPv6 host in brackets) into host (empty: all interfaces) and port."""
     match = _ADDRESS.fullmatch(text.strip())
     port = 65536 if match is None or len(match["port"]) > 5 else int(match["port"])
     if match is None or port > 65535:
@@ -115,7 +116,7 @@ def parse_address(setting: str, text: str) -> tuple[str, int]:
 
 
 def with_port(text: str, port: int, controllers: frozenset[str]) -> str:
-    """`text` with another port for the first listener that klog opens."""
+    """Return `text` with `port` as the port of the first listener that klog opens."""
     items = text.split(",")
     opened = (
         number
@@ -128,7 +129,7 @@ def with_port(text: str, port: int, controllers: frozenset[str]) -> str:
 
 
 def check_listeners(listeners: tuple[Listener, ...]) -> None:
-    """Check that names are distinct, and ports, too; an IPv4 and an IPv6 address may share one."""
+    """Raise ConfigError if two listeners have the same name, or the same port of one IP version."""
     names: set[str] = set()
     by_port: dict[int, list[Listener]] = {}
     for listener in listeners:
@@ -144,7 +145,11 @@ def check_listeners(listeners: tuple[Listener, ...]) -> None:
 
 
 def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener, ...]) -> None:
-    """Check what clients are told: known names, once each, and no address for all interfaces."""
+    """Raise ConfigError for an invalid advertised listener.
+
+    Each must have the name of a listener, no name may occur twice, and no host may stand for all
+    interfaces.
+    """
     names = [listener.name for listener in listeners]
     seen: set[str] = set()
     for listener in advertised:

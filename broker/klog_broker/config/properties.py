@@ -1,4 +1,4 @@
-"""The syntax of configuration files, `pyspark_klog.properties`, with a configuration's errors."""
+"""Reads configuration files by `pyspark_klog.properties`, and raises ConfigError for its errors."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from pyspark_klog.properties import escape as escape
 
 
 def read_properties(path: Path) -> list[Entry]:
-    """The entries of a file; ConfigError if it cannot be read."""
+    """Return the entries of a file; raise ConfigError if the file cannot be read or parsed."""
     try:
         return properties.read_properties(path)
     except properties.PropertiesError as error:
@@ -17,7 +17,7 @@ def read_properties(path: Path) -> list[Entry]:
 
 
 def parse_properties(text: str, *, file: str = "") -> list[Entry]:
-    """The entries of `text` in their order; ConfigError for an incomplete ``\\u`` escape."""
+    """Return the entries of `text` in order; raise ConfigError for an incomplete ``\\u`` escape."""
     try:
         return properties.parse_properties(text, file=file)
     except properties.PropertiesError as error:

@@ -1,7 +1,8 @@
-"""Kafka's settings that klog cannot honour yet and must not neglect: they refuse the start.
+"""Kafka's settings that klog does not support and must not ignore: the broker refuses to start.
 
-Whoever sets one relies on it: that not everybody may do everything, that a policy holds, that the
-broker joins a cluster of KRaft's and does not begin one of its own. An empty value sets nothing.
+Users who set one of these settings rely on it: for access control, for a policy, or because the
+broker must join a KRaft cluster and not start a cluster of its own. An empty value counts as not
+set.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ _EITHER = (
     " KRaft's; take one of them out"
 )
 
-#: By name: why any value is refused.
+#: By the name of a setting that is always refused: the reason.
 REFUSED = {
     "allow.everyone.if.no.acl.found": _NO_ACCESS_CONTROL,
     "alter.config.policy.class.name": (
@@ -35,8 +36,9 @@ REFUSED = {
     "super.users": _NO_ACCESS_CONTROL,
 }
 
-#: By name, for a broker in a cluster: the value that is no more than klog does, or None, and why
-#: any other value is refused. A broker that runs alone takes them: they are nothing to it.
+#: By the name of a setting that a broker in a cluster refuses: the one value that is allowed,
+#: because klog behaves like that (None: no value), and the reason for refusing any other value. A
+#: standalone broker accepts these settings, because they do not concern it.
 REFUSED_IN_CLUSTER: dict[str, tuple[str | None, str]] = {
     "control.plane.listener.name": (
         None,
@@ -58,7 +60,8 @@ REFUSED_IN_CLUSTER: dict[str, tuple[str | None, str]] = {
     ),
 }
 
-#: By name: the value that says that the broker runs alone; any other value is refused.
+#: By the name of a setting that a standalone broker refuses: a description of the one value that is
+#: allowed, because it describes a KRaft cluster of this broker alone.
 REFUSED_UNLESS = {
     "controller.quorum.bootstrap.servers": (
         "one address, that of this broker's own listener out of controller.listener.names"
@@ -69,14 +72,14 @@ REFUSED_UNLESS = {
 
 
 class RefusedSetting(NamedTuple):
-    """A setting, and why it is refused."""
+    """The name of a refused setting, and the message with the reason."""
 
     name: str
     text: str
 
 
 def refusals(texts: Mapping[str, str]) -> Iterator[RefusedSetting]:
-    """The given settings that refuse the start; `texts` are their texts by name."""
+    """Yield the settings with which the broker must not start; `texts` are all texts by name."""
     given = {name: text.strip() for name, text in texts.items() if text.strip()}
     for name, reason in REFUSED.items():
         if name in given:
@@ -132,7 +135,7 @@ def _is_own_controller(text: str, given: Mapping[str, str]) -> bool:
 
 
 def _is_same_host(host: str, listener_host: str) -> bool:
-    """Whether both hosts are this machine; no name service is asked, since the network may fail."""
+    """Return whether `host` means the host of the listener, without a name look-up."""
     loopback = {"localhost", "127.0.0.1", "::1"}
     if listener_host in ALL_INTERFACES:
         return host in loopback or host == host_name().lower()

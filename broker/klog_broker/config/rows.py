@@ -1,7 +1,8 @@
-"""The broker's settings that klog knows, as rows: Kafka 3.9.1's names, types, defaults and bounds.
+"""The declarations (rows) of the broker's settings that klog supports.
 
-Where a default differs from Kafka's, `DIFFERENT_DEFAULTS` says why; Kafka's names without effect
-here stand in ignored.py, the settings of topics in topic_rows.py.
+Names, types, defaults and bounds are those of Kafka 3.9.1; `DIFFERENT_DEFAULTS` gives the reason
+for each other default. ignored.py lists Kafka's settings without effect in klog; topic_rows.py
+declares the settings of topics.
 """
 
 from klog_broker.config.cleaner_rows import COMPACTION
@@ -35,7 +36,8 @@ GZIP_LEVELS = Between(1, 9, also=(-1,))
 LZ4_LEVELS = Between(1, 17)
 ZSTD_LEVELS = Between(-131072, 22)
 
-# Kafka's defaults that do not fit a broker which runs alone, from one command.
+# Settings whose default differs from Kafka's: mostly because Kafka's default does not fit a
+# standalone broker that is started by one command.
 DIFFERENT_DEFAULTS = {
     "listeners": "klog listens on loopback unless told otherwise; Kafka on all interfaces.",
     "log.dir": "a directory under the current one, kept at a reboot; Kafka takes /tmp/kafka-logs.",
@@ -45,7 +47,7 @@ DIFFERENT_DEFAULTS = {
     "num.recovery.threads.per.data.dir": "as in Kafka 4; Kafka 3.9 takes 1.",
 }
 
-# Settings that Kafka does not have.
+# Settings of klog that Kafka does not have.
 KLOGS_OWN = {
     "log.dir.min.free.bytes": "Kafka writes until the disk is full.",
     "metrics.listener": "Kafka tells its metrics through JMX, which only a JVM has.",
@@ -618,7 +620,7 @@ _STRICTNESS = (
     ),
 )
 
-#: title -> rows, in the order of the printed documentation
+#: By the title of a section: its rows, in the order of the printed documentation.
 SECTIONS: dict[str, tuple[Setting, ...]] = {
     "Network": _NETWORK,
     "Identity and directories": _IDENTITY,

@@ -1,4 +1,4 @@
-"""The configuration of a topic: its own settings, and the broker's for those that it lacks."""
+"""The configuration of a topic: its own settings, with the broker's settings as defaults."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -15,18 +15,19 @@ _INSTEAD = {
     "min.compaction.lag.ms": {"min.compaction.lag.ms": str(LONG_MAX)},
     "delete.retention.ms": {"delete.retention.ms": str(LONG_MAX)},
 }
-"""What counts in place of a stored text that cannot be used: nothing is deleted that it may have
-been meant to keep."""
+"""By the name of a setting whose stored text is invalid: the settings to apply instead. These
+settings delete nothing, because the invalid text may have been meant to keep data."""
 
 _NAMED, _SHOWN = 10, 100
-"""Of unknown names so many are told, and so many characters of each."""
+"""Limits of the message about unknown settings: the number of names, and the characters of each."""
 
 
 class TopicConfig(Mapping[str, Any]):
     """All settings of one topic, checked; immutable.
 
-    ``topic["segment.ms"]`` is the value that counts. If one of the two timestamp limits is not set,
-    message.timestamp.difference.max.ms counts, as in Kafka 3.9.
+    ``topic["segment.ms"]`` is the effective value. A timestamp limit that is not set
+    (message.timestamp.before.max.ms or after.max.ms) has the value of
+    message.timestamp.difference.max.ms, as in Kafka 3.9.
     """
 
     def __init__(
@@ -37,9 +38,10 @@ class TopicConfig(Mapping[str, Any]):
         problems: Iterable[str] = (),
     ) -> None:
         self.unused = frozenset(unused)
-        """The names of settings that are stored for the topic and do not count."""
+        """The names of stored settings that are ignored, because they are unknown or invalid."""
         self.problems = tuple(problems)
-        """Why they do not: a sentence each, and one for all unknown names."""
+        """The reasons for `unused`: one sentence for each invalid setting, and one sentence for all
+        unknown names."""
         self._broker = broker
         self._overrides = dict(overrides)
         own: dict[str, Value] = {}
@@ -66,12 +68,12 @@ class TopicConfig(Mapping[str, Any]):
 
     @property
     def overrides(self) -> dict[str, str]:
-        """The texts that were given for this topic."""
+        """The topic's own settings that are in use: their texts by name."""
         return dict(self._overrides)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """One sentence for each override that is accepted without effect."""
+        """One sentence for each of the topic's settings that has no effect in klog."""
         return tuple(
             f"topic setting {name} has no effect here. {TOPIC_SETTINGS[name].effect}"
             for name in self._overrides
@@ -79,16 +81,19 @@ class TopicConfig(Mapping[str, Any]):
         )
 
     def own_value(self, name: str) -> Value:
-        """The value under exactly this name, or its default: as DescribeConfigs shows it."""
+        """Return the value set under exactly this name, or its default, as in DescribeConfigs."""
         return self._own[name] if name in self._own else self.default_of(name)
 
     def default_of(self, name: str) -> Value:
-        """The value for topics that do not set `name`: of the broker's setting, or the row's."""
+        """Return the value for topics without `name`: the broker's setting or the row's default."""
         return _default(self._broker, TOPIC_SETTINGS[name])
 
     def check_together(self) -> None:
-        """Raise ConfigError if settings do not go together. For changes alone, as in Kafka: a topic
-        that was made is served, whatever the broker's settings are at a later start."""
+        """Raise ConfigError if two settings contradict each other.
+
+        Call only when settings are changed, as Kafka does: an existing topic is served even if the
+        broker's settings contradict the topic's settings after a restart.
+        """
         if self["min.compaction.lag.ms"] > self["max.compaction.lag.ms"]:
             shortest = self._shown("min.compaction.lag.ms")
             raise ConfigError(f"{shortest} is above {self._shown('max.compaction.lag.ms')}")
@@ -98,25 +103,31 @@ class TopicConfig(Mapping[str, Any]):
             raise ConfigError("remote.storage.enable=true is refused: klog has no tiered storage")
 
     def _shown(self, name: str) -> str:
-        """``name=value``, and the broker's setting if that gives the value."""
+        """Return ``name=value``, and the broker's setting if the value comes from there."""
         broker_name = "" if name in self._own else TOPIC_SETTINGS[name].broker_name
         return f"{name}={self[name]}" + (f" (the broker's {broker_name})" if broker_name else "")
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """The settings of a topic with these overrides; ConfigError names one that cannot be used."""
+    """Return the settings of a topic with these overrides.
+
+    Raises ConfigError for an unknown or invalid override.
+    """
     return TopicConfig(broker, overrides)
 
 
 def stored_topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """The settings of a topic for which these overrides are stored. What cannot be used does not
-    count (``problems``): another release may know it, or a tool has written it past all brokers.
-    Until somebody changes it nothing is deleted that it may have been meant to keep."""
+    """Return the settings of a topic with these stored overrides, without the invalid ones.
+
+    An override can be unknown or invalid, because another release or a tool has stored it without a
+    check by a broker. ``TopicConfig.problems`` lists these overrides. Until they are changed, the
+    topic keeps all data that they may have been meant to keep.
+    """
     try:
         return TopicConfig(broker, overrides)
     except ConfigError:
         problems = []
-        # There may be any number of these: similar names are not looked for.
+        # There may be very many unknown names: searching similar known names would take too long.
         unknown = [name for name in overrides if name not in TOPIC_SETTINGS]
         if unknown:
             shown = ", ".join(name[:_SHOWN] for name in unknown[:_NAMED])
@@ -138,9 +149,11 @@ def stored_topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> T
 
 
 def topic_setting(broker: BrokerConfig, overrides: Mapping[str, str], name: str) -> Any:
-    """One setting of a topic, as ``stored_topic_config`` has it, but no other one is looked at: for
-    whoever asks for it of thousands of partitions. Not for the timestamp limits, which are settled
-    together."""
+    """Return one setting of a topic, for callers that need the setting of thousands of partitions.
+
+    Faster than ``stored_topic_config``, because no other setting is parsed. An invalid text counts
+    as not set. Do not call for a timestamp limit, whose value depends on another setting.
+    """
     row = TOPIC_SETTINGS[name]
     text = overrides.get(name)
     if text is not None:
@@ -159,7 +172,7 @@ def _default(broker: BrokerConfig, row: Setting) -> Value:
 
 
 def topic_config_problem(broker: BrokerConfig, overrides: Mapping[str, str]) -> str | None:
-    """What is wrong with a topic's overrides, in one sentence, or None."""
+    """Return what is wrong with a topic's overrides, in one sentence; None for valid ones."""
     try:
         TopicConfig(broker, overrides).check_together()
     except ConfigError as error:

@@ -1,6 +1,7 @@
-"""The settings of topics as rows: Kafka 3.9.1's names, types and bounds.
+"""The declarations (rows) of the topics' settings, with Kafka 3.9.1's names, types and bounds.
 
-A topic's default is the broker's setting `broker_name`; where a row has none, its own `default`.
+The default of a topic's setting is the broker's setting `broker_name`. In a row without
+`broker_name`, the default is `default`.
 """
 
 from klog_broker.config.kafka_releases import RELEASE
@@ -36,7 +37,10 @@ _FORMAT = "New data is always stored in format 2, as in Kafka since 3.0."
 
 
 def _throttled_replicas(value: Value) -> str | None:
-    """``*``, or ``partition:broker`` items; empty ones are left out, as in Kafka."""
+    """Check for ``*`` or ``partition:broker`` items, ignoring empty items as Kafka does.
+
+    Returns the rule that the value breaks; None for a valid value.
+    """
     items = value if isinstance(value, tuple) else ()
     if items == ("*",):
         return None

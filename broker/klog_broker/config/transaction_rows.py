@@ -1,4 +1,4 @@
-"""The settings of transactions, as rows (see rows.py)."""
+"""The declarations (rows) of the settings for transactions; rows.py includes them."""
 
 from klog_broker.config.types import AtLeast, Setting, SettingType
 

@@ -1,7 +1,7 @@
-"""Settings: their rows, types and bounds, and the parsing of their texts.
+"""Settings: their declarations (rows), types and bounds, and parsing of their values.
 
-A row (`Setting`) is declared once and serves parsing, checking, DescribeConfigs and the printed
-documentation. Types and their numbers are those of Kafka's DescribeConfigs response (KIP-569).
+A row (`Setting`) is declared once. Parsing, checks, DescribeConfigs and the printed documentation
+use it. Types and their numbers are those of Kafka's DescribeConfigs response (KIP-569).
 """
 
 import math
@@ -19,11 +19,11 @@ LONG_MAX = 2**63 - 1
 
 
 class ConfigError(KlogError):
-    """A setting that cannot be used. The text names it, its fault, and what is expected."""
+    """A setting is unknown or invalid. The message names the setting, the fault, valid values."""
 
 
 class Secret:
-    """A value that must not reach a log, a screen or a trace: its repr and str are ``***``."""
+    """A secret text: its repr and str are ``***``, so that no log or traceback shows the secret."""
 
     __slots__ = ("_text",)
 
@@ -31,7 +31,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself, for the one place that needs it."""
+        """Return the secret text, for the code that needs the secret."""
         return self._text
 
     def __repr__(self) -> str:
@@ -48,8 +48,10 @@ Value = bool | int | float | str | tuple[str, ...] | Secret | None
 
 
 class SettingType(IntEnum):
-    """The types of settings, numbered as in DescribeConfigs responses. Of a setting without effect
-    in klog the type is not known."""
+    """The types of settings, with their numbers in DescribeConfigs responses.
+
+    A setting that is not declared in a row, since it has no effect in klog, is UNKNOWN or PASSWORD.
+    """
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -69,12 +71,12 @@ _INTEGER_BITS = {SettingType.SHORT: 16, SettingType.INT: 32, SettingType.LONG: 6
 
 @dataclass(frozen=True)
 class AtLeast:
-    """A number with a lower bound."""
+    """Bounds of a number that must be at least `minimum`."""
 
     minimum: int
 
     def problem(self, value: Value) -> str | None:
-        """What is wrong with `value`, or None."""
+        """Return the rule that `value` breaks ("must be ..."); None for a valid value."""
         if isinstance(value, int | float) and value >= self.minimum:
             return None
         return f"must be at least {self.minimum}"
@@ -85,14 +87,14 @@ class AtLeast:
 
 @dataclass(frozen=True)
 class Between:
-    """A number with two inclusive bounds; values in `also` are allowed, too."""
+    """Bounds of a number from `minimum` to `maximum`, both inclusive, or one of `also`."""
 
     minimum: float
     maximum: float
     also: tuple[int, ...] = ()
 
     def problem(self, value: Value) -> str | None:
-        """What is wrong with `value`, or None."""
+        """Return the rule that `value` breaks ("must be ..."); None for a valid value."""
         if isinstance(value, int | float) and (
             self.minimum <= value <= self.maximum or value in self.also
         ):
@@ -106,12 +108,12 @@ class Between:
 
 @dataclass(frozen=True)
 class OneOf:
-    """A text, or every item of a list, out of a fixed set."""
+    """Bounds of a text that must be in `allowed`, or of a list whose items must be."""
 
     allowed: tuple[str, ...]
 
     def problem(self, value: Value) -> str | None:
-        """What is wrong with `value`, or None."""
+        """Return the rule that `value` breaks ("must be ..."); None for a valid value."""
         items = value if isinstance(value, tuple) else (value,)
         if all(item in self.allowed for item in items):
             return None
@@ -123,13 +125,14 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Checked:
-    """A text with a form of its own: `check` returns what is wrong with it, or None."""
+    """Bounds that a function checks: `check` has the contract of `problem`; `form` describes valid
+    values."""
 
     form: str
     check: Callable[[Value], str | None]
 
     def problem(self, value: Value) -> str | None:
-        """What is wrong with `value`, or None."""
+        """Return the rule that `value` breaks ("must be ..."); None for a valid value."""
         return self.check(value)
 
     def __str__(self) -> str:
@@ -141,12 +144,13 @@ Bounds = AtLeast | Between | OneOf | Checked
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting. `default` is a typed value; None stands for Kafka's null (not set).
+    """The declaration of one setting. `default` is a typed value; None is Kafka's null (not set).
 
-    `fallbacks` are the coarser names that give the value when this name is not set, with the
-    factors that turn their units into this one's. `effect` says why the setting has no effect in
-    klog, and is empty if it has one. `broker_name`, of a topic's setting, is the broker's setting
-    that gives the default. `dynamic`: may be changed while the broker runs.
+    `fallbacks` are the settings that give the value if this one is not set, such as the same time
+    in a coarser unit, each with the factor that converts its unit. `effect` says why the setting
+    has no effect in klog; an empty text means that the setting has an effect. `broker_name`, for a
+    topic's setting, names the broker's setting that gives the default. `dynamic` says whether the
+    setting can be changed while the broker runs.
     """
 
     name: str
@@ -161,11 +165,11 @@ class Setting:
 
     @property
     def is_secret(self) -> bool:
-        """Whether the value must never be shown."""
+        """Whether the value is a secret that must never be shown."""
         return self.type is SettingType.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The typed value of `text`, or ConfigError."""
+        """Return the typed value of `text`; raise ConfigError if the value is invalid."""
         value = parse_value(self.name, self.type, text)
         problem = self.bounds.problem(value) if self.bounds is not None else None
         if problem is not None:
@@ -174,7 +178,7 @@ class Setting:
 
 
 def parse_value(name: str, kind: SettingType, text: str) -> Value:
-    """Parse a text as a value of `kind`, as Kafka does: without blanks around it."""
+    """Parse a text as a value of `kind`, like Kafka: blanks around the text do not count."""
     text = trim(text)
     match kind:
         case SettingType.BOOLEAN:
@@ -194,7 +198,7 @@ def parse_value(name: str, kind: SettingType, text: str) -> Value:
 
 
 def _parse_list(text: str) -> tuple[str, ...]:
-    """The items between commas; without an item in blank text, and with empty ones elsewhere."""
+    """Return the items between commas, including empty items; an empty text has no items."""
     return tuple(item.strip(_BLANKS_OF_LISTS) for item in text.split(",")) if text else ()
 
 
@@ -218,14 +222,14 @@ def _parse_double(name: str, text: str) -> float:
         value = parse_double(text)
     except ValueError:
         value = math.nan
-    # Kafka takes NaN, with which its cleaner never finds anything to do.
+    # Kafka accepts NaN for the cleanable ratio, and then its cleaner never cleans. klog refuses it.
     if math.isnan(value):
         raise ConfigError(f"{name}={text} is refused: it must be a number")
     return value
 
 
 def render(value: Value) -> str | None:
-    """A value as Kafka writes it in DescribeConfigs and in properties files; None stays None."""
+    """Return a value as text for DescribeConfigs and properties files, as in Kafka; None is kept."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -238,7 +242,7 @@ def render(value: Value) -> str | None:
 
 
 def _render_double(value: float) -> str:
-    """As Java's Double.toString writes it."""
+    """Return a number in the format of Java's Double.toString."""
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -251,6 +255,6 @@ def _render_double(value: float) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name in `names` that is most similar to `name`; None if none is similar."""
+    """Return the name in `names` that is most similar to `name`; None if none is similar."""
     found = get_close_matches(name, list(names), n=1, cutoff=0.6)
     return found[0] if found else None
