@@ -229,7 +229,7 @@ def _parse_double(name: str, text: str) -> float:
 
 
 def render(value: Value) -> str | None:
-    """Return a value as text for DescribeConfigs and properties files, as in Kafka; None is kept."""
+    """Return a value as Kafka prints it (DescribeConfigs, properties files); None stays None."""
     if value is None:
         return None
     if isinstance(value, bool):
