@@ -14,8 +14,8 @@ COMPACTION = (
         "log.cleaner.enable",
         _BOOLEAN,
         True,
-        "Whether logs with the policy `compact` are compacted, those of the broker's own topics"
-        " among them; if not, they only grow. Kafka 4 deprecates it.",
+        "Whether logs with the policy `compact` are compacted, including those of internal topics."
+        " If not, these logs only grow. Deprecated in Kafka 4.",
     ),
     Setting(
         "log.cleaner.threads",
@@ -30,16 +30,16 @@ COMPACTION = (
         "log.cleaner.dedupe.buffer.size",
         _LONG,
         134217728,
-        "Bytes of memory for the keys that compaction tells apart, shared out evenly among the"
-        " threads: more than 1048576 for each.",
+        "Bytes of memory for the map of keys, divided evenly among the threads: more than 1048576"
+        " for each.",
         dynamic=True,
     ),
     Setting(
         "log.cleaner.io.buffer.load.factor",
         _DOUBLE,
         0.9,
-        "The part of the dedupe buffer that keys may fill before a round takes in no more of them:"
-        " above 0, at most 1.",
+        "The part of the dedupe buffer that the keys of one cleaning round may fill: above 0, at"
+        " most 1.",
         dynamic=True,
     ),
     Setting(
@@ -54,7 +54,7 @@ COMPACTION = (
         "log.cleaner.backoff.ms",
         _LONG,
         15000,
-        "How long the cleaner waits after it found no log that is to be compacted.",
+        "How long the cleaner waits after it has found no log to compact.",
         AtLeast(0),
         dynamic=True,
     ),
@@ -62,7 +62,7 @@ COMPACTION = (
         "log.cleaner.min.cleanable.ratio",
         _DOUBLE,
         0.5,
-        "A log is compacted when a larger part of its bytes than this is not compacted yet.",
+        "A log is compacted if more than this part of its bytes was not compacted yet.",
         Between(0, 1),
         dynamic=True,
     ),
@@ -70,7 +70,7 @@ COMPACTION = (
         "log.cleaner.min.compaction.lag.ms",
         _LONG,
         0,
-        "How long a record stays uncompacted at least, by the timestamps of its segment.",
+        "The shortest time that a record stays uncompacted, by the timestamps of its segment.",
         AtLeast(0),
         dynamic=True,
     ),
@@ -78,8 +78,8 @@ COMPACTION = (
         "log.cleaner.max.compaction.lag.ms",
         _LONG,
         LONG_MAX,
-        "How long a record stays out of compaction at most: then its log is compacted whatever the"
-        " ratio.",
+        "The longest time that a record stays uncompacted: afterwards its log is compacted,"
+        " whatever the ratio is.",
         AtLeast(1),
         dynamic=True,
     ),
@@ -87,8 +87,8 @@ COMPACTION = (
         "log.cleaner.delete.retention.ms",
         _LONG,
         86400000,
-        "How long compaction keeps the mark of a deleted key (a record without a value), and that"
-        " of a transaction's end.",
+        "How long compaction keeps tombstones (records without a value, which delete a key) and the"
+        " markers of transactions.",
         AtLeast(0),
         dynamic=True,
     ),

@@ -13,57 +13,57 @@ CLUSTER = (
         _STRING,
         None,
         "The ZooKeeper servers of the cluster that the broker joins: host:port, comma-separated,"
-        " and after the last one perhaps a path (/kafka) below which the cluster keeps everything."
-        " Not set: the broker runs alone, and the other settings of this section do nothing.",
+        " optionally followed by a path (/kafka) for all znodes of the cluster. Not set: the broker"
+        " is standalone, and the other settings of this section have no effect.",
     ),
     Setting(
         "zookeeper.session.timeout.ms",
         _INT,
         18000,
-        "After this time without a word from the broker ZooKeeper takes it for dead. ZooKeeper has"
-        " bounds of its own: 2 and 20 of its ticks.",
+        "ZooKeeper ends the broker's session after this time without a message from the broker."
+        " ZooKeeper limits the time to between 2 and 20 of its ticks.",
     ),
     Setting(
         "zookeeper.connection.timeout.ms",
         _INT,
         None,
-        "How long a start waits for a ZooKeeper server before the broker ends. Not set: "
-        "zookeeper.session.timeout.ms.",
+        "How long a starting broker waits for a ZooKeeper server before the broker exits. Not set:"
+        " zookeeper.session.timeout.ms.",
         fallbacks=(("zookeeper.session.timeout.ms", 1),),
     ),
     Setting(
         "zookeeper.max.in.flight.requests",
         _INT,
         10,
-        "Requests on their way to ZooKeeper at any time; no more than 64, whatever is set.",
+        "The most requests to ZooKeeper without a response; values above 64 count as 64.",
         AtLeast(1),
     ),
     Setting(
         "broker.id.generation.enable",
         SettingType.BOOLEAN,
         True,
-        "Whether ZooKeeper gives a number to a broker whose `broker.id` is -1 or not set.",
+        "Whether ZooKeeper generates the id of a broker whose `broker.id` is -1 or not set.",
     ),
     Setting(
         "reserved.broker.max.id",
         _INT,
         1000,
-        "Generated numbers begin after this one, and with broker.id.generation.enable no"
-        " `broker.id` may be above it.",
+        "Generated ids begin after this one. With broker.id.generation.enable, `broker.id` must not"
+        " be above it.",
         AtLeast(0),
     ),
     Setting(
         "inter.broker.listener.name",
         _STRING,
         None,
-        "The listener on which the brokers talk to each other. If it is not set, the one that is"
-        " named as security.inter.broker.protocol; both cannot be set.",
+        "The name of the listener for connections between brokers. Not set: the listener with the"
+        " name in security.inter.broker.protocol. Do not set both.",
     ),
     Setting(
         "security.inter.broker.protocol",
         _STRING,
         "PLAINTEXT",
-        "The protocol that the brokers speak with each other.",
+        "The protocol of connections between brokers.",
         OneOf(PROTOCOLS),
     ),
     Setting(
@@ -77,43 +77,43 @@ CLUSTER = (
         "controller.socket.timeout.ms",
         _INT,
         30000,
-        "How long the brokers and the controller wait for each other's answers.",
+        "How long brokers and the controller wait for responses from each other.",
         AtLeast(1),
     ),
     Setting(
         "controlled.shutdown.enable",
         SettingType.BOOLEAN,
         True,
-        "Whether a broker that is told to stop first has the controller give its partitions to"
-        " others.",
+        "Whether a stopping broker first asks the controller to move its leaderships to other"
+        " brokers.",
     ),
     Setting(
         "controlled.shutdown.max.retries",
         _INT,
         3,
-        "How often it asks, before it stops in any case.",
+        "How often a stopping broker asks the controller before it stops in any case.",
         AtLeast(0),
     ),
     Setting(
         "controlled.shutdown.retry.backoff.ms",
         SettingType.LONG,
         5000,
-        "How long it waits before it asks again.",
+        "How long a stopping broker waits before it asks the controller again.",
         AtLeast(0),
     ),
     Setting(
         "unclean.leader.election.enable",
         SettingType.BOOLEAN,
         False,
-        "Whether a replica that lacks acknowledged records may lead when no other is there. Topics"
-        " can have it otherwise.",
+        "Whether a replica that may lack acknowledged records can become the leader if no in-sync"
+        " replica is available. Topics can override it.",
         dynamic=True,
     ),
     Setting(
         "replica.lag.time.max.ms",
         SettingType.LONG,
         30000,
-        "A follower that has not had all records of its leader for so long is no longer in sync.",
+        "A follower that has not caught up with its leader for this long is no longer in sync.",
         AtLeast(1),
     ),
 )

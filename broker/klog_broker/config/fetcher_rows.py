@@ -9,42 +9,43 @@ FETCHERS = (
         "replica.fetch.max.bytes",
         _INT,
         1024 * 1024,
-        "A follower asks for this much of each partition at a time. A batch that is larger comes"
-        " all the same, whole, if it is the first one.",
+        "The most bytes of each partition that a follower requests in one Fetch. The first batch is"
+        " sent even if it is larger.",
         AtLeast(0),
     ),
     Setting(
         "replica.fetch.response.max.bytes",
         _INT,
         10 * 1024 * 1024,
-        "A follower asks for this much at a time of all partitions with the same leader together.",
+        "The most bytes of all partitions together that a follower requests in one Fetch.",
         AtLeast(0),
     ),
     Setting(
         "replica.fetch.min.bytes",
         _INT,
         1,
-        "A leader answers a follower when it has this much, or after replica.fetch.wait.max.ms.",
+        "A leader responds to a follower once it has this many bytes, or after"
+        " replica.fetch.wait.max.ms.",
     ),
     Setting(
         "replica.fetch.wait.max.ms",
         _INT,
         500,
-        "How long a leader may keep a follower waiting for records. No longer than"
-        " replica.socket.timeout.ms.",
+        "The longest time that a leader delays its response while it has too few records. Must not"
+        " be above replica.socket.timeout.ms.",
     ),
     Setting(
         "replica.fetch.backoff.ms",
         _INT,
         1000,
-        "After an error a follower waits this long before it asks for the partition again, or for"
-        " all partitions of a leader that could not be reached.",
+        "How long a follower waits after an error before it fetches the partition again (all"
+        " partitions of the leader, if the leader could not be reached).",
         AtLeast(0),
     ),
     Setting(
         "replica.socket.timeout.ms",
         _INT,
         30 * 1000,
-        "A leader that has not answered a follower after this time is connected to anew.",
+        "A follower that has no response from its leader after this time connects again.",
     ),
 )

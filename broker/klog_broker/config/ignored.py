@@ -6,7 +6,7 @@ the values of `SECRET_NAMES`.
 
 #: By the reason why the settings have no effect: their names.
 WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
-    "klog speaks to ZooKeeper without TLS and without access rights of znodes.": (
+    "klog connects to ZooKeeper without TLS and sets no access control lists of znodes.": (
         "zookeeper.clientCnxnSocket",
         "zookeeper.set.acl",
         "zookeeper.ssl.cipher.suites",
@@ -27,8 +27,8 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "zookeeper.metadata.migration.enable",
         "zookeeper.metadata.migration.min.batch.size",
     ),
-    "All requests come on the same listeners.": ("control.plane.listener.name",),
-    "A broker alone asks its own coordinator: there is nothing to wait for.": (
+    "klog has no separate listener for the controller.": ("control.plane.listener.name",),
+    "A standalone broker asks its own coordinator and does not have to retry.": (
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
     ),
@@ -77,7 +77,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     ),
     "The log cleaner reads and writes in pieces of a fixed size.": ("log.cleaner.io.buffer.size",),
     "A follower has one connection to each leader.": ("num.replica.fetchers",),
-    "Quotas of replication come with a later release.": (
+    "Replication quotas come with a later release.": (
         "alter.log.dirs.replication.quota.window.num",
         "alter.log.dirs.replication.quota.window.size.seconds",
         "follower.replication.throttled.rate",
@@ -85,7 +85,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "replication.quota.window.num",
         "replication.quota.window.size.seconds",
     ),
-    "Preferred leaders are elected where somebody asks for it (ElectLeaders), not by themselves.": (
+    "klog elects preferred leaders only on request (ElectLeaders), not automatically.": (
         "auto.leader.rebalance.enable",
         "leader.imbalance.check.interval.seconds",
         "leader.imbalance.per.broker.percentage",
@@ -103,8 +103,8 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "unclean.leader.election.interval.ms",
     ),
     "A commit of offsets waits for all replicas in sync.": ("offsets.commit.required.acks",),
-    "Consumers read from leaders alone.": ("replica.selector.class",),
-    "Between brokers replica.socket.timeout.ms and controller.socket.timeout.ms count.": (
+    "Consumers read only from leaders.": ("replica.selector.class",),
+    "Brokers use replica.socket.timeout.ms and controller.socket.timeout.ms between them.": (
         "request.timeout.ms",
         "socket.connection.setup.timeout.max.ms",
         "socket.connection.setup.timeout.ms",
@@ -323,12 +323,12 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "num.network.threads",
         "queued.max.requests",
     ),
-    "What waits leaves the purgatory as soon as it is answered.": (
+    "A delayed operation leaves the purgatory as soon as it completes.": (
         "delete.records.purgatory.purge.interval.requests",
         "fetch.purgatory.purge.interval.requests",
         "producer.purgatory.purge.interval.requests",
     ),
-    "Metrics come with a later release, in a form of their own.": (
+    "klog serves metrics on metrics.listener and has no JMX, reporters or client telemetry.": (
         "auto.include.jmx.reporter",
         "kafka.metrics.polling.interval.secs",
         "kafka.metrics.reporters",
@@ -344,7 +344,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "max.request.partition.size.limit",
     ),
     "Committed offsets are loaded in pieces of a fixed size.": ("offsets.load.buffer.size",),
-    "The background tasks start after 30 seconds at most.": ("log.initial.task.delay.ms",),
+    "Background tasks start at most 30 seconds after the broker.": ("log.initial.task.delay.ms",),
 }
 
 #: Names that Kafka 4.x has and 3.9.1 lacks.

@@ -39,19 +39,19 @@ ZSTD_LEVELS = Between(-131072, 22)
 # Settings whose default differs from Kafka's: mostly because Kafka's default does not fit a
 # standalone broker that is started by one command.
 DIFFERENT_DEFAULTS = {
-    "listeners": "klog listens on loopback unless told otherwise; Kafka on all interfaces.",
-    "log.dir": "a directory under the current one, kept at a reboot; Kafka takes /tmp/kafka-logs.",
-    "broker.id": "a broker without a cluster needs no generated number; Kafka's -1 asks for one,"
-    " and is the default in a cluster.",
-    "node.id": "as broker.id.",
-    "num.recovery.threads.per.data.dir": "as in Kafka 4; Kafka 3.9 takes 1.",
+    "listeners": "klog's default is loopback; Kafka listens on all interfaces.",
+    "log.dir": "a directory in the current one, which a reboot keeps; Kafka's is /tmp/kafka-logs.",
+    "broker.id": "a standalone broker needs no generated id; Kafka's -1 requests one, and is klog's"
+    " default in a cluster.",
+    "node.id": "the reason is that of broker.id.",
+    "num.recovery.threads.per.data.dir": "2 is Kafka 4's default; Kafka 3.9 has 1.",
 }
 
 # Settings of klog that Kafka does not have.
 KLOGS_OWN = {
     "log.dir.min.free.bytes": "Kafka writes until the disk is full.",
-    "metrics.listener": "Kafka tells its metrics through JMX, which only a JVM has.",
-    "strict.configs": "Kafka says in its log alone that a setting is unknown; klog can refuse it.",
+    "metrics.listener": "Kafka publishes its metrics through JMX, which needs a JVM.",
+    "strict.configs": "Kafka only logs that a setting is unknown; klog can refuse the setting.",
 }
 
 _NETWORK = (
@@ -59,50 +59,50 @@ _NETWORK = (
         "listeners",
         _STRING,
         "PLAINTEXT://127.0.0.1:9092",
-        "Where the broker listens: NAME://host:port, comma-separated. An empty host or 0.0.0.0"
-        " means all interfaces, port 0 takes a free port.",
+        "The addresses that the broker listens on: NAME://host:port, comma-separated. An empty host"
+        " or 0.0.0.0 means all interfaces, port 0 any free port.",
     ),
     Setting(
         "advertised.listeners",
         _STRING,
         None,
-        "What clients are told to connect to, where it differs from `listeners` (behind a NAT or a"
+        "The addresses that clients connect to, if they differ from `listeners` (behind a NAT or a"
         " port mapping). One address for each name; 0.0.0.0 is refused.",
     ),
     Setting(
         "listener.security.protocol.map",
         _STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "Which protocol each listener's name speaks: NAME:PROTOCOL, comma-separated. This release"
-        " serves PLAINTEXT.",
+        "The protocol of each listener, by its name: NAME:PROTOCOL, comma-separated. This release"
+        " serves only PLAINTEXT.",
     ),
     Setting(
         "controller.listener.names",
         _STRING,
         None,
-        "The listeners that only KRaft's controllers use, comma-separated: klog opens none of them"
-        " and tells no client of them.",
+        "The listeners that only KRaft controllers use, comma-separated: klog does not open or"
+        " advertise them.",
     ),
     Setting(
         "socket.listen.backlog.size",
         _INT,
         50,
-        "Connections that the kernel keeps waiting before the broker accepts them.",
+        "How many connections may wait in the kernel until the broker accepts them.",
         AtLeast(1),
     ),
     Setting(
         "socket.receive.buffer.bytes",
         _INT,
         102400,
-        "The kernel's receive buffer (SO_RCVBUF) of every connection. Left to the kernel where it "
-        "is -1, and where it is not set, whatever the default says.",
+        "The kernel's receive buffer (SO_RCVBUF) of every connection. The kernel chooses the size"
+        " if the setting is -1 or not set (the default applies only in Kafka).",
     ),
     Setting(
         "socket.send.buffer.bytes",
         _INT,
         102400,
-        "The kernel's send buffer (SO_SNDBUF) of every connection. Left to the kernel where it "
-        "is -1, and where it is not set, whatever the default says.",
+        "The kernel's send buffer (SO_SNDBUF) of every connection. The kernel chooses the size if"
+        " the setting is -1 or not set (the default applies only in Kafka).",
     ),
     Setting(
         "socket.request.max.bytes",
@@ -115,13 +115,13 @@ _NETWORK = (
         "connections.max.idle.ms",
         _LONG,
         600000,
-        "A connection on which nothing happens for this long is closed.",
+        "The broker closes a connection that was idle for this long.",
     ),
     Setting(
         "max.connections",
         _INT,
         INT_MAX,
-        "Open connections at any time; beyond it new ones wait until another one closes.",
+        "The most open connections. Further connections wait until another one closes.",
         AtLeast(0),
         dynamic=True,
     ),
@@ -129,7 +129,7 @@ _NETWORK = (
         "max.connections.per.ip",
         _INT,
         INT_MAX,
-        "Open connections of one address; beyond it new ones are closed at once.",
+        "The most open connections from one IP address. The broker closes further ones at once.",
         AtLeast(0),
         dynamic=True,
     ),
@@ -144,13 +144,14 @@ _NETWORK = (
         "queued.max.request.bytes",
         _LONG,
         -1,
-        "Bytes of requests that wait in the broker; beyond it reading stops. -1: no such limit.",
+        "The most bytes of waiting requests. At the limit, the broker stops reading from"
+        " connections. -1: no limit.",
     ),
     Setting(
         "fetch.max.bytes",
         _INT,
         57671680,
-        "The most bytes in the reply to one Fetch, whatever the client asks for; the first batch"
+        "The most bytes in the response to one Fetch, whatever the client requests. The first batch"
         " is sent even if it is larger.",
         AtLeast(1024),
     ),
@@ -158,8 +159,8 @@ _NETWORK = (
         "max.incremental.fetch.session.cache.slots",
         _INT,
         1000,
-        "How many clients can have a fetch session, which spares them to name all partitions with"
-        " each Fetch. 0: none.",
+        "The most fetch sessions. In a session, a client does not have to name all partitions in"
+        " each Fetch. 0: no sessions.",
         AtLeast(0),
     ),
 )
@@ -169,30 +170,30 @@ _IDENTITY = (
         "broker.id",
         _INT,
         0,
-        "The broker's number, kept in meta.properties of its data directories: a directory that"
-        " belongs to another number is refused. In a cluster -1, or no number, asks ZooKeeper for"
-        " one, unless the data directories have one already.",
+        "The broker's id, stored in meta.properties of its data directories: a directory with"
+        " another id is refused. In a cluster, -1 or no value means that ZooKeeper generates the"
+        " id, unless the data directories have one already.",
         fallbacks=(("node.id", 1),),
     ),
     Setting(
         "node.id",
         _INT,
         0,
-        "The newer name of `broker.id`; if both are set they must agree.",
+        "The newer name of `broker.id`. If both are set, they must be equal.",
         fallbacks=(("broker.id", 1),),
     ),
     Setting(
         "broker.rack",
         _STRING,
         None,
-        "The broker's rack: told to clients in Metadata replies; a cluster in which each broker has"
-        " one spreads the replicas of new partitions over them.",
+        "The broker's rack, which Metadata responses contain. If each broker of a cluster has a"
+        " rack, the replicas of new partitions are spread over the racks.",
     ),
     Setting(
         "log.dir",
         _STRING,
         "klog-data",
-        "The data directory, where `log.dirs` is not set.",
+        "The data directory, if `log.dirs` is not set.",
     ),
     Setting(
         "log.dirs",
@@ -208,32 +209,34 @@ _TOPICS = (
         "auto.create.topics.enable",
         _BOOLEAN,
         True,
-        "Whether a topic that a client asks for in Metadata, and allows to be made, is created.",
+        "Whether the broker creates a missing topic that a Metadata request names, if the request"
+        " allows the creation.",
     ),
     Setting(
         "delete.topic.enable",
         _BOOLEAN,
         True,
-        "Whether DeleteTopics deletes; if not, it gets TOPIC_DELETION_DISABLED.",
+        "Whether topics can be deleted. If not, DeleteTopics fails with TOPIC_DELETION_DISABLED.",
     ),
     Setting(
         "num.partitions",
         _INT,
         1,
-        "Partitions of a topic whose creator names no number.",
+        "The partitions of a new topic, if its creator names no number.",
         AtLeast(1),
     ),
     Setting(
         "default.replication.factor",
         _INT,
         1,
-        "Replicas of a topic whose creator names no number.",
+        "The replicas of each partition of a new topic, if its creator names no number.",
     ),
     Setting(
         "min.insync.replicas",
         _INT,
         1,
-        "How many replicas, of those there are, must have a record before acks=all is answered.",
+        "How many in-sync replicas must have a record before acks=all is acknowledged; at most the"
+        " number of the partition's replicas counts.",
         AtLeast(1),
         dynamic=True,
     ),
@@ -244,7 +247,7 @@ _MESSAGES = (
         "message.max.bytes",
         _INT,
         1048588,
-        "The largest batch that is appended, as it came (compressed).",
+        "The largest batch that is appended: its size as received (compressed).",
         AtLeast(0),
         dynamic=True,
     ),
@@ -284,7 +287,8 @@ _MESSAGES = (
         "log.message.timestamp.type",
         _STRING,
         "CreateTime",
-        "Whether a record keeps the producer's time or gets that of its append.",
+        "Whether a record has the timestamp of its producer (CreateTime) or of its append"
+        " (LogAppendTime).",
         TIMESTAMP_TYPES,
         dynamic=True,
     ),
@@ -292,8 +296,9 @@ _MESSAGES = (
         "log.message.timestamp.before.max.ms",
         _LONG,
         LONG_MAX,
-        "How far a record's time may lie before the broker's; older ones get INVALID_TIMESTAMP."
-        " Only with CreateTime. If it is not set, the difference below counts.",
+        "How far a record's timestamp may be before the broker's time. A record that is older fails"
+        " with INVALID_TIMESTAMP. Only with CreateTime. If not set,"
+        " log.message.timestamp.difference.max.ms applies.",
         AtLeast(0),
         dynamic=True,
     ),
@@ -301,8 +306,9 @@ _MESSAGES = (
         "log.message.timestamp.after.max.ms",
         _LONG,
         LONG_MAX,
-        "How far a record's time may lie after the broker's; later ones get INVALID_TIMESTAMP."
-        " Only with CreateTime. If it is not set, the difference below counts.",
+        "How far a record's timestamp may be after the broker's time. A record that is later fails"
+        " with INVALID_TIMESTAMP. Only with CreateTime. If not set,"
+        " log.message.timestamp.difference.max.ms applies.",
         AtLeast(0),
         dynamic=True,
     ),
@@ -310,7 +316,7 @@ _MESSAGES = (
         "log.message.timestamp.difference.max.ms",
         _LONG,
         LONG_MAX,
-        "The older way to name both limits above at once.",
+        "The older setting for both limits above.",
         AtLeast(0),
         dynamic=True,
     ),
@@ -318,8 +324,8 @@ _MESSAGES = (
         "log.message.downconversion.enable",
         _BOOLEAN,
         True,
-        "Whether old consumers (Fetch below 4) are served by conversion down; if not, they get"
-        " UNSUPPORTED_VERSION.",
+        "Whether records are converted to older formats for old consumers (Fetch below version 4)."
+        " If not, old consumers get UNSUPPORTED_VERSION.",
         dynamic=True,
     ),
 )
@@ -337,17 +343,17 @@ _SEGMENTS = (
         "log.roll.ms",
         _LONG,
         None,
-        "The longest time that one segment takes records, by their timestamps.",
+        "The longest time, by the timestamps of records, after which a new segment begins.",
         fallbacks=(("log.roll.hours", _HOUR_MS),),
         dynamic=True,
     ),
-    Setting("log.roll.hours", _INT, 168, "`log.roll.ms` in hours; that one counts.", AtLeast(1)),
+    Setting("log.roll.hours", _INT, 168, "`log.roll.ms` in hours, if that is not set.", AtLeast(1)),
     Setting(
         "log.roll.jitter.ms",
         _LONG,
         None,
-        "A random time up to this long is taken off `log.roll.ms`, so that not all logs roll at"
-        " once.",
+        "A random time up to this long is subtracted from `log.roll.ms`, so that not all logs roll"
+        " at the same time.",
         fallbacks=(("log.roll.jitter.hours", _HOUR_MS),),
         dynamic=True,
     ),
@@ -355,7 +361,7 @@ _SEGMENTS = (
         "log.roll.jitter.hours",
         _INT,
         0,
-        "`log.roll.jitter.ms` in hours; that one counts.",
+        "`log.roll.jitter.ms` in hours, if that is not set.",
         AtLeast(0),
     ),
     Setting(
@@ -393,7 +399,7 @@ _SEGMENTS = (
         "log.segment.delete.delay.ms",
         _LONG,
         60000,
-        "How long the files of a deleted segment stay, for readers that are at them.",
+        "How long the files of a deleted segment stay, for reads that are still running.",
         AtLeast(0),
         dynamic=True,
     ),
@@ -412,14 +418,14 @@ _RETENTION = (
         "log.retention.minutes",
         _INT,
         None,
-        "`log.retention.ms` in minutes; that one counts.",
+        "`log.retention.ms` in minutes, if that is not set.",
         fallbacks=(("log.retention.hours", 60),),
     ),
     Setting(
         "log.retention.hours",
         _INT,
         168,
-        "`log.retention.ms` in hours; that one and the minutes count before it.",
+        "`log.retention.ms` in hours, if neither that nor `log.retention.minutes` is set.",
     ),
     Setting(
         "log.retention.bytes",
@@ -442,8 +448,8 @@ _FLUSH = (
         "log.flush.interval.messages",
         _LONG,
         LONG_MAX,
-        "After how many records a log is synced to disk. With 1 a reply waits for the sync, and"
-        " what is acknowledged survives a power cut.",
+        "A log is synced to disk after this many records. With 1, a response waits for the sync, so"
+        " that acknowledged records survive a power failure.",
         AtLeast(1),
         dynamic=True,
     ),
@@ -459,10 +465,10 @@ _FLUSH = (
         "log.dir.min.free.bytes",
         _LONG,
         32 << 20,
-        "Free space on the disk of a data directory below which records of clients are refused"
-        " (NOT_ENOUGH_REPLICAS, on which clients try again); commits of groups and ends of"
-        " transactions below a quarter. They are taken again when a quarter more is free. 0"
-        " refuses nothing.",
+        "If less than this is free on the disk of a data directory, the broker refuses records of"
+        " clients (NOT_ENOUGH_REPLICAS, which clients retry). Below a quarter of it, the broker"
+        " also refuses commits of groups and ends of transactions. The broker accepts them again"
+        " when a quarter more is free. 0: never refuses.",
         AtLeast(0),
         dynamic=True,
     ),
@@ -470,9 +476,8 @@ _FLUSH = (
         "num.recovery.threads.per.data.dir",
         _INT,
         2,
-        "How many logs of each data directory are loaded at once at the start, or looked through"
-        " after a broker that was killed. What is given while the broker runs counts at the next"
-        " start.",
+        "How many logs of each data directory are loaded in parallel at the start, and recovered"
+        " after an unclean shutdown. A change while the broker runs applies at the next start.",
         AtLeast(1),
         dynamic=True,
     ),
@@ -486,7 +491,8 @@ _FLUSH = (
         "log.flush.offset.checkpoint.interval.ms",
         _INT,
         60000,
-        "How often the recovery points are written: an unclean start scans what lies after them.",
+        "How often the recovery points are written. After an unclean shutdown, the next start scans"
+        " the records after them.",
         AtLeast(0),
     ),
     Setting(
@@ -509,7 +515,7 @@ _PRODUCERS = (
         "producer.id.expiration.ms",
         _INT,
         86400000,
-        "How long a partition remembers a producer that sends nothing.",
+        "How long a partition keeps the state of a producer that sends nothing.",
         AtLeast(1),
         dynamic=True,
     ),
@@ -517,7 +523,7 @@ _PRODUCERS = (
         "producer.id.expiration.check.interval.ms",
         _INT,
         600000,
-        "How often partitions look for producers to forget.",
+        "How often partitions look for expired producers.",
         AtLeast(1),
     ),
 )
@@ -546,7 +552,7 @@ _GROUPS = (
         "offset.metadata.max.bytes",
         _INT,
         4096,
-        "The longest text, in UTF-16 units, that a client may store beside a committed offset.",
+        "The longest metadata text of a committed offset, in UTF-16 units.",
     ),
     Setting(
         "offsets.commit.timeout.ms",
@@ -566,7 +572,7 @@ _GROUPS = (
         "offsets.retention.check.interval.ms",
         _LONG,
         600000,
-        "How often the broker looks for offsets to forget.",
+        "How often the broker looks for expired offsets.",
         AtLeast(1),
     ),
     Setting(
@@ -580,8 +586,8 @@ _GROUPS = (
         "offsets.topic.replication.factor",
         _SHORT,
         3,
-        "Replicas of __consumer_offsets. A cluster makes it once it has so many brokers; a"
-        " broker that runs alone makes one.",
+        "Replicas of __consumer_offsets. A cluster creates the topic once it has this many brokers;"
+        " a standalone broker creates one replica.",
         AtLeast(1),
     ),
     Setting(
@@ -605,8 +611,9 @@ _METRICS = (
         "metrics.listener",
         _STRING,
         None,
-        "Where metrics and health are told over HTTP: host:port, as 127.0.0.1:9404. An empty host"
-        " or 0.0.0.0 means all interfaces, port 0 takes a free port. Nobody is asked who they are.",
+        "The address that serves metrics and health over HTTP, without authentication: host:port,"
+        " such as 127.0.0.1:9404. An empty host or 0.0.0.0 means all interfaces, port 0 any free"
+        " port.",
     ),
 )
 
@@ -615,8 +622,8 @@ _STRICTNESS = (
         "strict.configs",
         _BOOLEAN,
         False,
-        "Whether settings that have no effect here are refused, in the file and where clients give"
-        " them to brokers and topics; if not, they are accepted with a warning.",
+        "Whether the broker refuses settings without effect in klog, in its file and in requests of"
+        " clients that change brokers or topics. If not, it accepts them with a warning.",
     ),
 )
 

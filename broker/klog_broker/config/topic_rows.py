@@ -32,7 +32,7 @@ _DOUBLE = SettingType.DOUBLE
 _LIST = SettingType.LIST
 
 _TIERED = "klog has no tiered storage."
-_QUOTA = "Quotas of replication come with a later release."
+_QUOTA = "Replication quotas come with a later release."
 _FORMAT = "New data is always stored in format 2, as in Kafka since 3.0."
 
 
@@ -78,8 +78,8 @@ _ROWS = (
         _LIST,
         ("delete",),
         "log.cleanup.policy",
-        "delete: old segments go by time and size. compact: the last record of each key stays."
-        " Both may be named.",
+        "delete: old segments are deleted by time and size. compact: the last record of each key"
+        " is kept. Both may be set.",
         CLEANUP_POLICIES,
     ),
     _row(
@@ -119,8 +119,8 @@ _ROWS = (
         _LONG,
         86400000,
         "log.cleaner.delete.retention.ms",
-        "How long compaction keeps the mark of a deleted key (a record without a value), and that"
-        " of a transaction's end.",
+        "How long compaction keeps tombstones (records without a value, which delete a key) and the"
+        " markers of transactions.",
         AtLeast(0),
     ),
     _row(
@@ -128,7 +128,7 @@ _ROWS = (
         _LONG,
         60000,
         "log.segment.delete.delay.ms",
-        "How long the files of a deleted segment stay, for readers that are at them.",
+        "How long the files of a deleted segment stay, for reads that are still running.",
         AtLeast(0),
     ),
     _row(
@@ -136,7 +136,7 @@ _ROWS = (
         _LONG,
         LONG_MAX,
         "log.flush.interval.messages",
-        "After how many records the log is synced to disk; with 1 replies wait for the sync.",
+        "The log is synced to disk after this many records; with 1, responses wait for the sync.",
         AtLeast(1),
     ),
     _row(
@@ -152,7 +152,7 @@ _ROWS = (
         _LIST,
         (),
         None,
-        "Replicas whose fetching is slowed down.",
+        "Replicas whose fetching is throttled.",
         _REPLICAS,
         _QUOTA,
     ),
@@ -169,7 +169,7 @@ _ROWS = (
         _LIST,
         (),
         None,
-        "Replicas whose leaders' sending is slowed down.",
+        "Replicas to which their leaders send throttled.",
         _REPLICAS,
         _QUOTA,
     ),
@@ -178,7 +178,7 @@ _ROWS = (
         _LONG,
         -2,
         "log.local.retention.bytes",
-        "What stays on local disk of a tiered topic, in bytes.",
+        "The bytes of a tiered topic that stay on the local disk.",
         AtLeast(-2),
         _TIERED,
     ),
@@ -187,7 +187,7 @@ _ROWS = (
         _LONG,
         -2,
         "log.local.retention.ms",
-        "What stays on local disk of a tiered topic, in time.",
+        "How long records of a tiered topic stay on the local disk.",
         AtLeast(-2),
         _TIERED,
     ),
@@ -196,8 +196,8 @@ _ROWS = (
         _LONG,
         LONG_MAX,
         "log.cleaner.max.compaction.lag.ms",
-        "How long a record stays out of compaction at most: then its log is compacted whatever the"
-        " ratio.",
+        "The longest time that a record stays uncompacted: afterwards its log is compacted,"
+        " whatever the ratio is.",
         AtLeast(1),
     ),
     _row(
@@ -205,7 +205,7 @@ _ROWS = (
         _INT,
         1048588,
         "message.max.bytes",
-        "The largest batch that is appended, as it came (compressed).",
+        "The largest batch that is appended: its size as received (compressed).",
         AtLeast(0),
     ),
     _row(
@@ -213,7 +213,7 @@ _ROWS = (
         _BOOLEAN,
         True,
         "log.message.downconversion.enable",
-        "Whether old consumers (Fetch below 4) are served by conversion down.",
+        "Whether records are converted to older formats for old consumers (Fetch below version 4).",
     ),
     _row(
         "message.format.version",
@@ -229,7 +229,7 @@ _ROWS = (
         _LONG,
         LONG_MAX,
         "log.message.timestamp.after.max.ms",
-        "How far a record's time may lie after the broker's.",
+        "How far a record's timestamp may be after the broker's time.",
         AtLeast(0),
     ),
     _row(
@@ -237,7 +237,7 @@ _ROWS = (
         _LONG,
         LONG_MAX,
         "log.message.timestamp.before.max.ms",
-        "How far a record's time may lie before the broker's.",
+        "How far a record's timestamp may be before the broker's time.",
         AtLeast(0),
     ),
     _row(
@@ -245,7 +245,7 @@ _ROWS = (
         _LONG,
         LONG_MAX,
         "log.message.timestamp.difference.max.ms",
-        "The older way to name both limits at once; counts where they are not set.",
+        "The older setting for both limits; applies to a limit that is not set.",
         AtLeast(0),
     ),
     _row(
@@ -253,7 +253,8 @@ _ROWS = (
         _STRING,
         "CreateTime",
         "log.message.timestamp.type",
-        "Whether a record keeps the producer's time or gets that of its append.",
+        "Whether a record has the timestamp of its producer (CreateTime) or of its append"
+        " (LogAppendTime).",
         TIMESTAMP_TYPES,
     ),
     _row(
@@ -261,7 +262,7 @@ _ROWS = (
         _DOUBLE,
         0.5,
         "log.cleaner.min.cleanable.ratio",
-        "A log is compacted when a larger part of its bytes than this is not compacted yet.",
+        "A log is compacted if more than this part of its bytes was not compacted yet.",
         Between(0, 1),
     ),
     _row(
@@ -269,7 +270,7 @@ _ROWS = (
         _LONG,
         0,
         "log.cleaner.min.compaction.lag.ms",
-        "How long a record stays uncompacted at least, by the timestamps of its segment.",
+        "The shortest time that a record stays uncompacted, by the timestamps of its segment.",
         AtLeast(0),
     ),
     _row(
@@ -277,7 +278,8 @@ _ROWS = (
         _INT,
         1,
         "min.insync.replicas",
-        "How many replicas, of those there are, must have a record before acks=all is answered.",
+        "How many in-sync replicas must have a record before acks=all is acknowledged; at most the"
+        " number of the partition's replicas counts.",
         AtLeast(1),
     ),
     _row(
@@ -292,7 +294,7 @@ _ROWS = (
         _BOOLEAN,
         False,
         None,
-        "Whether a tiered topic stops to copy.",
+        "Whether a tiered topic stops copying segments to remote storage.",
         None,
         _TIERED,
     ),
@@ -301,7 +303,7 @@ _ROWS = (
         _BOOLEAN,
         False,
         None,
-        "Whether remote data goes when tiering is turned off.",
+        "Whether remote segments are deleted when tiering is turned off.",
         None,
         _TIERED,
     ),
@@ -310,7 +312,7 @@ _ROWS = (
         _BOOLEAN,
         False,
         None,
-        "Whether the topic is tiered: true is refused, as Kafka does without remote storage.",
+        "Whether the topic is tiered. true is refused, as in a Kafka without remote storage.",
         None,
         _TIERED,
     ),
@@ -350,7 +352,7 @@ _ROWS = (
         _LONG,
         0,
         "log.roll.jitter.ms",
-        "A random time up to this long is taken off segment.ms.",
+        "A random time up to this long is subtracted from segment.ms.",
         AtLeast(0),
     ),
     _row(
@@ -358,7 +360,7 @@ _ROWS = (
         _LONG,
         604800000,
         "log.roll.ms",
-        "The longest time that one segment takes records, by their timestamps.",
+        "The longest time, by the timestamps of records, after which a new segment begins.",
         AtLeast(1),
     ),
     _row(
@@ -366,7 +368,8 @@ _ROWS = (
         _BOOLEAN,
         False,
         "unclean.leader.election.enable",
-        "Whether a replica that lacks acknowledged records may lead when no other is there.",
+        "Whether a replica that may lack acknowledged records can become the leader if no in-sync"
+        " replica is available.",
     ),
 )
 

@@ -10,29 +10,29 @@ TRANSACTIONS = (
         "transaction.max.timeout.ms",
         _INT,
         900_000,
-        "The longest time-out that a producer may ask for; a transaction that takes longer is"
-        " aborted.",
+        "The longest transaction timeout that a producer may request. The broker aborts a"
+        " transaction that exceeds its timeout.",
         AtLeast(1),
     ),
     Setting(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         _INT,
         10_000,
-        "How often the broker looks for transactions whose time-out has passed.",
+        "How often the broker looks for transactions that have exceeded their timeout.",
         AtLeast(1),
     ),
     Setting(
         "transactional.id.expiration.ms",
         _INT,
         604_800_000,
-        "How long a transactional id that nobody uses is remembered.",
+        "How long the state of an unused transactional id is kept.",
         AtLeast(1),
     ),
     Setting(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         _INT,
         3_600_000,
-        "How often the broker looks for transactional ids to forget.",
+        "How often the broker looks for expired transactional ids.",
         AtLeast(1),
     ),
     Setting(
@@ -46,15 +46,15 @@ TRANSACTIONS = (
         "transaction.state.log.replication.factor",
         _SHORT,
         3,
-        "Replicas of __transaction_state. A cluster makes it once it has so many brokers; a"
-        " broker that runs alone makes one.",
+        "Replicas of __transaction_state. A cluster creates the topic once it has this many"
+        " brokers; a standalone broker creates one replica.",
         AtLeast(1),
     ),
     Setting(
         "transaction.state.log.min.isr",
         _INT,
         2,
-        "min.insync.replicas of __transaction_state; no more count than there are replicas.",
+        "min.insync.replicas of __transaction_state; at most the number of replicas counts.",
         AtLeast(1),
     ),
     Setting(
