@@ -4,7 +4,7 @@ The settings are those of Kafka 3.9.1 and 4.3.1. klog does not check their value
 the values of `SECRET_NAMES`.
 """
 
-#: By the reason why the settings have no effect: their names.
+#: The names of settings without effect, grouped by the reason.
 WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "klog connects to ZooKeeper without TLS and sets no access control lists of znodes.": (
         "zookeeper.clientCnxnSocket",
@@ -451,7 +451,8 @@ SECRET_NAMES = frozenset(
     )
 )
 
-#: By the prefix of names that Kafka passes to plugins or listeners: why they have no effect.
+#: Prefixes of settings that Kafka passes to plugins or listeners, each with the reason why the
+#: settings have no effect in klog.
 PREFIXES_WITHOUT_EFFECT = {
     "config.providers.": "klog loads no Java classes.",
     "listener.name.": "TLS, SASL and access control come with a later release.",
@@ -459,7 +460,7 @@ PREFIXES_WITHOUT_EFFECT = {
     "rsm.config.": "klog has no tiered storage.",
 }
 
-#: By names that Kafka removed before 3.9: the settings that replace them.
+#: Settings that Kafka removed before 3.9, each with the setting that replaces it.
 REMOVED = {
     "advertised.host.name": "advertised.listeners",
     "advertised.port": "advertised.listeners",

@@ -30,7 +30,7 @@ _NEWEST_STEP: dict[str, int | None] = {
     "3.8": 0,
     "3.9": 0,
 }
-"""By each release that Kafka 3.9.1 knows: its last internal version (IV); None if it has none."""
+"""The releases that Kafka 3.9.1 knows, each with its last internal version (IV); None: no IV."""
 _UNRELEASED = ("4.0-IV0", "4.0-IV1")
 """Internal versions of release 4.0, which Kafka 3.9.1 knows although it does not know 4.0."""
 

@@ -21,7 +21,7 @@ _EITHER = (
     " KRaft's; take one of them out"
 )
 
-#: By the name of a setting that is always refused: the reason.
+#: Settings that the broker refuses with any value, each with the reason.
 REFUSED = {
     "allow.everyone.if.no.acl.found": _NO_ACCESS_CONTROL,
     "alter.config.policy.class.name": (
@@ -36,9 +36,9 @@ REFUSED = {
     "super.users": _NO_ACCESS_CONTROL,
 }
 
-#: By the name of a setting that a broker in a cluster refuses: the one value that is allowed,
-#: because klog behaves like that (None: no value), and the reason for refusing any other value. A
-#: standalone broker accepts these settings, because they do not concern it.
+#: Settings that a broker in a cluster refuses, each with the only allowed value (None: no value is
+#: allowed) and the reason for refusing any other value. klog always behaves as the allowed value
+#: says. A standalone broker accepts these settings, because they do not concern it.
 REFUSED_IN_CLUSTER: dict[str, tuple[str | None, str]] = {
     "control.plane.listener.name": (
         None,
@@ -60,8 +60,8 @@ REFUSED_IN_CLUSTER: dict[str, tuple[str | None, str]] = {
     ),
 }
 
-#: By the name of a setting that a standalone broker refuses: a description of the one value that is
-#: allowed, because it describes a KRaft cluster of this broker alone.
+#: Settings that a standalone broker refuses, each with a description of the only allowed value: the
+#: value for a KRaft cluster that consists of this broker.
 REFUSED_UNLESS = {
     "controller.quorum.bootstrap.servers": (
         "one address, that of this broker's own listener out of controller.listener.names"

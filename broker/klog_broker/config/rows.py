@@ -627,7 +627,7 @@ _STRICTNESS = (
     ),
 )
 
-#: By the title of a section: its rows, in the order of the printed documentation.
+#: The sections of the printed documentation in their order: each title with its rows.
 SECTIONS: dict[str, tuple[Setting, ...]] = {
     "Network": _NETWORK,
     "Identity and directories": _IDENTITY,

@@ -15,8 +15,8 @@ _INSTEAD = {
     "min.compaction.lag.ms": {"min.compaction.lag.ms": str(LONG_MAX)},
     "delete.retention.ms": {"delete.retention.ms": str(LONG_MAX)},
 }
-"""By the name of a setting whose stored text is invalid: the settings to apply instead. These
-settings delete nothing, because the invalid text may have been meant to keep data."""
+"""Replacements for settings whose stored text is invalid: by name, the settings to apply instead.
+These settings delete nothing, because the invalid text may have been meant to keep data."""
 
 _NAMED, _SHOWN = 10, 100
 """Limits of the message about unknown settings: the number of names, and the characters of each."""
