@@ -1,1 +1,1 @@
-"""One segment: its batches, its indexes, and searches in them."""
+"""Segments of a log: their files and indexes, and searches for batches in a segment."""

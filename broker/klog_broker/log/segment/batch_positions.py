@@ -1,4 +1,4 @@
-"""The positions of batches in a log file, by their headers."""
+"""Finds the positions of batches in a .log file from the headers of the batches."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,25 +17,25 @@ from pyspark_klog.records.layout import (
     UP_TO_MAGIC_BYTES,
 )
 
-# The start of a v2 batch up to the field that tells its last offset: base offset, length, leader
-# epoch, magic, CRC, attributes, last offset delta.
+# The start of a v2 batch, up to the last offset delta: base offset, length, leader epoch, magic,
+# CRC, attributes, last offset delta.
 _BATCH_START = Struct(">qiibIhi")
 BATCH_START_BYTES = _BATCH_START.size
 LOOK_BYTES = 8192
-"""Of the log are read at once to find batches in."""
+"""The size of one read while searching for batch headers."""
 
 
 class BatchPlace(NamedTuple):
-    """A stored batch (or older message), by the start of its header."""
+    """The position, size and offsets of a stored batch, or of a message of format 0 or 1."""
 
     position: int
     size_bytes: int
-    base_offset: Offset  # of an older wrapper message: its last offset, like last_offset
+    base_offset: Offset  # For a compressed message of format 0 or 1, the offset of its last record.
     last_offset: Offset
 
 
 class AppendedBatch(NamedTuple):
-    """The facts of a written batch that the indexes need."""
+    """The fields of a written batch that Segment.commit needs to update size and indexes."""
 
     size_bytes: int
     first_offset: Offset
@@ -44,7 +44,7 @@ class AppendedBatch(NamedTuple):
 
 
 def max_timestamp_of(header: bytes) -> int:
-    """The largest timestamp by a batch's header, in ms; -1 if the format has none."""
+    """Return the largest timestamp in a batch's header, in ms; -1 if the format has none."""
     magic = header[MAGIC_AT]
     if magic == 0:
         return -1
@@ -53,15 +53,15 @@ def max_timestamp_of(header: bytes) -> int:
 
 
 def has_records(header: bytes) -> bool:
-    """Whether a batch has any, by its header; compaction may have emptied it."""
+    """Whether the batch with this header has records; compaction can remove all records."""
     if header[MAGIC_AT] != MAGIC_V2:
         return True
     return any(header[RECORD_COUNT_AT : RECORD_COUNT_AT + 4])
 
 
 def place_in(window: bytes, at: int, position: int, end: int, path: Path) -> BatchPlace:
-    """The batch at ``position`` of a file that ends at ``end``, whose start lies at ``at`` in
-    ``window``. DamagedLog if it can be none."""
+    """Return the batch at ``position`` of a file that ends at ``end``. ``window[at:]`` has the
+    bytes from ``position`` on. DamagedLog if these bytes cannot be a batch."""
     seen = len(window) - at
     if seen < _BATCH_START.size and (seen < UP_TO_MAGIC_BYTES or window[at + MAGIC_AT] == MAGIC_V2):
         raise DamagedLog(f"{path}: no batch at byte {position}")
@@ -76,7 +76,7 @@ def place_in(window: bytes, at: int, position: int, end: int, path: Path) -> Bat
     if not LOG_OVERHEAD_BYTES < size_bytes <= end - position or magic > MAGIC_V2:
         raise DamagedLog(
             f"{path}: the batch at byte {position} has {size_bytes} bytes and magic {magic}, "
-            f"{end - position} bytes are left; `klog verify` tells what is damaged"
+            f"{end - position} bytes are left; run `klog verify` to find the damage"
         )
     return BatchPlace(position, size_bytes, base_offset, base_offset + delta)
 
@@ -84,10 +84,11 @@ def place_in(window: bytes, at: int, position: int, end: int, path: Path) -> Bat
 def walk(
     look: Callable[[int, int], bytes], position: int, stop: int, end: int, path: Path
 ) -> Iterator[BatchPlace]:
-    """The batches that start from ``position`` on and before ``stop``, in a file that ends at
-    ``end``. DamagedLog at bytes that cannot be a batch.
+    """Iterate over the batches that start from ``position`` on and before ``stop``, in a file that
+    ends at ``end``. DamagedLog at bytes that cannot be a batch.
 
-    ``look(position, size)`` returns bytes of the file, fewer at its end; its errors come out.
+    ``look(position, size)`` returns bytes of the file, fewer at its end. Errors of ``look`` are
+    passed on.
     """
     window_at, window = position, b""
     while position < stop:

@@ -1,9 +1,9 @@
-"""Finding the batch of an offset in a segment with as few looks at its files as can be.
+"""Finds the batch of an offset in a segment, with as few reads of the segment's files as possible.
 
-A consumer goes on where its last answer ended. So the index is searched first a little behind the
-row that was found last; and where the two rows around the offset are so far apart that one look
-at the log could not reach from the one's batch to the other's, the offset is most likely in the
-batch of the second row: one look at that batch's start tells.
+A consumer continues where its last Fetch response ended. So the search in the offset index starts
+just after the row that was found last. The offset is then between two rows of the index. If their
+batches are more than LOOK_BYTES apart, the offset is most likely in the batch of the second row.
+One read of the start of that batch shows whether it is.
 """
 
 from __future__ import annotations
@@ -24,19 +24,22 @@ if TYPE_CHECKING:
 
 
 def find_batch(segment: Segment, offset: int, *, may_block: bool = True) -> BatchPlace | None:
-    """The first batch that ends at or after ``offset``; None if all end before it. ColdRead as
-    ``Segment.look``; DamagedLog where a row of the index leads past the batch that it names."""
+    """Return the first batch that ends at or after ``offset``; None if all batches end before.
+
+    ColdRead as ``Segment.look``; DamagedLog if a row of the offset index has a wrong position.
+    """
     recent = segment.recent_position(offset)
     if recent is not None:
         return _place_at(segment, recent, may_block=may_block)
     index = segment.offset_index.view()
     rows = index.rows_at_or_below(offset, segment.near_row)
-    # Only where to begin the next search: that is right with any number.
+    # A hint for the next search, which finds the right row whatever the hint is.
     segment.near_row = rows
     ends_with, start = index[rows - 1] if rows else (-1, 0)
     if ends_with == offset:
         place = _place_at(segment, start, may_block=may_block)
-        # A row made for several batches at once has the first one's place and the last one's end.
+        # A row can cover several batches that a follower or the cleaner appended at once. Such a
+        # row has the first batch's position and the last batch's last offset.
         if place.last_offset == offset:
             return place
     if rows < len(index):
@@ -52,7 +55,8 @@ def find_batch(segment: Segment, offset: int, *, may_block: bool = True) -> Batc
     for place in segment.places(start, may_block=may_block):
         if place.last_offset >= offset:
             if rows and place.position == start and place.base_offset > max(ends_with, offset):
-                # Batches before it, which may hold the offset, would be passed over in silence.
+                # The row's position is wrong. Earlier batches may hold the offset, and a reader
+                # would silently miss them.
                 raise _bad_row(segment, ends_with, start)
             return place
     return None

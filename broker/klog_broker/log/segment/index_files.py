@@ -1,9 +1,9 @@
-"""The index files of a segment, mapped into memory; they grow while the segment is active.
+"""The offset and time index files of a segment, mapped into memory.
 
 A mapped file needs a descriptor only to change its size. The index of an active segment is a sparse
-file of segment.index.bytes, and is cut to its rows when the segment is rolled or closed, as in
-Kafka. Room on the disk is allocated a few pages ahead of the rows: if the disk is full, a store
-into a hole of a mapped file would kill the process.
+file of segment.index.bytes, which is cut to its rows when the segment is rolled or closed, as in
+Kafka. Disk space is allocated a few pages ahead of the rows, because on a full disk a store into a
+hole of a mapped file would kill the process.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,8 @@ _NO_BYTES = memoryview(b"")
 
 
 class _MappedRows:
-    """Rows of fixed size at the start of a mapped file; room for more if ``max_bytes`` is given."""
+    """Rows of fixed size at the start of a mapped file. With ``max_bytes`` the file is extended to
+    this size, so that rows can be added."""
 
     def __init__(self, files: Files, path: Path, row: Struct, max_bytes: int | None) -> None:
         self._file: File = files.open(path, create=True)
@@ -57,7 +58,7 @@ class _MappedRows:
         return self._file
 
     def reserve(self, rows: int) -> None:
-        """Allocate disk space for this many more rows, or fewer if the file is full."""
+        """Allocate disk space for ``rows`` more rows, or for fewer if the file has fewer left."""
         needed = min(self.rows + rows, self.max_rows) * self._row_bytes
         if needed > self._allocated_bytes:
             end = min(needed + _ALLOCATE_BYTES, self.max_rows * self._row_bytes)
@@ -66,7 +67,8 @@ class _MappedRows:
             self._file.rest()
 
     def cut(self, rows: int) -> None:
-        """Keep the first ``rows``; the rest of the file takes no disk space and reads as zeros."""
+        """Keep only the first ``rows`` rows. The rest of the file then takes no disk space and
+        reads as zeros."""
         if rows == self.rows:
             return
         with self._file.held():
@@ -79,7 +81,7 @@ class _MappedRows:
         self._file.rest()
 
     def trim(self) -> None:
-        """Cut the file after the last row. The file must be held."""
+        """Cut the file after the last row. The caller must hold the file's descriptor."""
         if self.max_rows == self.rows and not self.misfit_bytes:
             return
         self._unmap()
@@ -89,7 +91,7 @@ class _MappedRows:
         self._map()
 
     def close(self) -> None:
-        # The file closes with its last reference: a helper may be syncing it at this moment.
+        # The file itself closes with its last reference, because a helper thread may be syncing it.
         self._unmap()
 
     def _unmap(self) -> None:
@@ -99,7 +101,8 @@ class _MappedRows:
 
 
 class OffsetIndexFile:
-    """<base>.index. Without ``max_bytes`` it is opened only for reading."""
+    """The offset index ``<base offset>.index``. Rows can be added only if ``max_bytes`` is
+    given."""
 
     def __init__(
         self, files: Files, path: Path, base_offset: int, max_bytes: int | None = None
@@ -129,15 +132,16 @@ class OffsetIndexFile:
 
     @property
     def free_rows(self) -> int:
-        """How many rows can be added."""
+        """The number of rows that can be added."""
         return self._rows.max_rows - self._rows.rows
 
     def reserve(self, rows: int = 1) -> None:
-        """To be called before an append: a full disk is an OSError here, and a crash there."""
+        """Allocate disk space for ``rows`` rows. Call before an append: a full disk raises OSError
+        here, but would kill the process in :meth:`append`."""
         self._rows.reserve(rows)
 
     def append(self, offset: int, position: int) -> None:
-        """Add a row; both numbers must be larger than in the last row."""
+        """Add a row. ``offset`` and ``position`` must be larger than those of the last row."""
         rows = self._rows
         relative = offset - self.base_offset
         if not 0 <= relative <= MAX_RELATIVE_OFFSET:
@@ -151,7 +155,7 @@ class OffsetIndexFile:
         rows.rows += 1
 
     def append_all(self, entries: Sequence[tuple[int, int]]) -> None:
-        """As :meth:`append`, for many rows (offset, position) that are known to rise."""
+        """Add many rows (offset, position), in ascending order of both numbers."""
         rows, base_offset = self._rows, self.base_offset
         if (
             not 0
@@ -170,7 +174,8 @@ class OffsetIndexFile:
         rows.rows += len(entries)
 
     def cut_to_position(self, position: int) -> None:
-        """Drop rows of batches that start at or after ``position``, and all after a bad row."""
+        """Drop the rows of batches that start at or after ``position``, and the first row out of
+        order with all rows after it."""
         keep, last_offset, last_position = 0, self.base_offset, 0
         for offset, at in self.view():
             if offset <= last_offset or at <= last_position or at >= position:
@@ -186,14 +191,15 @@ class OffsetIndexFile:
 
 
 class TimeIndexFile:
-    """<base>.timeindex. Without ``max_bytes`` it is opened only for reading."""
+    """The time index ``<base offset>.timeindex``. Rows can be added only if ``max_bytes`` is
+    given."""
 
     def __init__(
         self, files: Files, path: Path, base_offset: int, max_bytes: int | None = None
     ) -> None:
         if max_bytes is not None:
-            # Even the smallest index has room for the final entry: a closed segment's largest
-            # timestamp is known only from that entry.
+            # Even the smallest index has space for the final entry, because only this entry has the
+            # largest timestamp of a closed segment.
             max_bytes = max(max_bytes, TIME_INDEX_ENTRY.size)
         self._rows = _MappedRows(files, path, TIME_INDEX_ENTRY, max_bytes)
         self.base_offset = base_offset
@@ -201,8 +207,8 @@ class TimeIndexFile:
 
     @property
     def last(self) -> TimeIndexEntry:
-        """The last row; (-1, base offset) if there is none. Read from the mapping only when first
-        needed, because the page may be cold."""
+        """The last row; (-1, base offset) without rows. Read from the mapping only at first use,
+        because the page may not be in memory."""
         if self._last is None:
             view = self.view()
             none = TimeIndexEntry(-1, Offset(self.base_offset))
@@ -224,7 +230,7 @@ class TimeIndexFile:
 
     @property
     def is_full(self) -> bool:
-        """One row is kept free for the final entry."""
+        """Whether no row is left, except the one reserved for the final entry."""
         return self._rows.rows >= self._rows.max_rows - 1
 
     def view(self) -> TimeIndexView:
@@ -232,16 +238,16 @@ class TimeIndexFile:
 
     @property
     def free_rows(self) -> int:
-        """How many rows can be added before it is full."""
+        """The number of rows that can be added, without the one reserved for the final entry."""
         return self._rows.max_rows - 1 - self._rows.rows
 
     def reserve(self, rows: int = 1) -> None:
-        """To be called before an append: a full disk is an OSError here, and a crash there.
-        Allocates room for the final entry, too."""
+        """Allocate disk space for ``rows`` rows and the final entry. Call before an append: a full
+        disk raises OSError here, but would kill the process in :meth:`maybe_append`."""
         self._rows.reserve(rows + 1)
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
-        """Add a row if its timestamp is later than the last one's and there is room."""
+        """Add a row, if the timestamp is later than that of the last row and a row is free."""
         rows = self._rows
         if timestamp_ms <= self.last.timestamp_ms or rows.rows >= rows.max_rows:
             return
@@ -252,7 +258,7 @@ class TimeIndexFile:
         self._last = TimeIndexEntry(timestamp_ms, Offset(offset))
 
     def append_all(self, entries: Sequence[tuple[int, int]]) -> None:
-        """As :meth:`maybe_append`, for many rows (timestamp, offset), one after the other."""
+        """Add those of many rows (timestamp, offset) that :meth:`maybe_append` would add."""
         rows, base_offset = self._rows, self.base_offset
         largest_ms = self.last.timestamp_ms
         later = []
@@ -270,7 +276,8 @@ class TimeIndexFile:
             self._last = TimeIndexEntry(later[-1][0], Offset(later[-1][1]))
 
     def cut_to_offset(self, offset: int) -> None:
-        """Drop rows with ``offset`` or a later one, and all after a bad row."""
+        """Drop the rows with ``offset`` or a later offset, and the first row out of order with all
+        rows after it."""
         keep, last_timestamp_ms, last_offset = 0, -1, self.base_offset
         for timestamp_ms, at in self.view():
             if timestamp_ms <= last_timestamp_ms or at < last_offset or at >= offset:

@@ -1,8 +1,8 @@
-"""The leader epochs in which the parts of the log were written, and their ends (KIP-101).
+"""The leader epochs of a log, with their start offsets (KIP-101).
 
-They are kept in leader-epoch-checkpoint. The file is written with each flush that moves the
-recovery point, and when the log is closed. Epochs that the file lacks begin at or after the
-recovery point, where recovery finds them again in the batches' headers (docs/decisions/0023).
+The file leader-epoch-checkpoint stores the epochs. The log writes the file with each flush that
+moves the recovery point, and when it is closed. Epochs that the file lacks begin at or after the
+recovery point, where recovery finds them again in the headers of batches (docs/decisions/0023).
 """
 
 from dataclasses import dataclass
@@ -23,29 +23,30 @@ _UNDEFINED = (NO_LEADER_EPOCH, Offset(-1))
 
 @dataclass(frozen=True, slots=True)
 class UnsavedEpochs:
-    """New contents for the file; any thread may write them."""
+    """New contents of the leader-epoch-checkpoint file. Any thread may call :meth:`write`."""
 
     files: Files
     path: Path
     entries: tuple[EpochStart, ...]
 
     def write(self) -> None:
-        """Write the file, durably. Blocks. OSError."""
+        """Replace the file durably. Blocks. OSError."""
         self.files.write_atomically(self.path, encode_leader_epochs(self.entries))
 
 
 class LeaderEpochs:
-    """The epochs and their start offsets; both rise."""
+    """The leader epochs of one log and their start offsets, both in ascending order."""
 
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
         self._path = directory / LEADER_EPOCH_CHECKPOINT
         self._entries: tuple[EpochStart, ...] = ()
-        # The file's contents; None if they cannot be read.
+        # The contents of the file; None if the file is damaged.
         self._saved: tuple[EpochStart, ...] | None = ()
 
     def load(self) -> bool:
-        """Read the file; False if it is damaged: the epochs must then be found in the log."""
+        """Read the file. Returns False if the file is damaged: the caller must then find the epochs
+        in the log."""
         if not self._files.exists(self._path):
             return True
         self._saved = None
@@ -67,15 +68,16 @@ class LeaderEpochs:
         return self._entries != self._saved
 
     def unsaved(self) -> UnsavedEpochs:
-        """The present epochs, to be written; afterwards :meth:`saved` must be called."""
+        """Return the current epochs, to be written to the file. The caller must call :meth:`saved`
+        after the write."""
         return UnsavedEpochs(self._files, self._path, self._entries)
 
     def saved(self, written: UnsavedEpochs) -> None:
-        """``written`` is in the file now."""
+        """Record that ``written`` is now in the file."""
         self._saved = written.entries
 
     def write(self) -> None:
-        """Write the epochs to the file, durably. Blocks."""
+        """Write the epochs to the file durably. Blocks. OSError."""
         written = self.unsaved()
         written.write()
         self.saved(written)
@@ -86,14 +88,15 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> LeaderEpoch:
-        """The newest epoch; -1 if there is none."""
+        """The newest epoch; -1 without any epoch."""
         return self._entries[-1].epoch if self._entries else NO_LEADER_EPOCH
 
     def note(self, epoch: int, start_offset: int) -> bool:
-        """Note that an epoch begins at the offset; returns whether that was news.
+        """Add an epoch that begins at ``start_offset``. Returns False if the epoch is already the
+        newest one and begins at or before that offset.
 
-        Entries that contradict it are dropped: equal or newer epochs, and those that begin at or
-        after the offset.
+        Drops entries that contradict the new one: equal or newer epochs, and epochs that begin at
+        or after the offset.
         """
         last = self._entries[-1] if self._entries else None
         if last is not None and last.epoch == epoch and start_offset >= last.start_offset:
@@ -103,11 +106,15 @@ class LeaderEpochs:
         return True
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Drop all epochs."""
         self._entries = ()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[LeaderEpoch, Offset]:
-        """The newest epoch not above ``epoch``, and its end; (-1, -1) if ``epoch`` is unknown."""
+        """Return the newest epoch that is not newer than ``epoch``, and its end offset.
+
+        If ``epoch`` is older than all epochs, returns ``epoch`` and the first start offset. If
+        ``epoch`` is newer than all epochs or negative, or there are none, returns (-1, -1).
+        """
         if epoch < 0 or not self._entries:
             return _UNDEFINED
         latest = self._entries[-1].epoch
@@ -121,7 +128,7 @@ class LeaderEpochs:
         return floor, above.start_offset
 
     def epoch_of(self, offset: int) -> LeaderEpoch:
-        """The epoch that ``offset`` was written in; -1 before the first one."""
+        """Return the epoch in which ``offset`` was written; -1 before the first epoch."""
         epoch = NO_LEADER_EPOCH
         for entry in self._entries:
             if entry.start_offset > offset:
@@ -130,7 +137,7 @@ class LeaderEpochs:
         return epoch
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Forget epochs that begin at or after ``end_offset``; returns whether there were any."""
+        """Drop epochs that begin at or after ``end_offset``. Returns whether there were any."""
         kept = tuple(e for e in self._entries if e.start_offset < end_offset)
         if len(kept) == len(self._entries):
             return False
@@ -138,7 +145,8 @@ class LeaderEpochs:
         return True
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """The log now begins at ``start_offset``: forget epochs that ended before it."""
+        """Drop epochs that ended at or before ``start_offset``, where the log now begins. The epoch
+        of ``start_offset`` then begins there. Returns whether the entries changed."""
         before = [e for e in self._entries if e.start_offset <= start_offset]
         if not before or (len(before) == 1 and before[0].start_offset == start_offset):
             return False

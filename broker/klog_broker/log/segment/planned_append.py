@@ -1,8 +1,8 @@
-"""Appends that were planned outside the log: a plan's input, and its outcome.
+"""The input and the result of a produce plan.
 
-The produce kernel checks many batches at once and plans their places. It knows only these facts of
-a log. The log writes the batches, and only then makes them count (PartitionLog.write_planned and
-commit_planned).
+The produce kernel checks the batches of many appends at once and plans their offsets and positions.
+Its only input from a log is PlanFacts. The log then writes the batches and commits them
+(PartitionLog.write_planned and commit_planned).
 """
 
 from collections.abc import Sequence
@@ -15,18 +15,20 @@ from pyspark_klog.ids import TopicPartition
 
 NO_BEGIN = -1
 
-# What becomes of acks=-1: too few replicas are in sync, which the generic handler says; or the
-# answer leaves as soon as the batch is appended; or once the watermark has passed the batch.
+# How a plan treats acks=-1. NEVER: too few replicas are in sync, so the plan leaves the request to
+# the produce handler, which answers with the error. AT_ONCE: respond once the batch is appended.
+# LATER: respond once the high watermark has passed the batch.
 ACKS_ALL_NEVER = 0
 ACKS_ALL_AT_ONCE = 1
 ACKS_ALL_LATER = 2
 
 
 class AppendRoom(NamedTuple):
-    """What can be appended to a segment before it must be rolled, and the state of its indexes."""
+    """The limits up to which batches can be appended to a segment before it must be rolled, and the
+    state of the segment's indexes."""
 
     size_bytes: int  # the position of the next batch
-    segment_bytes: int  # the largest size
+    segment_bytes: int  # the largest size of the segment
     last_offset_limit: int
     timestamp_limit_ms: int  # a batch with a later timestamp rolls the segment
     # For an empty segment: the timestamp limit once it has a first batch is that batch's timestamp
@@ -35,24 +37,24 @@ class AppendRoom(NamedTuple):
     untimed_limit_ms: int
     bytes_since_index_entry: int
     index_interval_bytes: int
-    index_rows: int  # how many index entries there is room for
+    index_rows: int  # the number of index entries that can be added
     max_timestamp_ms: int
     max_timestamp_offset: int
 
 
 class KnownRoom(NamedTuple):
-    """Appends within these limits need no new segment, as long as the settings are these and the
-    indexes get no entry."""
+    """Limits within which an append needs no new segment. The limits are valid for the same
+    ``config`` and ``jitter_ms``, until an index gets an entry."""
 
     config: LogConfig
     jitter_ms: int
-    size_bytes: int  # of the segment, with the append
+    size_bytes: int  # the size of the segment after the append
     last_offset: int
     timestamp_ms: int
 
 
 class PlanFacts(NamedTuple):
-    """The facts of a partition that a plan needs; they hold until the next append."""
+    """The state of a partition that a plan needs; valid until the next append."""
 
     next_offset: int
     leader_epoch: int
@@ -65,13 +67,13 @@ class PlanFacts(NamedTuple):
 
 
 class PlannedProducer(NamedTuple):
-    """A producer's last batches in a plan, as many as a producer's window holds."""
+    """The last batches of a producer in a plan, at most as many as a producer's window holds."""
 
     producer_id: int
     producer_epoch: int
     batches: Sequence[ProducerBatch]
     transaction_begins_at: int
-    """The offset of its first batch, if that begins a transaction; else NO_BEGIN."""
+    """The offset of the batch that begins a transaction; NO_BEGIN if no batch does."""
 
 
 class FirstBatch(NamedTuple):
@@ -83,17 +85,18 @@ class FirstBatch(NamedTuple):
 
 
 PlannedIndexEntry = tuple[int, int, int, int]
-"""An entry for the offset index, and the largest timestamp at that batch: last offset, position,
-timestamp, that timestamp's offset. A plain tuple, because every request can have one."""
+"""Entries for the offset and time index at the same batch: (last offset, position, largest
+timestamp, offset of that timestamp). A plain tuple, which is cheaper than a NamedTuple: each
+request can have one."""
 
 
 class PlannedAppend(NamedTuple):
-    """A plan's outcome for one partition, to be committed once the batches are written."""
+    """The result of a plan for one partition, to be committed once the batches are written."""
 
     first_offset: int
     end_offset: int
-    size_bytes: int  # of all batches
-    first_timestamp_ms: int  # the first batch's largest one; needed if the segment was empty
+    size_bytes: int  # the size of all batches
+    first_timestamp_ms: int  # the largest timestamp of the first batch, for an empty segment
     bytes_since_index_entry: int
     max_timestamp_ms: int
     max_timestamp_offset: int
@@ -102,7 +105,7 @@ class PlannedAppend(NamedTuple):
 
 
 class PlannedLog(Protocol):
-    """A log, as plans see it. See PartitionLog."""
+    """The methods of PartitionLog that produce plans use."""
 
     topic_partition: TopicPartition
 
@@ -130,7 +133,7 @@ class PlannedLog(Protocol):
 
 
 class PlanTarget(NamedTuple):
-    """A partition that appends may be planned for."""
+    """A partition for which appends may be planned."""
 
     log: PlannedLog
-    acks_all: int  # what becomes of acks=-1: one of ACKS_ALL_...
+    acks_all: int  # how acks=-1 is treated: one of ACKS_ALL_...

@@ -1,7 +1,7 @@
-"""One segment: a .log file of batches and its two indexes.
+"""Segment: a .log file of batches, its offset index, time index and transaction index.
 
-A segment knows bytes and positions. The partition log decides what may be appended, and what
-readers may see.
+A segment only reads and writes bytes at positions. PartitionLog decides which batches are appended
+and which batches readers may see.
 """
 
 import errno
@@ -29,12 +29,13 @@ from pyspark_klog.storage.names import Suffix, segment_file_name
 from pyspark_klog.storage.transaction_index import AbortedEntry
 
 _INDEXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
-# How many positions of the newest batches are remembered: readers at the log's end ask for these.
+# The number of newest batches whose positions stay in memory, for readers at the end of the log.
 _REMEMBERED_POSITIONS = 256
 
 
 class Segment:
-    """Segment ``base_offset`` of the directory. Made by :meth:`create` or :meth:`open`."""
+    """The segment that begins at ``base_offset``, in the partition's ``directory``. Use
+    :meth:`create` or :meth:`open` to make an instance."""
 
     def __init__(
         self,
@@ -48,28 +49,30 @@ class Segment:
     ) -> None:
         self.files = files
         self.suffix = suffix
-        """What follows the names of its files while they are not in place."""
+        """Appended to the segment's file names, such as .cleaned; empty for a segment in use."""
         self.directory = directory
         self.base_offset = Offset(base_offset)
         self.log_file = log_file
         self.size_bytes = size_bytes
         self.is_active = False
         self.created_ms = 0
-        # The first batch's largest timestamp, from which segment.ms is counted. None: not known.
+        # The largest timestamp of the first batch, from which segment.ms is counted; None until
+        # read from the batch.
         self.rolling_timestamp_ms: int | None = None
         self.index_interval_bytes = 0
         self.bytes_since_index_entry = 0
         self.known_room: KnownRoom | None = None
-        """Until the indexes get an entry."""
+        """Limits within which appends need no roll; None after each new index entry."""
         # Whether there is disk space for the next entry of each index.
         self._is_reserved = False
-        # The largest timestamp, and the last offset of its batch. None: the time index's last row.
+        # The largest timestamp, and the last offset of the first batch that has it; None until read
+        # from the time index.
         self._max_timestamp: TimeIndexEntry | None = None
         # Whether bytes of a failed write are still in the file after the last committed byte.
         self._is_uncut = False
         self._positions: dict[int, int] = {}
         self.near_row = 0
-        """The row of the offset index at which the last search has ended (batch_search.py)."""
+        """The row of the offset index at which the last search ended (batch_search.py)."""
         self._offset_index: OffsetIndexFile | None = None
         self._time_index: TimeIndexFile | None = None
         self._is_closed = False
@@ -80,7 +83,7 @@ class Segment:
     def __repr__(self) -> str:
         return f"Segment({self.base_offset}, size_bytes={self.size_bytes}, active={self.is_active})"
 
-    # --- coming and going ------------------------------------------------------------------------
+    # --- opening and closing ---------------------------------------------------------------------
     @classmethod
     def create(
         cls,
@@ -92,8 +95,11 @@ class Segment:
         *,
         suffix: str = "",
     ) -> "Segment":
-        """A new, empty, active segment. Its files' names are durable once the directory is synced.
-        They end with ``suffix``; a start removes files whose names end with .cleaned."""
+        """Create an empty, active segment, whose file names end with ``suffix``.
+
+        The names are durable once the directory is synced. Start-up removes files whose names end
+        with .cleaned. OSError.
+        """
         for kind in (*_INDEXES, Suffix.TRANSACTION_INDEX):
             files.remove(directory / (segment_file_name(base_offset, kind) + suffix))
         path = directory / (segment_file_name(base_offset, Suffix.LOG) + suffix)
@@ -106,7 +112,7 @@ class Segment:
 
     @classmethod
     def open(cls, files: Files, directory: Path, base_offset: int) -> "Segment":
-        """An existing segment, not active; its indexes are opened when they are needed."""
+        """Open an existing segment, which is not active. The indexes are opened at first use."""
         log_file = files.open(directory / segment_file_name(base_offset, Suffix.LOG))
         segment = cls(files, directory, base_offset, log_file, log_file.size())
         segment.created_ms = log_file.modified_ms()
@@ -114,12 +120,13 @@ class Segment:
 
     @staticmethod
     def remove_files(files: Files, directory: Path, base_offset: int) -> None:
-        """Remove the files of a :meth:`create` that failed."""
+        """Remove the files that a failed :meth:`create` may have left."""
         for suffix in (Suffix.LOG, Suffix.OFFSET_INDEX, Suffix.TIME_INDEX):
             files.remove(directory / segment_file_name(base_offset, suffix))
 
     def activate(self, config: LogConfig) -> None:
-        """Make it the segment that is appended to: preallocate its files."""
+        """Prepare the segment for appends: open writable indexes, and preallocate the .log file if
+        the ``preallocate`` setting is true."""
         self.close_indexes()
         self.index_interval_bytes = config.index_interval_bytes
         self._offset_index = OffsetIndexFile(
@@ -136,9 +143,10 @@ class Segment:
         self.is_active = True
 
     def deactivate(self) -> None:
-        """At a roll or close: add the time index's final entry, and cut off preallocated room.
+        """End appends to the segment: add the final entry of the time index, and cut off
+        preallocated space. Called when the segment is rolled and when the log is closed.
 
-        If no descriptor is left nothing has changed.
+        Changes nothing if no descriptor is left (OSError).
         """
         if self._is_uncut:
             self.cut_back()
@@ -155,12 +163,12 @@ class Segment:
         self.is_active = False
 
     def close(self) -> None:
-        """Close all files, for good: the log is closed or has failed, or no longer has the segment.
+        """Close all files for good, because the log has been closed, failed or dropped the segment.
 
-        A file that is in use (by a response that is being sent, a read or a sync in a helper
-        thread) closes with the end of that use. Later uses of the segment raise OSError (EBADF).
+        A file that is in use (by a response that is being sent, or by a read or sync in a helper
+        thread) closes when that use ends. Later uses of the segment raise OSError (EBADF).
         """
-        # First, so that a helper thread that opens an index now closes the index again.
+        # Set the flag first, so that a helper thread that opens an index now closes it again.
         self._is_closed = True
         self.close_indexes()
         self.log_file = ClosedFile(self.log_file.path)
@@ -168,14 +176,15 @@ class Segment:
         self._positions.clear()
 
     def rest(self) -> None:
-        """Nobody uses the segment now: give its descriptors back."""
+        """Give up the descriptors of a segment that is not in use. Later uses open the files
+        again."""
         if not self.is_active:
             self.close_indexes()
         self.transaction_index.rest()
         self.log_file.rest()
 
     def close_indexes(self) -> None:
-        """Close the indexes; they are opened again when they are needed."""
+        """Close the indexes. The next use opens them again."""
         for index in (self._offset_index, self._time_index):
             if index is not None:
                 index.close()
@@ -225,21 +234,23 @@ class Segment:
             self._check_open()
 
     def open_offset_index(self) -> File:
-        """A File of its own for reading the offset index; any thread may ask for it."""
+        """Open the offset index for reading and return a separate File. Any thread may call this
+        method."""
         self._check_open()
         return self.files.open(self.path(Suffix.OFFSET_INDEX), writable=False)
 
     @property
     def max_timestamp(self) -> TimeIndexEntry:
         """The largest timestamp in the segment, and the last offset of the first batch that has it;
-        (-1, base offset) if there is no timestamp."""
+        (-1, base offset) if no batch has a timestamp."""
         if self._max_timestamp is None:
             self._max_timestamp = self.time_index.last
         return self._max_timestamp
 
     @property
     def has_final_entry(self) -> bool:
-        """Whether the time index tells the largest timestamp, as that of a closed segment must."""
+        """Whether the last row of the time index has the largest timestamp, as required in a closed
+        segment."""
         return self.time_index.last.timestamp_ms >= self.max_timestamp.timestamp_ms
 
     @property
@@ -249,13 +260,13 @@ class Segment:
 
     @property
     def retention_timestamp_ms(self) -> int:
-        """The time that retention.ms is counted from: the largest timestamp, or without timestamps
-        the last write."""
+        """The time in ms from which retention.ms is counted: the largest timestamp, or without any
+        timestamp the time of the last write."""
         largest_ms = self.max_timestamp.timestamp_ms
         return largest_ms if largest_ms >= 0 else self.log_file.modified_ms()
 
     def sync_files(self) -> list[File]:
-        """The files to be synced so that log and indexes are durable as they are now."""
+        """Return the files to sync, so that the current log and indexes become durable."""
         files = [self.log_file, self.offset_index.file, self.time_index.file]
         if self.transaction_index.file is not None:
             files.append(self.transaction_index.file)
@@ -264,16 +275,16 @@ class Segment:
     # --- appending -------------------------------------------------------------------------------
     @property
     def first_timestamp_ms(self) -> int:
-        """The largest timestamp of the first batch, from which segment.ms is counted; -1 if it has
-        none. The segment must not be empty."""
+        """The largest timestamp of the first batch, from which segment.ms is counted; -1 if the
+        batch has no timestamp. The segment must not be empty."""
         if self.rolling_timestamp_ms is None:
             first = next(self.places(), None)
             self.rolling_timestamp_ms = -1 if first is None else self.max_timestamp_at(first)
         return self.rolling_timestamp_ms
 
     def reserve_index_rows(self, rows: int = 1) -> None:
-        """Allocate disk space for the next index entries: a full disk is an OSError here, and would
-        be a crash later."""
+        """Allocate disk space for the next index entries. A full disk raises OSError here; without
+        the allocation, a later store into the mapped file would kill the process."""
         self.offset_index.reserve(rows)
         self.time_index.reserve(rows)
 
@@ -283,10 +294,10 @@ class Segment:
         index_rows: int = 1,
         aborted: Sequence[AbortedEntry] = (),
     ) -> None:
-        """Write after the last byte, and rows for the transactions that are aborted in ``data``,
-        without effect until :meth:`commit` or :meth:`commit_planned`.
+        """Write ``data`` after the last batch, and transaction index rows for the transactions that
+        markers in ``data`` abort. Without effect until :meth:`commit` or :meth:`commit_planned`.
 
-        OSError if not all bytes could be written; then :meth:`cut_back` must be called.
+        OSError if not all bytes could be written; the caller must then call :meth:`cut_back`.
         """
         if self._is_uncut:
             self.cut_back()
@@ -301,15 +312,15 @@ class Segment:
             raise ShortWrite(written, len(data))
 
     def cut_back(self) -> None:
-        """Cut off the bytes of a failed :meth:`write` after the last committed byte. If no
-        descriptor is left for that, the next write does it first."""
+        """Cut off the uncommitted bytes of :meth:`write`. If this fails because no descriptor is
+        left, the next write cuts first."""
         self._is_uncut = True
         self.log_file.truncate(self.size_bytes)
         self.transaction_index.cut_back()
         self._is_uncut = False
 
     def commit(self, batch: AppendedBatch) -> None:
-        """Make the written batch count: size and index entries, as in Kafka 4.3."""
+        """Commit the written batch: update the size, and add index entries as Kafka 4.3 does."""
         size_bytes, first_offset, end_offset, max_timestamp_ms = batch
         position, positions = self.size_bytes, self._positions
         if self._is_uncut:
@@ -328,7 +339,7 @@ class Segment:
         self.size_bytes = position + size_bytes
 
     def commit_planned(self, planned: PlannedAppend) -> None:
-        """Make written batches count whose index entries the plan has made."""
+        """Commit the written batches of a plan, which already contains their index entries."""
         if self._is_uncut:
             self._commit_aborted()
         if self.size_bytes == 0:
@@ -343,8 +354,8 @@ class Segment:
         if entries:
             self.offset_index.append_all([entry[:2] for entry in entries])
             time_index = self.time_index
-            # The largest timestamp only rises: if the last entry's is not newer than the index's
-            # last row, no entry's is.
+            # Timestamps of entries never decrease. So if the last entry is not later than the last
+            # row of the time index, no entry is.
             if entries[-1][2] > time_index.last.timestamp_ms:
                 for _, _, max_timestamp_ms, max_timestamp_offset in entries:
                     time_index.maybe_append(max_timestamp_ms, max_timestamp_offset)
@@ -367,7 +378,7 @@ class Segment:
 
     # --- recovery --------------------------------------------------------------------------------
     def restore(self, *, bytes_since_index_entry: int, max_timestamp: TimeIndexEntry) -> None:
-        """Take from recovery the state that the next index entries are made from."""
+        """Set the state that determines the next index entries, as recovery has computed it."""
         self.bytes_since_index_entry = bytes_since_index_entry
         self._max_timestamp = max_timestamp
         self._positions.clear()
@@ -375,7 +386,7 @@ class Segment:
         self._forget_room()
 
     def add_index_rows(self, rows: Sequence[IndexRow]) -> None:
-        """Make index entries for batches that are in the file, as :meth:`commit` would have."""
+        """Add index entries, made by recovery, for batches that are already in the file."""
         if not rows:
             return
         self.reserve_index_rows(len(rows))
@@ -388,14 +399,15 @@ class Segment:
         self._forget_room()
 
     def max_timestamp_at(self, place: BatchPlace, *, may_block: bool = True) -> int:
-        """The largest timestamp of the batch, by its header; -1 if the format has none."""
+        """Return the largest timestamp in the batch's header; -1 if the format has none."""
         size_bytes = min(BATCH_HEADER_BYTES, place.size_bytes)
         header = self.look(place.position, size_bytes, may_block=may_block)
         return max_timestamp_of(header)
 
-    # --- looking up ------------------------------------------------------------------------------
+    # --- reading ---------------------------------------------------------------------------------
     def look(self, position: int, size: int, *, may_block: bool = True) -> bytes:
-        """Bytes of the log; ColdRead if they are not in memory and the call may not block."""
+        """Read ``size`` bytes at ``position``, fewer at the segment's end. With ``may_block=False``
+        raises ColdRead if the bytes are not in the page cache."""
         size = min(size, self.size_bytes - position)
         if may_block:
             return self.log_file.pread(size, position)
@@ -407,8 +419,8 @@ class Segment:
     def places(
         self, position: int = 0, stop: int | None = None, *, may_block: bool = True
     ) -> Iterator[BatchPlace]:
-        """The batches from ``position`` to ``stop`` (default: the segment's end); see
-        :func:`walk`."""
+        """Iterate over the batches that start from ``position`` on and before ``stop`` (default:
+        the segment's end). ColdRead as :meth:`look`; DamagedLog at bytes that are no batch."""
         end = self.size_bytes
         return walk(
             partial(self.look, may_block=may_block),
@@ -419,12 +431,13 @@ class Segment:
         )
 
     def recent_position(self, offset: int) -> int | None:
-        """Where the batch with this base offset starts, if it is one of the newest."""
+        """Return the position of the batch with this base offset, if the position is still in
+        memory; else None."""
         return self._positions.get(offset)
 
     def region(self, position: int, size: int, *, may_block: bool = True) -> ReadRegion:
-        """A region of the log for a reader who has just read its first bytes; ColdRead if its last
-        byte is not in memory and the call may not block."""
+        """Return a region of the .log file, whose first bytes the caller has just read. With
+        ``may_block=False`` raises ColdRead if the region's last byte is not in the page cache."""
         file = self.log_file
         if not (may_block or file.is_warm(position + size - 1, 1)):
             raise ColdRead(partial(file.read_ahead, position, size))

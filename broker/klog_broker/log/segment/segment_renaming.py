@@ -1,4 +1,4 @@
-"""Gives a segment's files other names, for deletion and to put them in place, or removes them."""
+"""Renames or removes the files of a segment, for deletion and for compaction."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,7 +16,8 @@ _LOG_LAST = (*_WITHOUT_SNAPSHOT[1:], Suffix.LOG)
 
 
 def mark_deleted(segment: Segment, *, keep_snapshot: bool = False) -> list[Path]:
-    """Rename the segment's files to .deleted; returns the new names, to be removed later."""
+    """Close the segment and append .deleted to the names of its files. Returns the new paths, which
+    the caller removes later."""
     files = {file.path: file for file in segment.opened_files()}
     segment.close()
     renamed = []
@@ -33,8 +34,8 @@ def mark_deleted(segment: Segment, *, keep_snapshot: bool = False) -> list[Path]
 
 
 def rename_files(segment: Segment, suffix: str) -> None:
-    """Let the names of the segment's files end with ``suffix``, the log's last: once that has its
-    new name the others have theirs. OSError; then some may have it."""
+    """Rename the segment's files, so that the names end with ``suffix``. The .log file is renamed
+    last: once it has the new name, all files have. After an OSError some files may be renamed."""
     segment.close_indexes()
     files = {file.path: file for file in segment.opened_files()}
     for kind in _LOG_LAST:
@@ -43,7 +44,8 @@ def rename_files(segment: Segment, suffix: str) -> None:
             continue
         new = segment.directory / (segment_file_name(segment.base_offset, kind) + suffix)
         file = files.get(old)
-        # Nobody may look for it by its old name while the new one is not known.
+        # Hold the descriptor, because opening the file again between the rename and the update of
+        # ``file.path`` would fail under the old name.
         with nullcontext() if file is None else file.held():
             segment.files.rename(old, new)
             if file is not None:
@@ -53,7 +55,7 @@ def rename_files(segment: Segment, suffix: str) -> None:
 
 
 def remove_files(segment: Segment) -> None:
-    """Close and remove all of a segment's files, under the names that they have now. OSError."""
+    """Close the segment and remove its files, under their current names. OSError."""
     segment.close()
     for kind in _WITHOUT_SNAPSHOT:
         segment.files.remove(segment.path(kind))

@@ -1,7 +1,8 @@
-"""A segment's transaction index, ``<base>.txnindex``, as the broker holds it.
+"""The transaction index of a segment, ``<base offset>.txnindex``.
 
-There is a file from the first aborted transaction on. It has no room behind its last row: a row is
-written before its marker, counts once the marker does, and is cut off if that does not come.
+The first aborted transaction creates the file. The file has no preallocated space: a row is written
+before its abort marker and committed together with the marker. If the marker cannot be written, the
+row is cut off.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,21 +19,22 @@ from pyspark_klog.storage.transaction_index import (
     encode_transaction_index,
 )
 
-_ROWS_AT_ONCE = 120  # of a page
+_ROWS_AT_ONCE = 120  # about one page
 
 
 class TransactionIndexFile:
-    """Rows rise by the offset of their markers, which is their ``last_offset``."""
+    """The rows of aborted transactions, in ascending order of the markers' offsets. The
+    ``last_offset`` of a row is the offset of the marker."""
 
     def __init__(self, files: Files, path: Path, base_offset: int) -> None:
         self.rows = 0
         self.is_new = False
-        """Whether its name may not be durable yet."""
+        """Whether the file was created, and its name may not be durable yet."""
         self.file: File | None = None
-        """None: there is none, or it was not asked for yet."""
+        """The open file; None if the file does not exist."""
         self._files = files
         self.path = path
-        """To be set by whoever gives it another name."""
+        """The current path. A caller that renames the file must set this attribute."""
         self._base_offset = base_offset
         self._uncounted_rows = 0
         if files.exists(path):
@@ -42,8 +44,8 @@ class TransactionIndexFile:
 
     # --- writing ---------------------------------------------------------------------------------
     def write(self, entries: Sequence[AbortedEntry]) -> None:
-        """Write rows without effect until :meth:`commit`. OSError; then :meth:`cut_back` must be
-        called."""
+        """Write rows, without effect until :meth:`commit`. After an OSError the caller must call
+        :meth:`cut_back`."""
         if self.file is None:
             self.file = self._files.open(self.path, create=True)
             self.is_new = True
@@ -54,22 +56,19 @@ class TransactionIndexFile:
             raise ShortWrite(written, len(data))
 
     def commit(self) -> None:
-        """The rows that were written count from now on: their markers are there."""
+        """Commit the rows of the last :meth:`write`, whose markers are in the log."""
         self.rows += self._uncounted_rows
         self._uncounted_rows = 0
 
     def cut_back(self) -> None:
-        """Take away rows that do not count, and what there may be of one. OSError."""
+        """Cut off uncommitted rows, including a partly written one. OSError."""
         if self.file is not None and self.file.size() != self.rows * ENTRY.size:
             self.file.truncate(self.rows * ENTRY.size)
         self._uncounted_rows = 0
 
     def cut_to_offset(self, offset: int) -> None:
-        """Drop the rows of markers at ``offset`` and behind it, those behind a bad one, and a row
-        that was cut off. OSError.
-
-        All that lies behind the first row that goes was written after the rows before it.
-        """
+        """Drop the rows of markers at or after ``offset``, the first bad row with all rows after
+        it, and an incomplete row at the end. OSError."""
         if self.file is None:
             return
         data = self.file.pread(self.rows * ENTRY.size, 0)
@@ -83,7 +82,8 @@ class TransactionIndexFile:
         self.cut_back()
 
     def replace(self, entries: Sequence[AbortedEntry]) -> None:
-        """These are all rows now, durably; a crash leaves the old or the new. Blocks. OSError."""
+        """Replace all rows durably. A crash leaves either the old or the new rows. Blocks.
+        OSError."""
         if self.file is None and not entries:
             return
         self._files.write_atomically(self.path, encode_transaction_index(entries))
@@ -91,8 +91,8 @@ class TransactionIndexFile:
         self.rows, self._uncounted_rows = len(entries), 0
 
     def is_sane(self, end_offset: int) -> bool:
-        """Whether it can be what was written for a closed segment that ends there, by its first and
-        its last row."""
+        """Whether size, first row and last row are plausible for a closed segment that ends at
+        ``end_offset``."""
         if self.file is None or not self.file.size():
             return True
         if self.file.size() % ENTRY.size:
@@ -106,9 +106,10 @@ class TransactionIndexFile:
 
     # --- reading ---------------------------------------------------------------------------------
     def read(self, from_offset: int, *, may_block: bool = True) -> Iterator[AbortedEntry]:
-        """The rows of markers at ``from_offset`` and behind it, in order.
+        """Iterate over the rows of markers at or after ``from_offset``, in order.
 
-        ColdRead if the disk would have to be waited for and it may not block; StorageFormatError.
+        With ``may_block=False`` raises ColdRead if the rows are not in the page cache.
+        StorageFormatError or DamagedLog if the file is damaged.
         """
         low, high = 0, self.rows
         while low < high:
@@ -134,19 +135,21 @@ class TransactionIndexFile:
         return decode_transaction_index(data)
 
     def rest(self) -> None:
-        """Nobody is at it: it needs no descriptor."""
+        """Give up the descriptor of a file that is not in use. The next use opens the file
+        again."""
         if self.file is not None:
             self.file.rest()
 
     def close(self) -> None:
-        """Close the file with the end of the calls that are under way; later uses raise OSError."""
+        """Close the file once running calls end. Later uses raise OSError."""
         if self.file is not None:
             self.file = ClosedFile(self.file.path)
 
 
 def _good_row(data: bytes, before: int) -> AbortedEntry | None:
-    """The row, unless it can be none: its marker must lie behind the offset, and behind the
-    transaction's first record. (Zeros, as a power cut leaves them, have both at 0.)"""
+    """Decode the row, or return None if it is bad: the marker's offset must be greater than
+    ``before`` and than the transaction's first offset. A power cut can leave rows of zeros, whose
+    offsets are equal."""
     try:
         (entry,) = decode_transaction_index(data)
     except StorageFormatError:
