@@ -1,1 +1,1 @@
-"""Reads from a log by offset and by timestamp."""
+"""Reads of a log, by offset and by timestamp. Reads never change the log."""

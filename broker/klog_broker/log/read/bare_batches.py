@@ -1,5 +1,5 @@
-"""How far a reader of old formats finds nothing: Fetch before version 4 knows no batch without
-records, and no control batch."""
+"""Finds batches that a Fetch request before version 4 cannot receive: control batches, and batches
+without records. The message formats 0 and 1 have neither."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ if TYPE_CHECKING:
 
 
 class Bare(NamedTuple):
-    """What a region begins with that an old reader gets nothing of."""
+    """The bare batches at the beginning of a region: control batches and batches without
+    records."""
 
     next_offset: int | None
-    """Behind its last batch; None if there is none."""
+    """The offset after the last bare batch; None if the region does not begin with one."""
     headers: int
-    """How many headers were read to find out."""
+    """The number of batch headers that were read."""
 
 
 def bare_batches(
     segment: Segment, region: ReadRegion, max_headers: int, *, may_block: bool
 ) -> Bare:
-    """The control batches, and those that the log cleaner has emptied, at the beginning of a
-    region that begins with a batch; at most ``max_headers`` are read. ColdRead as ``Segment.look``,
-    DamagedLog as ``Segment.places``."""
+    """Find the control batches and the batches without records at the beginning of a region. The
+    region must begin with a batch. Reads at most ``max_headers`` headers. ColdRead as
+    ``Segment.look``, DamagedLog as ``Segment.places``."""
     next_offset: int | None = None
     headers = 0
     stop = region.position + region.size

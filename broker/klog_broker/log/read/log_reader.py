@@ -1,4 +1,4 @@
-"""Reads from a log: by offset, by timestamp. They change nothing."""
+"""Finds records of a log by offset and by timestamp. Changes nothing in the log."""
 
 from bisect import bisect_right
 from collections.abc import Callable
@@ -32,11 +32,13 @@ from pyspark_klog.records.sets import Entry, entry_at
 from pyspark_klog.storage.indexes import rows_at_or_below
 
 RECORDS_LOOKED_AT_IN_THE_LOOP = 1000
-"""A look-up by time in a batch of more records, or in a compressed one, is a helper thread's."""
+"""A look-up by timestamp in a compressed batch, or in one of more records than this, runs in a
+helper thread."""
 
 
 class SegmentList:
-    """The segments, oldest first. Never changed in place: readers keep what they have."""
+    """The segments of a log, oldest first. Never changed in place, so that a reader can keep using
+    its list after the log has replaced the list."""
 
     __slots__ = ("_bases", "segments")
 
@@ -45,16 +47,17 @@ class SegmentList:
         self._bases = [segment.base_offset for segment in segments]
 
     def index_for(self, offset: int) -> int:
-        """The segment that holds the offset, if any does; 0 for one before the first."""
+        """Return the index of the segment that contains ``offset`` if any segment does; 0 for an
+        offset before the first segment."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def end_of(self, index: int, log_end_offset: int) -> int:
-        """Where the segment's offsets end."""
+        """Return the offset at which the segment ends (exclusive)."""
         return self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
 
 
 class LogView(Protocol):
-    """What readers need to know of a log; LogState is one."""
+    """The attributes of a log that reads use; implemented by LogState."""
 
     topic_partition: TopicPartition
     segments: SegmentList
@@ -73,9 +76,12 @@ def read_region(
     min_one_batch: bool,
     may_block: bool,
 ) -> tuple[Segment, ReadRegion] | None:
-    """The batches from the one that holds ``offset`` on, in one segment, before ``end_offset``.
+    """Find the batches from the one that contains ``offset`` on, in one segment, before
+    ``end_offset``. Returns the segment and the region, or None if there are no such batches.
 
-    See PartitionLog.read, which this is.
+    The region has at most ``max_bytes``, but with ``min_one_batch`` at least the whole first batch.
+    OffsetOutOfRange if ``offset`` is not in [log_start_offset, log_end_offset]. With
+    ``may_block=False`` raises ColdRead if the read would wait for the disk.
     """
     if not view.log_start_offset <= offset <= view.log_end_offset:
         raise OffsetOutOfRange(
@@ -111,14 +117,14 @@ def read_region(
 
 
 def _position_of_end(segment: Segment, end_offset: int, *, may_block: bool) -> int:
-    """Where the first batch starts that is not wholly before ``end_offset``."""
+    """Return the position of the first batch whose last offset is not before ``end_offset``."""
     place = find_batch(segment, end_offset, may_block=may_block)
     return segment.size_bytes if place is None else place.position
 
 
 def region_end_offset(segment: Segment, region: ReadRegion, segment_end_offset: int) -> int:
-    """An offset behind all batches that begin in the region, as near as the offset index knows; the
-    segment's offsets end at ``segment_end_offset``."""
+    """Return an upper bound for the end offset of the batches that begin in the region: the end of
+    the next batch in the offset index, or else ``segment_end_offset``."""
     view, end_position = segment.offset_index.view(), region.position + region.size
     row = rows_at_or_below(len(view), lambda row: view[row].position, end_position - 1)
     return view[row].offset + 1 if row < len(view) else segment_end_offset
@@ -128,7 +134,12 @@ def region_end_offset(segment: Segment, region: ReadRegion, segment_end_offset: 
 def answer_timestamp(
     view: LogView, timestamp_ms: int, *, may_block: bool
 ) -> TimestampOffset | None:
-    """See PartitionLog.offset_for_timestamp, which this is."""
+    """Return the result of ListOffsets for ``timestamp_ms``, which may be a special value (-1 to
+    -6); None if no record below the high watermark is that late.
+
+    -5 and -6 ask for tiered storage, which klog lacks: their offset is -1. With ``may_block=False``
+    raises ColdRead or LongLookUp.
+    """
     if timestamp_ms == LATEST_TIMESTAMP:
         return TimestampOffset(-1, view.high_watermark, view.epochs.latest)
     start = view.log_start_offset
@@ -146,7 +157,7 @@ def answer_timestamp(
 def find_timestamp(
     log: SegmentList, timestamp_ms: int, log_start_offset: int, *, may_block: bool
 ) -> TimestampOffset | None:
-    """The first record whose timestamp is not before ``timestamp_ms``."""
+    """Return the first record whose timestamp is at or after ``timestamp_ms``; None without one."""
     try:
         for segment in log.segments:
             if not may_block:
@@ -174,7 +185,8 @@ def find_timestamp(
 def find_max_timestamp(
     log: SegmentList, log_start_offset: int, *, may_block: bool
 ) -> TimestampOffset | None:
-    """The first record that has the largest timestamp of all; None if none has one."""
+    """Return the first record that has the log's largest timestamp; None if no record has a
+    timestamp."""
     try:
         segment, largest_ms = None, -1
         for candidate in log.segments:
@@ -198,7 +210,8 @@ def find_max_timestamp(
         raise ColdRead(partial(_for_its_pages, again)) from None
     if found is not None:
         return found
-    # The batch that has it was emptied by compaction, or lies before the log's start.
+    # Compaction removed the records with the largest timestamp, or they are before the log start
+    # offset. Search all headers for the largest timestamp that is left.
     if may_block:
         return _max_timestamp_by_headers(log, log_start_offset)
     search = partial(_max_timestamp_by_headers, log, log_start_offset)
@@ -206,7 +219,8 @@ def find_max_timestamp(
 
 
 def _max_timestamp_by_headers(log: SegmentList, log_start_offset: int) -> TimestampOffset | None:
-    """As `find_max_timestamp`, by the headers of all batches that have records."""
+    """Return the first record with the largest timestamp, by the headers of all batches that have
+    records. Blocks."""
     where: tuple[Segment, BatchPlace] | None = None
     largest_ms = -1
     for segment in log.segments:
@@ -234,7 +248,8 @@ def _find_from(
     *,
     may_block: bool,
 ) -> TimestampOffset | None:
-    """The first record with a wanted timestamp, in the batches from about ``offset`` on."""
+    """Return the first record with a wanted timestamp, searching from the offset index entry at or
+    before ``offset`` to the segment's end."""
     position = segment.offset_index.view().lookup(offset).position
     for place in segment.places(position, may_block=may_block):
         largest_ms = segment.max_timestamp_at(place, may_block=may_block)
@@ -243,7 +258,7 @@ def _find_from(
         data = segment.look(place.position, place.size_bytes, may_block=may_block)
         entry = entry_at(data)
         if not may_block and _is_long(entry):
-            # Of bytes of its own: the file can be closed while a helper searches.
+            # Copy the bytes, because the segment can be closed while a helper thread searches.
             entry = entry_at(bytes(data))
             raise LongLookUp(partial(_first_wanted, entry, is_wanted, log_start_offset))
         found = _first_wanted(entry, is_wanted, log_start_offset)
@@ -270,12 +285,13 @@ def _first_wanted(
 
 
 def _for_its_pages(search: Callable[[], object]) -> None:
-    """Do a search for the pages that it brings in. For helper threads; see warmth.warm."""
+    """Run a search only to bring its pages into the page cache. Blocks; for helper threads."""
     _or_none(search)
 
 
 def _or_none(search: Callable[[], object]) -> object:
-    """What a search in a helper thread finds; None also if its files change meanwhile."""
+    """Return the result of a search in a helper thread; None also if the search fails, because its
+    files can be closed or deleted at any time."""
     with suppress(ValueError, OSError, InvariantViolation, RecordsError):
         return search()
     return None

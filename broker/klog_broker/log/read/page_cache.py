@@ -1,4 +1,4 @@
-"""Whether a look-up in a segment would have to wait for the disk, and reading the pages for it."""
+"""Checks whether the pages for a look-up are in the page cache, and reads missing pages."""
 
 from contextlib import suppress
 from functools import partial
@@ -11,8 +11,8 @@ from pyspark_klog.errors import InvariantViolation
 def check_index_is_warm(segment: Segment) -> None:
     """Raise ColdRead if a look-up is likely to wait for pages of the offset index.
 
-    The active segment's pages were written not long ago; of the others the ends and the middle are
-    probed, where every binary search begins.
+    Pages of the active segment were written recently and are assumed to be cached. For other
+    segments, both ends and the middle of the index are probed, where each binary search begins.
     """
     if not segment.is_active:
         file, size = segment.offset_index.file, segment.offset_index.entries * 8
@@ -21,7 +21,7 @@ def check_index_is_warm(segment: Segment) -> None:
 
 
 def check_time_index_is_warm(segment: Segment) -> None:
-    """Raise ColdRead if the segment's largest timestamp would have to be read from the disk."""
+    """Raise ColdRead if reading the segment's largest timestamp would wait for the disk."""
     if not segment.knows_max_timestamp:
         file, size = segment.time_index.file, segment.time_index.entries * 12
         if not file.is_warm(0, size):
@@ -29,10 +29,11 @@ def check_time_index_is_warm(segment: Segment) -> None:
 
 
 def warm(segment: Segment, offset: int, max_bytes: int) -> None:
-    """Read the pages that a read from ``offset`` needs. Blocks; for helper threads.
+    """Bring the pages that a read from ``offset`` needs into the page cache. Blocks; for helper
+    threads.
 
-    The loop may close or delete the segment meanwhile. Errors that follow from that do not matter:
-    whoever asked for the read reads again, and finds out.
+    The event loop can close or delete the segment at the same time. Errors are ignored, because
+    the caller then repeats the read and gets the error itself.
     """
     with suppress(ValueError, OSError, InvariantViolation):
         index = segment.open_offset_index()

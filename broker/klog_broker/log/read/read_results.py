@@ -1,4 +1,4 @@
-"""What the log answers: plain values that handlers turn into responses."""
+"""Results of a log's methods: plain values from which handlers build responses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark_klog.ids import LeaderEpoch, Offset
 if TYPE_CHECKING:
     from klog_broker.log.segment.segment import Segment
 
-# ListOffsets: timestamps with a meaning of their own (KIP-32, 734, 405, 1005, 1023).
+# Special timestamps of ListOffsets requests (KIP-32, 734, 405, 1005, 1023).
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 MAX_TIMESTAMP = -3
@@ -20,37 +20,39 @@ EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 
 
 class AppendInfo(NamedTuple):
-    """The outcome of an append, for the reply to the producer.
+    """The result of an append, for the response to the producer.
 
-    The reply may leave when ``log.flushed_offset >= required_flush_offset`` (None: at once). The
-    flush for it has begun.
+    The response may be sent once ``log.flushed_offset >= required_flush_offset`` (None: at once).
+    The log starts the required flush itself.
     """
 
     first_offset: Offset
     last_offset: Offset
-    log_append_time_ms: int  # -1 under create time
+    log_append_time_ms: int  # -1 for CreateTime
     log_start_offset: Offset
     required_flush_offset: Offset | None
-    is_duplicate: bool  # nothing was appended: this is the first append's answer again
+    is_duplicate: bool  # the batch was stored before: nothing is appended, and the offsets are old
     record_count: int
-    size_bytes: int  # as stored; 0 for a duplicate
+    size_bytes: int  # the stored size; 0 for a duplicate
 
 
 class ReadInfo(NamedTuple):
-    """``region`` holds whole batches, except that max_bytes may cut the last one; None if empty.
+    """The result of a read. ``region`` contains whole batches, but max_bytes may cut the last one;
+    None if there are no batches to read.
 
     The region starts with the batch that contains the requested offset, so its first records can
-    lie before that offset.
+    be before that offset.
     """
 
     region: ReadRegion | None
     high_watermark: Offset
     log_start_offset: Offset
-    segment: Segment | None  # in which the region lies
+    segment: Segment | None  # the segment that contains the region
 
 
 class TimestampOffset(NamedTuple):
-    """An answer to ListOffsets; timestamp_ms and leader_epoch are -1 if unknown."""
+    """The result of ListOffsets for one partition; timestamp_ms and leader_epoch are -1 if
+    unknown."""
 
     timestamp_ms: int
     offset: Offset
@@ -58,7 +60,7 @@ class TimestampOffset(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """An answer to OffsetForLeaderEpoch; (-1, -1) if the epoch is unknown."""
+    """The result of OffsetForLeaderEpoch for one partition; (-1, -1) if the epoch is unknown."""
 
     leader_epoch: LeaderEpoch
     end_offset: Offset
