@@ -88,7 +88,7 @@ def test_a_broker_refuses_records_until_there_is_room(
     assert broker.services.replicas.version > version
     assert not leader.has_room
     for acks_all in (False, True):
-        with pytest.raises(TooLittleRoom, match=r"has 500000 bytes left, fewer .*=1000000 asks"):
+        with pytest.raises(TooLittleRoom, match=r"has 500000 bytes left, fewer .*=1000000: "):
             leader.append(batch(1), acks_all=acks_all, now_ms=1_000)
     end_offset = leader.log.log_end_offset
     leader.append(batch(1), acks_all=True, now_ms=1_000, origin=AppendOrigin.COORDINATOR)

@@ -60,8 +60,8 @@ class FreeSpace:
         """Return the error message for clients whose writes to ``refused`` are refused."""
         return (
             f"the disk of the data directory {self._path} has {self.usable_bytes} bytes left, fewer"
-            f" than log.dir.min.free.bytes={self.floor_bytes} asks for: nothing is written to"
-            f" {refused} until there is room; delete records or topics, or make the disk larger"
+            f" than log.dir.min.free.bytes={self.floor_bytes}: nothing is written to {refused}"
+            f" until more space is free; delete records or topics, or make the disk larger"
         )
 
     def tell(self) -> None:

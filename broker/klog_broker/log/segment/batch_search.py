@@ -65,8 +65,8 @@ def find_batch(segment: Segment, offset: int, *, may_block: bool = True) -> Batc
 def _bad_row(segment: Segment, ends_with: int, position: int) -> DamagedLog:
     return DamagedLog(
         f"{segment.path(Suffix.OFFSET_INDEX)}: a row says that the batch of offset {ends_with} "
-        f"begins at byte {position}, and it does not; stop the broker and remove this file: the "
-        f"next start makes it anew"
+        f"begins at byte {position}, but no batch of that offset begins there; stop the broker "
+        f"and remove this file: the next start builds it again from the log"
     )
 
 
