@@ -234,7 +234,8 @@ class LogDirectory:
     def read_checkpoint(self, name: str) -> dict[TopicPartition, Offset]:
         """Return the offsets of a checkpoint file, empty if the file does not exist.
 
-        A damaged file is logged and treated as empty, which makes recovery read more of the logs.
+        A damaged file is logged and treated as empty. Without recovery points, recovery reads more
+        of the logs; without log start offsets, deleted records can reappear.
         """
         path = self.path / name
         if not self.files.exists(path):
@@ -260,8 +261,8 @@ class LogDirectory:
 
         If the new file cannot be written, a correct old file stays and OSError is raised: without
         the log start offsets, deleted records would reappear. A wrong old file is removed durably,
-        which needs no descriptor: without a checkpoint, recovery only reads more. The removal also
-        frees disk space, so the new file is then tried a second time.
+        which needs no descriptor. The removal is safe: without recovery points, recovery only reads
+        more. The removal also frees disk space, so the new file is then tried a second time.
         """
         try:
             self.write_checkpoint(name, offsets)
