@@ -19,7 +19,7 @@ class SegmentFacts(NamedTuple):
     size_bytes: int
     largest_timestamp_ms: int
     first_timestamp_ms: int
-    """The timestamp of its first batch; 0 or less if the segment has none."""
+    """The timestamp of the segment's first batch; 0 or less if unknown."""
 
 
 class LogFacts(NamedTuple):

@@ -112,7 +112,7 @@ class Cleaner:
                     running.round.drop()
         self._running.clear()
 
-    # --- which log -------------------------------------------------------------------------------
+    # --- choosing a log --------------------------------------------------------------------------
     def _look(self) -> None:
         """Look at all logs, some in each event-loop turn, and start rounds with the dirtiest."""
         if not (self._is_looking or self._is_stopped):
@@ -297,7 +297,7 @@ class Cleaner:
             except LogStorageError as error:
                 _log.debug("log=%s retention=%s", log.path, error)
 
-    # --- what goes wrong -------------------------------------------------------------------------
+    # --- failures --------------------------------------------------------------------------------
     def _failed(self, running: "_Running", error: BaseException) -> None:
         log = running.log
         is_for_now = isinstance(error, LogStorageError | SourcesChanged) or (
@@ -312,8 +312,8 @@ class Cleaner:
         reason = f"{type(error).__name__}: {error}"
         self.set_aside[log.topic_partition] = reason
         _log.error(
-            "log=%s set_aside=%s; nothing of it is lost, and it is not compacted until the broker "
-            "starts again",
+            "log=%s set_aside=%s; the log cleaner cleans this log no more, and has lost no record "
+            "of it; restart the broker to try again",
             log.path,
             reason,
         )

@@ -80,7 +80,7 @@ SLOT_WORDS = 3
 KEEP_RECORDS = 1
 DROP_RECORDS = 2
 RETAIN_EMPTY = 4  # if no record is left, the header stays
-SET_HORIZON = 8  # the batch gets a delete horizon if it has none, whatever its records are
+SET_HORIZON = 8  # a batch that keeps records gets a delete horizon if it has none
 
 # --- results of a walk, in ``state`` -------------------------------------------------------------
 STATE_ROW = 0  # the row that the status is about, where the next call continues

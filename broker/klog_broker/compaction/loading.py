@@ -25,7 +25,7 @@ def load_cleaner_kernels(is_stopping: Callable[[], bool]) -> bool:
         importlib.import_module(_MODULE)
         if not kernels_compiled():
             _log.warning(
-                "logs are cleaned without compiled kernels: slowly, and requests wait for it: %s",
+                "the log cleaner has no compiled kernels, so it is slow and delays requests: %s",
                 why_not_compiled(),
             )
     return True

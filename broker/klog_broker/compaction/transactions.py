@@ -45,7 +45,7 @@ class CleanedTransactions:
     def is_bare(self, producer_id: int, offset: int, control_type: ControlType | None) -> bool:
         """Note a marker; returns whether no batch of its transaction is left.
 
-        A control batch without its record, which was cleaned before, has the type None.
+        ``control_type`` is None for a control batch whose record an earlier round has removed.
         """
         self._begin_up_to(offset)
         if control_type is None:
