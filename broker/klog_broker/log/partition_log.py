@@ -1,4 +1,4 @@
-"""One partition's log: the interface of all its parts, and rolling."""
+"""One partition's log: a class with the methods of all parts of a log, and rolling."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -70,7 +70,7 @@ class PartitionLog:
         self.counts = counts
         """The metrics of this log's topic."""
         self.was_unclean = loaded.was_unclean
-        """Whether the log had to be recovered.
+        """Whether the log had not been closed properly, and had to be recovered.
 
         Readers may have seen records of its newest epoch that are lost now, so the log must be led
         in a newer epoch.
@@ -118,7 +118,7 @@ class PartitionLog:
             f"{self.log_end_offset}, flushed to {self.flushed_offset})"
         )
 
-    # --- what it is ------------------------------------------------------------------------------
+    # --- identity and state ----------------------------------------------------------------------
     @property
     def config(self) -> LogConfig:
         return self._state.config
@@ -639,9 +639,9 @@ class PartitionLog:
         return self._shortener.awaits_cut
 
     def cut_again(self) -> None:
-        """Try the cut of :attr:`awaits_cut` again.
+        """Try the cut again that failed for want of a file descriptor.
 
-        If the log is offline by now, ``done`` of the cut gets the error.
+        If the log is offline, the callback of the cut gets the error.
         """
         self._shortener.cut_again()
 

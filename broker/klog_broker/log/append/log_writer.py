@@ -128,7 +128,7 @@ class LogWriter:
     ) -> None:
         """Commit written batches, and count the records in the topic's metrics.
 
-        If the batches do not begin at the log's end, the log goes offline, with LogStorageError.
+        Raises LogStorageError, and takes the log offline, if the batches do not begin at its end.
         """
         state = self._state
         first_offset = written.first_offset
@@ -153,7 +153,7 @@ class LogWriter:
         """Make the batches of :meth:`write` part of the log.
 
         Adds their index entries, their effects on producers, and the leader epochs that begin in
-        them (``epochs``). If any of this fails, the log goes offline, with LogStorageError.
+        them (``epochs``). Raises LogStorageError, and takes the log offline, if any of this fails.
         """
         state = self._state
         producers = state.producers

@@ -63,7 +63,7 @@ class Shortener:
         self._again: Callable[[], None] | None = None
         self._cut_at: int | None = None
 
-    # --- at the start ----------------------------------------------------------------------------
+    # --- deleting at the start -------------------------------------------------------------------
     def delete_records_before(self, offset: int) -> Offset:
         """Raise the log start offset to ``offset``: PartitionLog.delete_records_before."""
         state = self._state
@@ -140,7 +140,7 @@ class Shortener:
         )
         self._remove_later(renamed, state.config.file_delete_delay_ms)
 
-    # --- at the end ------------------------------------------------------------------------------
+    # --- truncating at the end -------------------------------------------------------------------
     def truncate_beside(self, offset: int, done: Callable[[BaseException | None], None]) -> None:
         """Truncate the log in a helper thread: PartitionLog.truncate_beside."""
         state = self._state
@@ -279,7 +279,7 @@ class Shortener:
                 file.sync()
             state.files.sync_dir(state.path)
 
-    # --- from the beginning ----------------------------------------------------------------------
+    # --- starting over without records -----------------------------------------------------------
     def begin_anew_beside(
         self, offset: int, now_ms: int, done: Callable[[BaseException | None], None]
     ) -> None:

@@ -87,7 +87,10 @@ class Housekeeping:
         """The callbacks that wait for the next renewal of all checkpoints."""
         self._is_woken = False
         self.wake: Callable[[], None] | None = None
-        """Called when :meth:`run_due` should be called soon. If None, the deadline shows this."""
+        """Called when :meth:`run_due` should be called soon.
+
+        If this is None, :meth:`next_deadline_ms` shows that work is due.
+        """
         self._checkpoints = Checkpoints(helpers)
         self.free_space = FreeSpaceLooks(files, helpers, [(d.path, d.space) for d in directories])
         now_ms = clock.monotonic_ms()
@@ -159,7 +162,7 @@ class Housekeeping:
 
         self._helpers.submit(work, done)
 
-    # --- over all logs ---------------------------------------------------------------------------
+    # --- walks over all logs ---------------------------------------------------------------------
     def _walk(self, steps: Iterator[object]) -> None:
         """Run the steps, one for each log: some now, if no other walk is running, the rest soon."""
         self._walks.append(steps)

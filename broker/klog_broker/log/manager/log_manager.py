@@ -271,9 +271,9 @@ class LogManager:
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
     ) -> PartitionLog:
-        """Return the log of the partition; make it if there is none. Blocks if so.
+        """Return the log of the partition; make it durably if there is none.
 
-        :meth:`PartitionChanges.create` has the contract.
+        Raises InconsistentTopicId or LogStorageError. Blocks (fsync) if the log has to be made.
         """
         return self.changes.create(topic_partition, topic_id, config)
 
@@ -313,7 +313,7 @@ class LogManager:
                 directory.write_checkpoint(name, rows)
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Delete the log of the partition: :meth:`PartitionChanges.delete`. Blocks."""
+        """Delete the log of the partition if there is one. Raises LogStorageError. Blocks."""
         self.changes.delete(topic_partition)
 
     def forget_deleted(self, done: Callable[[], None]) -> None:
@@ -359,7 +359,7 @@ class LogManager:
         """
         self._housekeeping.run_due()
 
-    # --- the end ---------------------------------------------------------------------------------
+    # --- shutdown --------------------------------------------------------------------------------
     def close(self, side_by_side: SideBySide = one_after_another) -> None:
         """Flush and close all logs, write the checkpoints and the clean marker. Blocks.
 

@@ -49,10 +49,11 @@ class NewLog:
         return self.directory.path / names.partition_directory_name(self.topic_partition)
 
     def run(self, files: Files) -> LoadedLog:
-        """Make the log's files, durably. Blocks. After an OSError no files are left.
+        """Make the log's files, durably. Blocks.
 
-        Raises InconsistentTopicId if a folder of that name exists already; the folder stays as it
-        is.
+        After an OSError the directory is removed, or renamed to ``gone``, as far as the disk
+        allows. Raises InconsistentTopicId if the directory exists and is not empty; then the
+        directory stays unchanged.
         """
         path = self.path
         if files.exists(path) and files.list_dir(path):

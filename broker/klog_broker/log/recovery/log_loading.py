@@ -230,7 +230,7 @@ class _Loader:
             _log.warning("log=%s transaction_index=rebuilt", segment.log_file.path)
             self.unindexed[segment.base_offset] = segment.base_offset
 
-    # --- closed properly -------------------------------------------------------------------------
+    # --- a log that was closed properly ----------------------------------------------------------
     def _end_of_clean_log(self) -> Offset | None:
         """Return the log end offset; None if headers or indexes contradict a clean shutdown."""
         last = self.segments[-1]
@@ -246,7 +246,7 @@ class _Loader:
         resume_segment(last, self.config)
         return end_offset
 
-    # --- not closed properly ---------------------------------------------------------------------
+    # --- a log that needs recovery ---------------------------------------------------------------
     def _recover(self, recovery_point: int) -> Offset:
         self.must_sync = True
         # Forget the epochs that begin in the part to be checked: the epoch file may describe

@@ -1,4 +1,4 @@
-"""Finds out what a segment holds, and repairs it.
+"""Finds the end, indexes, epochs and producers of a segment, and repairs its files.
 
 After a crash every byte past the recovery point is checked. After a clean shutdown the batch
 headers are enough.
@@ -391,8 +391,8 @@ def refill_windows(
 ) -> None:
     """Find the batches before the snapshot that retries may still repeat, newest first.
 
-    A snapshot holds only the last batch of each producer, and a producer has up to five in flight.
-    Without the others, a retry of an older batch would look like a gap in the sequence numbers.
+    A snapshot holds only the last batch of each producer, and a producer may have five batches in
+    flight. Without the older ones, a retry of one would look like a gap in the sequence numbers.
     """
     refill = WindowRefill(states, log_start_offset)
     for segment in reversed(segments):

@@ -89,7 +89,7 @@ class LogState:
         """The limits for appends to the active segment; None if it must be rolled now. OSError."""
         return append_room(self.active, self.config, now_ms=now_ms, jitter_ms=self.jitter_ms)
 
-    # --- while it is cut -------------------------------------------------------------------------
+    # --- cutting the log -------------------------------------------------------------------------
     def begin_cut(self) -> None:
         """Mark the log as being cut.
 
@@ -109,7 +109,7 @@ class LogState:
         """Call back at the end of the cut that is running."""
         self._after_cut.append(callback)
 
-    # --- while segments are swapped --------------------------------------------------------------
+    # --- swapping segments -----------------------------------------------------------------------
     def begin_swap(self) -> None:
         """Mark the log as having segment files with temporary names, until :meth:`end_swap`."""
         self._after_swap = []
@@ -126,7 +126,7 @@ class LogState:
         else:
             self._after_swap.append(work)
 
-    # --- whether it can be used ------------------------------------------------------------------
+    # --- availability ----------------------------------------------------------------------------
     @property
     def is_offline(self) -> bool:
         return self.error is not None or self.log_directory.is_offline
