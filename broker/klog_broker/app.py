@@ -13,6 +13,7 @@ from klog_broker.compaction.cleaner import Cleaner
 from klog_broker.config import BrokerConfig
 from klog_broker.coordinator_hosting.hosting import follow_leaderships
 from klog_broker.coordinator_hosting.state_topics import Endpoint
+from klog_broker.dispatch.authorizer import Authorizer
 from klog_broker.dispatch.dispatcher import Dispatcher
 from klog_broker.lifecycle.banner import Life
 from klog_broker.lifecycle.component_settings import (
@@ -59,6 +60,7 @@ from klog_broker.produce.targets import ProduceTargets, may_be_planned
 from klog_broker.produce.turns import TurnPlans
 from klog_broker.replication.leader import Surroundings
 from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.resources.authorizer import ALLOWS_ALL
 from klog_broker.runtime.disk.files import Files, RealFiles
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.purgatory import Purgatory
@@ -97,7 +99,7 @@ class BrokerServer:
     before the first log is compacted, see compaction/loading.py. ``adopt`` takes in
     partition folders that the metadata does not know; without it such folders are refused.
     ``accept_missing`` gives up data that the metadata knows and that is missing; without it the
-    start is refused.
+    start is refused. ``authorizer`` decides what each client may do.
     """
 
     def __init__(
@@ -118,6 +120,7 @@ class BrokerServer:
         accept_missing: bool = False,
         compile_kernel: CompileKernel | None = None,
         load_cleaner: Callable[[Callable[[], bool]], bool] = lambda _: True,
+        authorizer: Authorizer = ALLOWS_ALL,
     ) -> None:
         self._settings = SettingsInForce(config)
         self.ports: dict[str, int] = {}
@@ -144,6 +147,7 @@ class BrokerServer:
         self._accept_missing = accept_missing
         self._compile_kernel = compile_kernel
         self._load_cleaner = load_cleaner
+        self._authorizer = authorizer
         self._cleaner: Cleaner | None = None
         self._metrics: MetricsServer | None = None
         self._life = Life(self._clock)
@@ -251,6 +255,7 @@ class BrokerServer:
             metadata=metadata,
             producer_ids=ProducerIds(metadata, prefetches=config.joins_cluster),
             prepare_kernels=self._prepare_kernels,
+            authorizer=self._authorizer,
         )
         replicas.on_lead.append(services.awaited_followers.begin)
         self.cluster_part.begin(services)

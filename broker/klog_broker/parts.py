@@ -9,6 +9,7 @@ from klog_broker.cluster.producer_ids import ProducerIds
 from klog_broker.config import BrokerConfig
 from klog_broker.coordinator_hosting.groups import new_groups
 from klog_broker.coordinator_hosting.state_topics import CoordinatorFinder, Endpoint
+from klog_broker.dispatch.authorizer import Authorizer
 from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.fetch.awaited_followers import AwaitedFollowers
 from klog_broker.fetch.down_conversion import DownConversions
@@ -52,10 +53,12 @@ class BrokerParts:
         metadata: MetadataStore,
         producer_ids: ProducerIds,
         prepare_kernels: Callable[[], None],
+        authorizer: Authorizer,
     ) -> None:
         self.config = config
         """The settings in force: ``SettingsInForce`` replaces them when they change."""
         self.broker_id = broker_id
+        self.authorizer = authorizer
         self.cluster_id = metadata.image.cluster_id
         self.clock = clock
         self.chance = chance

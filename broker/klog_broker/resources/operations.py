@@ -3,16 +3,18 @@
 Without an authorizer every client may do every operation that a kind of resource has.
 """
 
-_READ = 1 << 3
-_WRITE = 1 << 4
-_CREATE = 1 << 5
-_DELETE = 1 << 6
-_ALTER = 1 << 7
-_DESCRIBE = 1 << 8
-_CLUSTER_ACTION = 1 << 9
-_DESCRIBE_CONFIGS = 1 << 10
-_ALTER_CONFIGS = 1 << 11
-_IDEMPOTENT_WRITE = 1 << 12
+from klog_broker.security.acls import AclOperation
+
+_READ = 1 << AclOperation.READ
+_WRITE = 1 << AclOperation.WRITE
+_CREATE = 1 << AclOperation.CREATE
+_DELETE = 1 << AclOperation.DELETE
+_ALTER = 1 << AclOperation.ALTER
+_DESCRIBE = 1 << AclOperation.DESCRIBE
+_CLUSTER_ACTION = 1 << AclOperation.CLUSTER_ACTION
+_DESCRIBE_CONFIGS = 1 << AclOperation.DESCRIBE_CONFIGS
+_ALTER_CONFIGS = 1 << AclOperation.ALTER_CONFIGS
+_IDEMPOTENT_WRITE = 1 << AclOperation.IDEMPOTENT_WRITE
 
 TOPIC_OPERATIONS = (
     _READ | _WRITE | _CREATE | _DELETE | _ALTER | _DESCRIBE | _DESCRIBE_CONFIGS | _ALTER_CONFIGS

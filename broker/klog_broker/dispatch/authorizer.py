@@ -1,0 +1,35 @@
+"""The interface of the authorizer, which decides what each principal may do."""
+
+from typing import Protocol
+
+from klog_broker.security.acls import AclOperation, AclResourceType
+from klog_broker.security.principal import KafkaPrincipal
+from pyspark_klog.errors import ErrorCode
+
+DENIED_CODES = {
+    AclResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    AclResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    AclResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    AclResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+"""The error for a request that is denied, by the type of the resource."""
+
+
+class Authorizer(Protocol):
+    """Implemented in resources/authorizer.py. A broker has one authorizer."""
+
+    @property
+    def version(self) -> int:
+        """The version of the rules. The version rises whenever a rule changes: a decision holds
+        until then."""
+
+    def is_allowed(
+        self,
+        principal: KafkaPrincipal,
+        host: str | None,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str,
+    ) -> bool:
+        """Whether a principal may do the operation on the resource with this name. ``host`` is the
+        client's IP address; None asks whether the principal may do so from every address."""

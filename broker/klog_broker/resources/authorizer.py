@@ -1,0 +1,50 @@
+"""The authorizer that allows everything, and checks that cost nothing with it."""
+
+from typing import Protocol
+
+from klog_broker.dispatch.authorizer import Authorizer
+from klog_broker.dispatch.request_context import RequestContext
+from klog_broker.security.acls import AclOperation, AclResourceType
+from klog_broker.security.principal import KafkaPrincipal
+
+
+class _AllowsAll:
+    """Allows every principal every operation; the rules never change."""
+
+    version = 0
+
+    def is_allowed(
+        self,
+        _principal: KafkaPrincipal,
+        _host: str | None,
+        _operation: AclOperation,
+        _resource_type: AclResourceType,
+        _name: str,
+    ) -> bool:
+        return True
+
+
+ALLOWS_ALL: Authorizer = _AllowsAll()
+"""The authorizer of a broker without access control. Frequent checks compare a broker's authorizer
+with this object first, and skip the call of ``is_allowed``."""
+
+
+class AuthorizerServices(Protocol):
+    """The services of handlers that check access."""
+
+    @property
+    def authorizer(self) -> Authorizer: ...
+
+
+def is_allowed(
+    services: AuthorizerServices,
+    context: RequestContext,
+    operation: AclOperation,
+    resource_type: AclResourceType,
+    name: str,
+) -> bool:
+    """Whether the client that sent the request may do the operation on the resource."""
+    authorizer = services.authorizer
+    return authorizer is ALLOWS_ALL or authorizer.is_allowed(
+        context.principal, context.client_address, operation, resource_type, name
+    )
