@@ -263,6 +263,7 @@ class BrokerServer:
             services.requests,
             self.cluster_part.handlers(services, services.cluster_id),
             self.cluster_part.is_brokers_listener,
+            None if self._authorizer is ALLOWS_ALL else self._authorizer,
         )
         logs.free_space.on_change = replicas.room_changed
         replicas.on_resign.append(lambda _: services.leader_holders.let_go_all())

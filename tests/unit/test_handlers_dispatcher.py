@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from klog_broker.dispatch.access import NO_ACCESS, on_group
 from klog_broker.dispatch.api_handler import (
     MAX_REQUEST_ELEMENTS,
     ApiHandler,
@@ -18,6 +19,7 @@ from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.slices import Slices
+from klog_broker.security.acls import AclOperation, AclResourceType
 from klog_broker.security.principal import KafkaPrincipal
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -30,6 +32,7 @@ from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode
 from pyspark_klog.protocol.keys import ApiKey
 from tests.support.fake_network import ScriptedPoller
 from tests.support.manual_clock import ManualClock
+from tests.support.rules import Rules
 
 
 class Slot:
@@ -107,7 +110,9 @@ def handler(
         return prepare(frame, request, context)
 
     options["prepare"] = None if prepare is None else prepared
-    return bind([BrokerApi(api_key, handled, top_level_error(api_key), **options)], None)
+    options.setdefault("access", NO_ACCESS)
+    api = BrokerApi(api_key, handled, top_level_error(api_key), **options)
+    return bind([api], None)
 
 
 def served(handle: Any, **options: Any) -> tuple[Dispatcher, Services]:
@@ -406,3 +411,20 @@ def test_a_large_request_of_a_broker_that_ends_too_early_closes_the_connection(
     assert "StopReplicaRequest v4" in slot.closed
     assert services.counters == {"requests-malformed": 1}
     assert (handled, services.bugs.total) == ([], 0)
+
+
+def test_a_denied_request_does_not_reach_its_handler() -> None:
+    rules = Rules()
+    seen: list[HeartbeatRequest] = []
+
+    def handle(request: HeartbeatRequest, _: RequestContext) -> HeartbeatResponse:
+        seen.append(request)
+        return HeartbeatResponse()
+
+    handlers = handler(ApiKey.HEARTBEAT, handle, access=(on_group(AclOperation.READ),))
+    dispatcher = Dispatcher(Services(), handlers, is_inside, rules)
+    rules.deny(AclOperation.READ, AclResourceType.GROUP, "other")
+    assert ask(dispatcher).error_code == ErrorCode.NONE
+    rules.deny(AclOperation.READ, AclResourceType.GROUP, "g")
+    assert ask(dispatcher).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert len(seen) == 1

@@ -1,5 +1,6 @@
 """docs/apis.md: current, and each API is served or has a reason."""
 
+from klog_broker.api import elect_leaders, offset_commit, offset_fetch
 from klog_broker.api.families import BETWEEN_BROKERS, SERVED
 from klog_broker.api.not_served import LEFT_OUT, REASONS
 from pyspark_klog.protocol import registry
@@ -22,3 +23,19 @@ def test_kafkas_other_apis_are_those_without_messages() -> None:
     others = [name for names in LEFT_OUT for name in names.split(", ")]
     assert len(others) == len(set(others)) > 25
     assert known.isdisjoint(others)
+
+
+def test_each_api_declares_the_access_that_it_needs() -> None:
+    """The table of docs/apis.md was compared with the operations in Kafka 3.9.1's KafkaApis."""
+    without = [row.api_key.name for row in (*SERVED, *BETWEEN_BROKERS) if not row.access]
+    assert without == ["DESCRIBE_CLUSTER", "API_VERSIONS"]
+    for module in (elect_leaders, offset_commit, offset_fetch):
+        assert module.IN_CLUSTER.access == module.API.access
+
+
+def test_the_dispatcher_finds_the_resource_in_each_request() -> None:
+    for row in (*SERVED, *BETWEEN_BROKERS):
+        request = registry.request_class(row.api_key)()
+        for access in row.access:
+            if access.name_in is not None:
+                assert access.name_in(request) in ("kafka-cluster", "", None)

@@ -5,6 +5,7 @@ from typing import Any
 
 from klog_broker.api.families import BETWEEN_BROKERS, SERVED
 from klog_broker.api.not_served import LEFT_OUT, REASONS
+from klog_broker.dispatch.access import Access
 from klog_broker.dispatch.api_handler import BrokerApi
 from pyspark_klog.protocol import registry
 from pyspark_klog.protocol.keys import ApiKey
@@ -18,10 +19,13 @@ ApiVersions tells clients these versions; a client takes the newest one that bot
 API goes up to Kafka 4.4's newest stable version. A request with an API or version that is not
 served closes the connection, as in Kafka; but ApiVersions is answered in any version.
 
+The last column has the operations that Kafka's access control knows for each API. A broker has no
+rules for them yet: every client may do everything.
+
 ## Served
 
-| API | key | versions |
-|---|---|---|
+| API | key | versions | operations that a client needs |
+|---|---|---|---|
 """
 
 _BETWEEN_BROKERS = """
@@ -31,8 +35,8 @@ By these the brokers of a cluster and their controller talk, at inter.broker.pro
 3.9. Only a broker with zookeeper.connect serves them, and answers CLUSTER_AUTHORIZATION_FAILED on
 any listener but that of the brokers (inter.broker.listener.name).
 
-| API | key | versions |
-|---|---|---|
+| API | key | versions | operations that a client needs |
+|---|---|---|---|
 """
 
 
@@ -53,5 +57,17 @@ def api_page() -> str:
 
 
 def _served(apis: Iterable[BrokerApi[Any]]) -> Iterator[str]:
-    for key, first, last in sorted(each.served for each in apis):
-        yield f"| {registry.api(key).name} | {int(key)} | {first}-{last} |"
+    for api in sorted(apis, key=lambda each: each.served):
+        key, first, last = api.served
+        access = ", ".join(map(_access, api.access)) or "none"
+        yield f"| {registry.api(key).name} | {int(key)} | {first}-{last} | {access} |"
+
+
+def _access(access: Access) -> str:
+    """The operation and the type of the resource, written as in Kafka's documentation."""
+    operation, resource_type = access.operation.name, access.resource_type.name
+    return f"{_camel_case(operation)} on {_camel_case(resource_type)}"
+
+
+def _camel_case(name: str) -> str:
+    return name.title().replace("_", "")

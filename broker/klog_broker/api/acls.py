@@ -4,8 +4,10 @@ So every client may do everything, and no rule is kept. Kafka's brokers without 
 the same error.
 """
 
+from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import RequestContext
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.create_acls import (
     AclCreationResult,
@@ -55,6 +57,12 @@ def _deleted(request: DeleteAclsRequest, code: ErrorCode) -> DeleteAclsResponse:
     return DeleteAclsResponse(filter_results=[result] * len(request.filters))
 
 
-DESCRIBE = BrokerApi(ApiKey.DESCRIBE_ACLS, handle_describe, _described)
-CREATE = BrokerApi(ApiKey.CREATE_ACLS, handle_create, _created)
-DELETE = BrokerApi(ApiKey.DELETE_ACLS, handle_delete, _deleted)
+DESCRIBE = BrokerApi(
+    ApiKey.DESCRIBE_ACLS, handle_describe, _described, access=(on_cluster(AclOperation.DESCRIBE),)
+)
+CREATE = BrokerApi(
+    ApiKey.CREATE_ACLS, handle_create, _created, access=(on_cluster(AclOperation.ALTER),)
+)
+DELETE = BrokerApi(
+    ApiKey.DELETE_ACLS, handle_delete, _deleted, access=(on_cluster(AclOperation.ALTER),)
+)

@@ -8,8 +8,10 @@ from klog_broker.api.services import TransactionServices
 from klog_broker.api.transaction_errors import as_known_by
 from klog_broker.coordinator.transaction.metadata import VERSION_PLAIN, ProducerIdAndEpoch
 from klog_broker.coordinator.transaction.transaction import TransactionReply
+from klog_broker.dispatch.access import on_group, on_transactional_id
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import RequestContext
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -42,4 +44,12 @@ def handle(
     )
 
 
-API = BrokerApi(ApiKey.ADD_OFFSETS_TO_TXN, handle, top_level_error(ApiKey.ADD_OFFSETS_TO_TXN))
+API = BrokerApi(
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    handle,
+    top_level_error(ApiKey.ADD_OFFSETS_TO_TXN),
+    access=(
+        on_transactional_id(AclOperation.WRITE),
+        on_group(AclOperation.READ),
+    ),
+)

@@ -12,9 +12,11 @@ from klog_broker.api.transaction_errors import absent_partitions, as_known_by
 from klog_broker.coordinator.transaction.coordinator import partitions_of
 from klog_broker.coordinator.transaction.metadata import VERSION_PLAIN, ProducerIdAndEpoch
 from klog_broker.coordinator.transaction.transaction import TransactionReply
+from klog_broker.dispatch.access import on_topics, on_transactional_ids, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.image import INTERNAL_TOPICS
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.add_partitions_to_txn import (
@@ -168,4 +170,13 @@ def error_response(
     return _response([_result(only, errors(only), 0)], 0)
 
 
-API = BrokerApi(ApiKey.ADD_PARTITIONS_TO_TXN, handle, error_response)
+API = BrokerApi(
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    handle,
+    error_response,
+    access=(
+        on_transactional_ids(AclOperation.WRITE),
+        on_topics(AclOperation.WRITE),
+        sometimes_on_cluster(AclOperation.CLUSTER_ACTION),
+    ),
+)

@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Mapping
 
 from klog_broker.api.services import SettingsServices
+from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.error_messages import told
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.image import QuotaEntity
 from klog_broker.quota.entities import check_quota, checked_entity
+from klog_broker.security.acls import AclOperation
 from klog_broker.topics.errors import as_broker_error
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.alter_client_quotas import (
@@ -113,4 +115,9 @@ def error_response(request: AlterClientQuotasRequest, code: ErrorCode) -> AlterC
     return response
 
 
-API = BrokerApi(ApiKey.ALTER_CLIENT_QUOTAS, handle, error_response)
+API = BrokerApi(
+    ApiKey.ALTER_CLIENT_QUOTAS,
+    handle,
+    error_response,
+    access=(on_cluster(AclOperation.ALTER_CONFIGS),),
+)

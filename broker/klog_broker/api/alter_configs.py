@@ -12,9 +12,11 @@ from functools import partial
 from klog_broker.api.alterable_brokers import stored_name
 from klog_broker.api.alterable_topics import alterable_topic, check_alterable, check_names
 from klog_broker.api.services import SettingsServices
+from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.error_messages import told
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.security.acls import AclOperation
 from klog_broker.topics.broker_settings import Given, checked_broker_configs
 from klog_broker.topics.changes import Alter, change_broker_configs, change_topic_configs
 from klog_broker.topics.entries import ResourceType
@@ -130,4 +132,12 @@ def error_response(request: AlterConfigsRequest, code: ErrorCode) -> AlterConfig
     return response
 
 
-API = BrokerApi(ApiKey.ALTER_CONFIGS, handle, error_response)
+API = BrokerApi(
+    ApiKey.ALTER_CONFIGS,
+    handle,
+    error_response,
+    access=(
+        sometimes_on_cluster(AclOperation.ALTER_CONFIGS),
+        on_topics(AclOperation.ALTER_CONFIGS),
+    ),
+)

@@ -1,6 +1,7 @@
 """AlterPartition: a leader asks for other in-sync sets (KIP-497). The controller answers."""
 
 from klog_broker.cluster.broker_requests import MAX_ELEMENTS, BetweenBrokersServices, cluster_of
+from klog_broker.dispatch.access import BROKERS_ONLY
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import RequestContext
 from pyspark_klog.protocol.apis.alter_partition import AlterPartitionRequest
@@ -19,4 +20,5 @@ API = BrokerApi(
     handle,
     top_level_error(ApiKey.ALTER_PARTITION),
     max_elements=MAX_ELEMENTS,
+    access=BROKERS_ONLY,
 )

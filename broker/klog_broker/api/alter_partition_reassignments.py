@@ -7,9 +7,11 @@ broker that runs alone could make, and a cluster makes none yet.
 from collections.abc import Sequence
 
 from klog_broker.api.services import TopicsServices
+from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.error_messages import told
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -75,4 +77,5 @@ API = BrokerApi(
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     handle,
     top_level_error(ApiKey.ALTER_PARTITION_REASSIGNMENTS),
+    access=(on_cluster(AclOperation.ALTER),),
 )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from klog_broker.coordinator.transaction.metadata import VERSION_RAISING
+from klog_broker.dispatch.access import NO_ACCESS
 from klog_broker.dispatch.api_handler import BrokerApi, ServedApi
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.metadata.features import TRANSACTION_VERSION
@@ -90,4 +91,4 @@ def error_response(_: Any, code: ErrorCode) -> Response:
     return ApiVersionsResponse(error_code=code)
 
 
-API = BrokerApi(ApiKey.API_VERSIONS, handle, error_response)
+API = BrokerApi(ApiKey.API_VERSIONS, handle, error_response, access=NO_ACCESS)

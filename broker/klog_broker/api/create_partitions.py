@@ -5,10 +5,12 @@ from functools import partial
 
 from klog_broker.api.services import TopicsServices
 from klog_broker.cluster.controller_only import at_controller
+from klog_broker.dispatch.access import on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.error_messages import told
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.image import Topic
+from klog_broker.security.acls import AclOperation
 from klog_broker.topics.changes import add_partitions
 from klog_broker.topics.planning import (
     MAX_PARTITIONS_PER_REQUEST,
@@ -108,4 +110,6 @@ def error_response(request: CreatePartitionsRequest, code: ErrorCode) -> CreateP
     )
 
 
-API = BrokerApi(ApiKey.CREATE_PARTITIONS, handle, error_response)
+API = BrokerApi(
+    ApiKey.CREATE_PARTITIONS, handle, error_response, access=(on_topics(AclOperation.ALTER),)
+)

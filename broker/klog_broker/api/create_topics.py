@@ -5,11 +5,13 @@ from collections.abc import Generator
 
 from klog_broker.api.services import TopicsServices
 from klog_broker.config import topic_config
+from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.error_messages import told
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.image import INTERNAL_TOPICS, Topic
 from klog_broker.metadata.interface import NewTopic
+from klog_broker.security.acls import AclOperation
 from klog_broker.topics.changes import create_topics
 from klog_broker.topics.entries import topic_entries
 from klog_broker.topics.planning import (
@@ -166,4 +168,13 @@ def error_response(request: CreateTopicsRequest, code: ErrorCode) -> CreateTopic
     return CreateTopicsResponse(topics=[_failed(topic.name, error) for topic in request.topics])
 
 
-API = BrokerApi(ApiKey.CREATE_TOPICS, handle, error_response)
+API = BrokerApi(
+    ApiKey.CREATE_TOPICS,
+    handle,
+    error_response,
+    access=(
+        sometimes_on_cluster(AclOperation.CREATE),
+        on_topics(AclOperation.CREATE),
+        on_topics(AclOperation.DESCRIBE_CONFIGS),
+    ),
+)

@@ -2,8 +2,10 @@
 
 from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.deletions import GroupCodes
+from klog_broker.dispatch.access import on_groups
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.delete_groups import (
     DeletableGroupResult,
@@ -40,4 +42,4 @@ def _error(request: DeleteGroupsRequest, code: ErrorCode) -> DeleteGroupsRespons
     )
 
 
-API = BrokerApi(ApiKey.DELETE_GROUPS, handle, _error)
+API = BrokerApi(ApiKey.DELETE_GROUPS, handle, _error, access=(on_groups(AclOperation.DELETE),))

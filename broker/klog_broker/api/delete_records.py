@@ -10,6 +10,7 @@ the records are deleted all the same.
 from typing import NamedTuple
 
 from klog_broker.api.services import LogServices
+from klog_broker.dispatch.access import on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.log.errors import LogStorageError, OffsetOutOfRange
@@ -17,6 +18,7 @@ from klog_broker.metadata.image import INTERNAL_TOPICS
 from klog_broker.replication.leader import Leader
 from klog_broker.resources.led_partitions import ended_code, led_partition, why_not_led
 from klog_broker.runtime.event_loop.purgatory import DelayedOperation
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import Offset
 from pyspark_klog.protocol.apis.delete_records import (
@@ -158,4 +160,6 @@ def error_response(request: DeleteRecordsRequest, code: ErrorCode) -> DeleteReco
     )
 
 
-API = BrokerApi(ApiKey.DELETE_RECORDS, handle, error_response)
+API = BrokerApi(
+    ApiKey.DELETE_RECORDS, handle, error_response, access=(on_topics(AclOperation.DELETE),)
+)

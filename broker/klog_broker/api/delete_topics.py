@@ -5,10 +5,12 @@ from functools import partial
 
 from klog_broker.api.services import TopicsServices
 from klog_broker.cluster.controller_only import at_controller
+from klog_broker.dispatch.access import on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.error_messages import told
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.image import Topic
+from klog_broker.security.acls import AclOperation
 from klog_broker.topics.changes import delete_topic
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID, TopicId
@@ -139,4 +141,12 @@ def error_response(request: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopic
     return DeleteTopicsResponse(responses=[_failed(each, error) for each in asked])
 
 
-API = BrokerApi(ApiKey.DELETE_TOPICS, handle, error_response)
+API = BrokerApi(
+    ApiKey.DELETE_TOPICS,
+    handle,
+    error_response,
+    access=(
+        on_topics(AclOperation.DELETE),
+        on_topics(AclOperation.DESCRIBE),
+    ),
+)

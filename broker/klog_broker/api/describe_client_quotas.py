@@ -1,10 +1,12 @@
 """DescribeClientQuotas (key 48): the quotas of users, clients and addresses."""
 
 from klog_broker.api.services import SettingsServices
+from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.error_messages import told
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.quota.filters import checked_filter
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -52,4 +54,9 @@ def error_response(_: DescribeClientQuotasRequest, code: ErrorCode) -> DescribeC
     return _failed(code, code.message)
 
 
-API = BrokerApi(ApiKey.DESCRIBE_CLIENT_QUOTAS, handle, error_response)
+API = BrokerApi(
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    handle,
+    error_response,
+    access=(on_cluster(AclOperation.DESCRIBE_CONFIGS),),
+)

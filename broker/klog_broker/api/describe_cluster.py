@@ -3,6 +3,7 @@
 from typing import Any
 
 from klog_broker.api.services import TopicsServices
+from klog_broker.dispatch.access import NO_ACCESS
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.resources.operations import CLUSTER_OPERATIONS
@@ -52,4 +53,4 @@ def error_response(request: Any, code: ErrorCode) -> DescribeClusterResponse:
     )
 
 
-API = BrokerApi(ApiKey.DESCRIBE_CLUSTER, handle, error_response)
+API = BrokerApi(ApiKey.DESCRIBE_CLUSTER, handle, error_response, access=NO_ACCESS)

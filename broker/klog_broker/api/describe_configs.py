@@ -11,11 +11,13 @@ from klog_broker.api.other_resources import describe_other
 from klog_broker.api.services import SettingsServices
 from klog_broker.cluster.known_topics import PATIENCE_MS, once_complete, unknown_topic
 from klog_broker.config import stored_topic_config
+from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.error_messages import told
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import ALL_BROKERS, check_topic_name
+from klog_broker.security.acls import AclOperation
 from klog_broker.topics.entries import (
     ConfigEntry,
     ConfigSource,
@@ -221,4 +223,12 @@ def error_response(request: DescribeConfigsRequest, code: ErrorCode) -> Describe
     )
 
 
-API = BrokerApi(ApiKey.DESCRIBE_CONFIGS, handle, error_response)
+API = BrokerApi(
+    ApiKey.DESCRIBE_CONFIGS,
+    handle,
+    error_response,
+    access=(
+        sometimes_on_cluster(AclOperation.DESCRIBE_CONFIGS),
+        on_topics(AclOperation.DESCRIBE_CONFIGS),
+    ),
+)

@@ -5,9 +5,11 @@ from collections.abc import Generator
 from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.states import GroupState
+from klog_broker.dispatch.access import on_groups
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.resources.operations import GROUP_OPERATIONS
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.describe_groups import (
     DescribedGroup,
@@ -87,4 +89,4 @@ def _error(request: DescribeGroupsRequest, code: ErrorCode) -> DescribeGroupsRes
     )
 
 
-API = BrokerApi(ApiKey.DESCRIBE_GROUPS, handle, _error)
+API = BrokerApi(ApiKey.DESCRIBE_GROUPS, handle, _error, access=(on_groups(AclOperation.DESCRIBE),))

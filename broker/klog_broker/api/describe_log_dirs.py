@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from klog_broker.api.services import LogServices
+from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.log.directory.data_directory import LogDirectory
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.disk.files import DiskUsage
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.describe_log_dirs import (
@@ -123,4 +125,6 @@ def error_response(_: DescribeLogDirsRequest, code: ErrorCode) -> DescribeLogDir
     return DescribeLogDirsResponse(error_code=code)
 
 
-API = BrokerApi(ApiKey.DESCRIBE_LOG_DIRS, handle, error_response)
+API = BrokerApi(
+    ApiKey.DESCRIBE_LOG_DIRS, handle, error_response, access=(on_cluster(AclOperation.DESCRIBE),)
+)

@@ -4,12 +4,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 from klog_broker.api.services import LogServices
+from klog_broker.dispatch.access import on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.error_messages import told
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.producers.producer_state import ProducerEntry
 from klog_broker.resources.led_partitions import led_partition
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.describe_producers import (
     DescribeProducersRequest,
@@ -88,4 +90,6 @@ def error_response(request: DescribeProducersRequest, code: ErrorCode) -> Descri
     )
 
 
-API = BrokerApi(ApiKey.DESCRIBE_PRODUCERS, handle, error_response)
+API = BrokerApi(
+    ApiKey.DESCRIBE_PRODUCERS, handle, error_response, access=(on_topics(AclOperation.READ),)
+)

@@ -9,12 +9,14 @@ from itertools import islice
 
 from klog_broker.api.services import TopicsServices
 from klog_broker.cluster.known_topics import once_complete, unknown_topic
+from klog_broker.dispatch.access import on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import INTERNAL_TOPICS, MetadataImage, check_topic_name
 from klog_broker.resources.operations import TOPIC_OPERATIONS
 from klog_broker.resources.visible_partitions import SeenPartitions
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.describe_topic_partitions import (
     Cursor,
@@ -142,4 +144,9 @@ def error_response(
     )
 
 
-API = BrokerApi(ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle, error_response)
+API = BrokerApi(
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    handle,
+    error_response,
+    access=(on_topics(AclOperation.DESCRIBE),),
+)

@@ -2,8 +2,10 @@
 
 from klog_broker.api.services import TransactionServices
 from klog_broker.coordinator.transaction.metadata import TransactionMetadata
+from klog_broker.dispatch.access import on_topics, on_transactional_ids
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.describe_transactions import (
     DescribeTransactionsRequest,
@@ -54,4 +56,12 @@ def _error(request: DescribeTransactionsRequest, code: ErrorCode) -> DescribeTra
     )
 
 
-API = BrokerApi(ApiKey.DESCRIBE_TRANSACTIONS, handle, _error)
+API = BrokerApi(
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    handle,
+    _error,
+    access=(
+        on_transactional_ids(AclOperation.DESCRIBE),
+        on_topics(AclOperation.DESCRIBE),
+    ),
+)

@@ -2,8 +2,10 @@
 
 from collections import Counter
 
+from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -33,4 +35,5 @@ API = BrokerApi(
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
     handle,
     top_level_error(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS),
+    access=(on_cluster(AclOperation.DESCRIBE),),
 )

@@ -9,11 +9,13 @@ from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 from klog_broker.api.services import TopicsServices
+from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.image import NO_BROKER, MetadataImage, PartitionState
 from klog_broker.metadata.interface import MetadataStore
 from klog_broker.resources.visible_partitions import SeenPartitions
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.elect_leaders import (
@@ -189,5 +191,6 @@ def error_response(request: ElectLeadersRequest, code: ErrorCode) -> ElectLeader
     )
 
 
-API = BrokerApi(ApiKey.ELECT_LEADERS, handle, error_response)
-IN_CLUSTER = BrokerApi(ApiKey.ELECT_LEADERS, handle_in_cluster, error_response)
+_ACCESS = (on_cluster(AclOperation.ALTER),)
+API = BrokerApi(ApiKey.ELECT_LEADERS, handle, error_response, access=_ACCESS)
+IN_CLUSTER = BrokerApi(ApiKey.ELECT_LEADERS, handle_in_cluster, error_response, access=_ACCESS)

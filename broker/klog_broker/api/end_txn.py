@@ -8,9 +8,11 @@ from klog_broker.api.services import TransactionServices
 from klog_broker.api.transaction_errors import as_known_by, client_version
 from klog_broker.coordinator.transaction.metadata import VERSION_RAISING, ProducerIdAndEpoch
 from klog_broker.coordinator.transaction.transaction import TransactionReply
+from klog_broker.dispatch.access import on_transactional_id
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.dispatch.response_slot import ReplySlot
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
 from pyspark_klog.protocol.keys import ApiKey
@@ -107,4 +109,10 @@ def error_response(_: EndTxnRequest, code: ErrorCode) -> EndTxnResponse:
     return EndTxnResponse(error_code=code)
 
 
-API = BrokerApi(ApiKey.END_TXN, handle, error_response, prepare=prepare)
+API = BrokerApi(
+    ApiKey.END_TXN,
+    handle,
+    error_response,
+    prepare=prepare,
+    access=(on_transactional_id(AclOperation.WRITE),),
+)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.fetch.awaited_followers import FollowerKey
@@ -26,6 +27,7 @@ from klog_broker.fetch.response_parts import make_answer, pack_answer
 from klog_broker.fetch.scopes import SessionFetch, WholeFetch, is_enough, scope_of
 from klog_broker.fetch.services import FetchServices
 from klog_broker.runtime.event_loop.purgatory import DelayedOperation
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.fetch import (
     FetchableTopicResponse,
@@ -256,4 +258,8 @@ API = BrokerApi(
     error_response,
     prepare=prepare,
     prepared_bytes=MAX_FRAME_BYTES,
+    access=(
+        on_topics(AclOperation.READ),
+        sometimes_on_cluster(AclOperation.CLUSTER_ACTION),
+    ),
 )

@@ -4,9 +4,11 @@ from typing import Any
 
 from klog_broker.api.services import FindCoordinatorServices
 from klog_broker.coordinator_hosting.state_topics import CoordinatorAnswer
+from klog_broker.dispatch.access import on_groups, on_transactional_ids
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.image import NO_BROKER
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis import find_coordinator as api
 from pyspark_klog.protocol.keys import ApiKey
@@ -73,4 +75,12 @@ def error_response(request: Any, code: ErrorCode) -> api.FindCoordinatorResponse
     return api.FindCoordinatorResponse(error_code=code)
 
 
-API = BrokerApi(ApiKey.FIND_COORDINATOR, handle, error_response)
+API = BrokerApi(
+    ApiKey.FIND_COORDINATOR,
+    handle,
+    error_response,
+    access=(
+        on_groups(AclOperation.DESCRIBE),
+        on_transactional_ids(AclOperation.DESCRIBE),
+    ),
+)

@@ -4,10 +4,12 @@ import struct
 
 from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.coordinator import MemberName
+from klog_broker.dispatch.access import on_group
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.cached_requests import CORRELATION_ID, ReplyBytes
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.dispatch.response_slot import ReplySlot
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pyspark_klog.protocol.keys import ApiKey
@@ -77,4 +79,10 @@ def prepare(
     return _SameMember(frame, request, context.api_version, services)
 
 
-API = BrokerApi(ApiKey.HEARTBEAT, handle, top_level_error(ApiKey.HEARTBEAT), prepare=prepare)
+API = BrokerApi(
+    ApiKey.HEARTBEAT,
+    handle,
+    top_level_error(ApiKey.HEARTBEAT),
+    prepare=prepare,
+    access=(on_group(AclOperation.READ),),
+)

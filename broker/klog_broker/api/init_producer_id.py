@@ -8,8 +8,10 @@ from klog_broker.api.services import TransactionServices
 from klog_broker.api.transaction_errors import as_known_by
 from klog_broker.coordinator.transaction.metadata import ProducerIdAndEpoch
 from klog_broker.coordinator.transaction.transaction import TransactionReply
+from klog_broker.dispatch.access import on_topics, on_transactional_id, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import RequestContext
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerId
 from pyspark_klog.protocol.apis.init_producer_id import (
@@ -71,4 +73,13 @@ def error_response(_: Any, code: ErrorCode) -> InitProducerIdResponse:
     )
 
 
-API = BrokerApi(ApiKey.INIT_PRODUCER_ID, handle, error_response)
+API = BrokerApi(
+    ApiKey.INIT_PRODUCER_ID,
+    handle,
+    error_response,
+    access=(
+        on_transactional_id(AclOperation.WRITE),
+        sometimes_on_cluster(AclOperation.IDEMPOTENT_WRITE),
+        on_topics(AclOperation.WRITE),
+    ),
+)

@@ -2,8 +2,10 @@
 
 from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.classic.member import Joiner
+from klog_broker.dispatch.access import on_group
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import RequestContext
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
 from pyspark_klog.protocol.keys import ApiKey
 
@@ -31,4 +33,9 @@ def handle(services: GroupServices, request: JoinGroupRequest, context: RequestC
     services.groups.join(request, joiner, send)
 
 
-API = BrokerApi(ApiKey.JOIN_GROUP, handle, top_level_error(ApiKey.JOIN_GROUP))
+API = BrokerApi(
+    ApiKey.JOIN_GROUP,
+    handle,
+    top_level_error(ApiKey.JOIN_GROUP),
+    access=(on_group(AclOperation.READ),),
+)

@@ -17,6 +17,7 @@ from klog_broker.cluster.broker_requests import (
 )
 from klog_broker.cluster.role_change_queue import UNKNOWN_LIFE
 from klog_broker.cluster.role_change_slices import OrdersInSlices
+from klog_broker.dispatch.access import BROKERS_ONLY
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.metadata.role_changes import RoleAssignment
@@ -156,4 +157,5 @@ API = BrokerApi(
     handle,
     top_level_error(ApiKey.LEADER_AND_ISR),
     max_elements=MAX_ELEMENTS,
+    access=BROKERS_ONLY,
 )

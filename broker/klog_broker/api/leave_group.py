@@ -2,8 +2,10 @@
 
 from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.coordinator import MemberName
+from klog_broker.dispatch.access import on_group
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.leave_group import (
     LeaveGroupRequest,
@@ -42,4 +44,9 @@ def handle(
     return response
 
 
-API = BrokerApi(ApiKey.LEAVE_GROUP, handle, top_level_error(ApiKey.LEAVE_GROUP))
+API = BrokerApi(
+    ApiKey.LEAVE_GROUP,
+    handle,
+    top_level_error(ApiKey.LEAVE_GROUP),
+    access=(on_group(AclOperation.READ),),
+)

@@ -6,8 +6,10 @@ settings of client metrics, groups or loggers: of these types there are none.
 
 from klog_broker.api.other_resources import BROKER_LOGGER, CLIENT_METRICS, GROUP
 from klog_broker.api.services import SettingsServices
+from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.security.acls import AclOperation
 from klog_broker.topics.entries import ResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.list_config_resources import (
@@ -44,4 +46,9 @@ def handle(
     return response
 
 
-API = BrokerApi(ApiKey.LIST_CONFIG_RESOURCES, handle, top_level_error(ApiKey.LIST_CONFIG_RESOURCES))
+API = BrokerApi(
+    ApiKey.LIST_CONFIG_RESOURCES,
+    handle,
+    top_level_error(ApiKey.LIST_CONFIG_RESOURCES),
+    access=(on_cluster(AclOperation.DESCRIBE_CONFIGS),),
+)

@@ -1,8 +1,10 @@
 """ListGroups: the groups that this broker coordinates, by state and type if asked."""
 
 from klog_broker.api.services import GroupServices
+from klog_broker.dispatch.access import on_groups, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.protocol.apis.list_groups import (
     ListedGroup,
     ListGroupsRequest,
@@ -37,4 +39,12 @@ def handle(services: GroupServices, request: ListGroupsRequest, _: RequestContex
     return response
 
 
-API = BrokerApi(ApiKey.LIST_GROUPS, handle, top_level_error(ApiKey.LIST_GROUPS))
+API = BrokerApi(
+    ApiKey.LIST_GROUPS,
+    handle,
+    top_level_error(ApiKey.LIST_GROUPS),
+    access=(
+        sometimes_on_cluster(AclOperation.DESCRIBE),
+        on_groups(AclOperation.DESCRIBE),
+    ),
+)

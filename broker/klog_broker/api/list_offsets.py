@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from klog_broker.api.services import LogServices
+from klog_broker.dispatch.access import on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError, LongLookUp
@@ -21,6 +22,7 @@ from klog_broker.log.read.read_results import (
 )
 from klog_broker.replication.leader import Leader
 from klog_broker.resources.led_partitions import check_leader_epoch, led_partition
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.list_offsets import (
     ListOffsetsPartition,
@@ -251,4 +253,6 @@ def error_response(request: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsR
     )
 
 
-API = BrokerApi(ApiKey.LIST_OFFSETS, handle, error_response)
+API = BrokerApi(
+    ApiKey.LIST_OFFSETS, handle, error_response, access=(on_topics(AclOperation.DESCRIBE),)
+)

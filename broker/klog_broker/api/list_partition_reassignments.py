@@ -1,7 +1,9 @@
 """ListPartitionReassignments (key 46): no move of a partition is ever under way."""
 
+from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import RequestContext
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -20,4 +22,5 @@ API = BrokerApi(
     ApiKey.LIST_PARTITION_REASSIGNMENTS,
     handle,
     top_level_error(ApiKey.LIST_PARTITION_REASSIGNMENTS),
+    access=(on_cluster(AclOperation.DESCRIBE),),
 )

@@ -3,8 +3,10 @@
 from klog_broker.api.linear_patterns import InvalidPattern, LinearPattern
 from klog_broker.api.services import TransactionServices
 from klog_broker.coordinator.transaction.metadata import TransactionMetadata
+from klog_broker.dispatch.access import on_transactional_ids
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.list_transactions import (
     ListTransactionsRequest,
@@ -74,4 +76,9 @@ class _Wanted:
         return self._duration_ms < 0 or self._now_ms - known.start_ms > self._duration_ms
 
 
-API = BrokerApi(ApiKey.LIST_TRANSACTIONS, handle, top_level_error(ApiKey.LIST_TRANSACTIONS))
+API = BrokerApi(
+    ApiKey.LIST_TRANSACTIONS,
+    handle,
+    top_level_error(ApiKey.LIST_TRANSACTIONS),
+    access=(on_transactional_ids(AclOperation.DESCRIBE),),
+)

@@ -11,6 +11,7 @@ from klog_broker.cluster.controller_only import (
     not_made,
 )
 from klog_broker.cluster.known_topics import once_complete, unknown_topic
+from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.errors import InvalidTopicName
@@ -22,6 +23,7 @@ from klog_broker.metadata.image import (
 from klog_broker.metadata.interface import NewTopic
 from klog_broker.resources.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from klog_broker.resources.visible_partitions import SeenPartitions
+from klog_broker.security.acls import AclOperation
 from klog_broker.topics.changes import create_topics
 from klog_broker.topics.planning import MAX_PARTITIONS_PER_REQUEST, plan_new_topic
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -309,4 +311,13 @@ def error_response(request: MetadataRequest, code: ErrorCode) -> MetadataRespons
     )
 
 
-API = BrokerApi(ApiKey.METADATA, handle, error_response)
+API = BrokerApi(
+    ApiKey.METADATA,
+    handle,
+    error_response,
+    access=(
+        on_topics(AclOperation.DESCRIBE),
+        on_topics(AclOperation.CREATE),
+        sometimes_on_cluster(AclOperation.CREATE),
+    ),
+)

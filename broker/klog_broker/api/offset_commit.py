@@ -8,11 +8,13 @@ from klog_broker.api.offsets_in_zookeeper import OffsetsServices, is_in_zookeepe
 from klog_broker.api.offsets_in_zookeeper import commit as commit_to_zookeeper
 from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
+from klog_broker.dispatch.access import on_group, on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.cached_requests import Prepared
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.image import MetadataImage
 from klog_broker.runtime.event_loop.slices import Steps
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.offset_commit import (
@@ -157,5 +159,11 @@ def _error(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitRespons
     )
 
 
-API = BrokerApi(ApiKey.OFFSET_COMMIT, handle, _error, prepare=prepare)
-IN_CLUSTER = BrokerApi(ApiKey.OFFSET_COMMIT, handle_in_cluster, _error, prepare=prepare_in_cluster)
+_ACCESS = (
+    on_group(AclOperation.READ),
+    on_topics(AclOperation.READ),
+)
+API = BrokerApi(ApiKey.OFFSET_COMMIT, handle, _error, prepare=prepare, access=_ACCESS)
+IN_CLUSTER = BrokerApi(
+    ApiKey.OFFSET_COMMIT, handle_in_cluster, _error, prepare=prepare_in_cluster, access=_ACCESS
+)

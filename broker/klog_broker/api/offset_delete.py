@@ -2,8 +2,10 @@
 
 from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.deletions import OffsetCodes
+from klog_broker.dispatch.access import on_group, on_topics
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.offset_delete import (
@@ -62,4 +64,12 @@ def _response(request: OffsetDeleteRequest, codes: OffsetCodes, absent: ErrorCod
     return response
 
 
-API = BrokerApi(ApiKey.OFFSET_DELETE, handle, top_level_error(ApiKey.OFFSET_DELETE))
+API = BrokerApi(
+    ApiKey.OFFSET_DELETE,
+    handle,
+    top_level_error(ApiKey.OFFSET_DELETE),
+    access=(
+        on_group(AclOperation.DELETE),
+        on_topics(AclOperation.READ),
+    ),
+)

@@ -8,9 +8,11 @@ from klog_broker.api.offsets_in_zookeeper import fetch as fetch_from_zookeeper
 from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.offsets import CommittedOffset
 from klog_broker.coordinator.group.shard_state import VisibleOffsets
+from klog_broker.dispatch.access import on_groups, on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.image import MetadataImage
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID, TopicPartition
 from pyspark_klog.protocol.apis.offset_fetch import (
@@ -233,5 +235,9 @@ def _error(
     )
 
 
-API = BrokerApi(ApiKey.OFFSET_FETCH, handle, _error)
-IN_CLUSTER = BrokerApi(ApiKey.OFFSET_FETCH, handle_in_cluster, _error)
+_ACCESS = (
+    on_groups(AclOperation.DESCRIBE),
+    on_topics(AclOperation.DESCRIBE),
+)
+API = BrokerApi(ApiKey.OFFSET_FETCH, handle, _error, access=_ACCESS)
+IN_CLUSTER = BrokerApi(ApiKey.OFFSET_FETCH, handle_in_cluster, _error, access=_ACCESS)

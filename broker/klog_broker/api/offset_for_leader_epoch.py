@@ -1,10 +1,12 @@
 """OffsetForLeaderEpoch: where a leader epoch ended, so that clients notice truncation (KIP-320)."""
 
 from klog_broker.api.services import LogServices
+from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.log.errors import LogStorageError
 from klog_broker.resources.led_partitions import check_leader_epoch, led_partition
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -63,4 +65,12 @@ def error_response(
     )
 
 
-API = BrokerApi(ApiKey.OFFSET_FOR_LEADER_EPOCH, handle, error_response)
+API = BrokerApi(
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    handle,
+    error_response,
+    access=(
+        on_topics(AclOperation.DESCRIBE),
+        sometimes_on_cluster(AclOperation.CLUSTER_ACTION),
+    ),
+)

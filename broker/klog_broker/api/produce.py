@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from klog_broker.dispatch.access import on_topics, on_transactional_ids
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.error_messages import told
 from klog_broker.dispatch.request_context import RequestContext
@@ -17,6 +18,7 @@ from klog_broker.produce.verification import (
 )
 from klog_broker.replication.leader import Leader
 from klog_broker.resources.led_partitions import led_partition, topic_name
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.produce import (
     PartitionProduceResponse,
@@ -161,4 +163,13 @@ def _all_refused(request: ProduceRequest, error: BrokerError) -> ProduceResponse
     )
 
 
-API = BrokerApi(ApiKey.PRODUCE, handle, error_response, lets_next_parse=True)
+API = BrokerApi(
+    ApiKey.PRODUCE,
+    handle,
+    error_response,
+    lets_next_parse=True,
+    access=(
+        on_topics(AclOperation.WRITE),
+        on_transactional_ids(AclOperation.WRITE),
+    ),
+)

@@ -1,8 +1,10 @@
 """SyncGroup: the leader hands in the assignment, and every member is told its own part."""
 
 from klog_broker.api.services import GroupServices
+from klog_broker.dispatch.access import on_group
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import RequestContext
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest
 from pyspark_klog.protocol.keys import ApiKey
@@ -19,4 +21,9 @@ def handle(services: GroupServices, request: SyncGroupRequest, context: RequestC
     services.groups.sync(request, context.reply.send)
 
 
-API = BrokerApi(ApiKey.SYNC_GROUP, handle, top_level_error(ApiKey.SYNC_GROUP))
+API = BrokerApi(
+    ApiKey.SYNC_GROUP,
+    handle,
+    top_level_error(ApiKey.SYNC_GROUP),
+    access=(on_group(AclOperation.READ),),
+)

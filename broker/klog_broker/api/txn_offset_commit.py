@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from klog_broker.api.services import TransactionServices
 from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
 from klog_broker.coordinator.shard import Producer
+from klog_broker.dispatch.access import on_group, on_topics, on_transactional_id
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.producers.verification import VerificationGuard
 from klog_broker.resources.led_partitions import led_partition
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.txn_offset_commit import (
@@ -215,4 +217,13 @@ def error_response(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffse
     )
 
 
-API = BrokerApi(ApiKey.TXN_OFFSET_COMMIT, handle, error_response)
+API = BrokerApi(
+    ApiKey.TXN_OFFSET_COMMIT,
+    handle,
+    error_response,
+    access=(
+        on_transactional_id(AclOperation.WRITE),
+        on_group(AclOperation.READ),
+        on_topics(AclOperation.READ),
+    ),
+)

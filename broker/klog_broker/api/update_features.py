@@ -8,10 +8,12 @@ that a broker does not have.
 from enum import IntEnum
 
 from klog_broker.api.api_versions import VersionsServices
+from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.error_messages import told
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.features import FinalizedFeatures
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.update_features import (
     FeatureUpdateKey,
@@ -61,4 +63,9 @@ def _problem(asked: FeatureUpdateKey, features: FinalizedFeatures) -> str | None
     return None
 
 
-API = BrokerApi(ApiKey.UPDATE_FEATURES, handle, top_level_error(ApiKey.UPDATE_FEATURES))
+API = BrokerApi(
+    ApiKey.UPDATE_FEATURES,
+    handle,
+    top_level_error(ApiKey.UPDATE_FEATURES),
+    access=(on_cluster(AclOperation.ALTER),),
+)

@@ -15,6 +15,7 @@ from klog_broker.cluster.broker_requests import (
     take_order,
 )
 from klog_broker.controller.zookeeper.request_batch import FULL, LEADER_DURING_DELETE
+from klog_broker.dispatch.access import BROKERS_ONLY
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.metadata.image import PartitionState
@@ -97,4 +98,5 @@ API = BrokerApi(
     handle,
     top_level_error(ApiKey.UPDATE_METADATA),
     max_elements=MAX_ELEMENTS,
+    access=BROKERS_ONLY,
 )

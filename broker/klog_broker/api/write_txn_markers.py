@@ -10,8 +10,10 @@ from klog_broker.api.services import TransactionServices
 from klog_broker.coordinator.transaction.coordinator import partitions_of
 from klog_broker.coordinator.transaction.markers import TransactionMarker
 from klog_broker.coordinator_hosting.marker_writing import MARKER_ELEMENTS, MarkerWriter
+from klog_broker.dispatch.access import sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.write_txn_markers import (
@@ -97,4 +99,13 @@ def error_response(request: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxn
     )
 
 
-API = BrokerApi(ApiKey.WRITE_TXN_MARKERS, handle, error_response, min_version=MIN_VERSION)
+API = BrokerApi(
+    ApiKey.WRITE_TXN_MARKERS,
+    handle,
+    error_response,
+    min_version=MIN_VERSION,
+    access=(
+        sometimes_on_cluster(AclOperation.ALTER),
+        sometimes_on_cluster(AclOperation.CLUSTER_ACTION),
+    ),
+)

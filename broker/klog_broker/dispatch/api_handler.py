@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from klog_broker.dispatch.access import Access
 from klog_broker.dispatch.cached_requests import PREPARED_BYTES, Prepare, Prepared
 from klog_broker.dispatch.request_context import (
     AnswerSteps,
@@ -60,6 +61,9 @@ class BrokerApi(Generic[S]):
     api_key: ApiKey
     handle: Callable[[S, Any, RequestContext], Response | AnswerSteps | None]
     error_response: ErrorResponse
+    access: tuple[Access, ...]
+    """The operations that a client must be allowed for the API. The order has no meaning: which of
+    the operations a request needs depends on its fields."""
     max_version: int | None = None
     """The newest version served, if it is not the registry's."""
     min_version: int | None = None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from klog_broker.dispatch.api_handler import MAX_REQUEST_ELEMENTS, ApiHandler
+from klog_broker.dispatch.authorizer import DENIED_CODES, Authorizer
 from klog_broker.dispatch.cached_requests import Prepared
 from klog_broker.dispatch.encoded_response import EncodedReply, first_steps, thinned
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
@@ -70,8 +71,11 @@ class Dispatcher:
         runtime: RequestRuntime,
         handlers: Iterable[ApiHandler],
         is_brokers_listener: Callable[[str], bool],
+        authorizer: Authorizer | None = None,
     ) -> None:
-        """``is_brokers_listener``: whether other brokers connect to the listener of this name."""
+        """``is_brokers_listener``: whether other brokers connect to the listener of this name.
+        ``authorizer`` is None if every client may do everything."""
+        self._authorizer = authorizer
         self._runtime = runtime
         self._is_brokers_listener = is_brokers_listener
         self._handlers: dict[int, ApiHandler] = {}
@@ -159,6 +163,10 @@ class Dispatcher:
             slot.close(str(error))
             return
         context = self._context(header, slot, connection)
+        denied = self._denied(handler, request, context)
+        if denied is not None:
+            _send_error(handler, request, context, denied)
+            return
         self.handle(handler, request, context)
         if handler.prepare is not None and len(frame) <= handler.api.prepared_bytes:
             found = handler.prepare(bytes(frame), request, context)
@@ -214,12 +222,30 @@ class Dispatcher:
         except Exception as error:
             self._answer_bug(handler, request, context, error)
 
-    @staticmethod
+    def _denied(
+        self, handler: ApiHandler, request: Request, context: RequestContext
+    ) -> BrokerError | None:
+        """The error if the client may not send this request at all. Handlers check the access to
+        single resources of a request."""
+        authorizer = self._authorizer
+        if authorizer is None:
+            return None
+        for operation, resource_type, name_in in handler.api.access:
+            name = None if name_in is None else name_in(request)
+            if name is not None and not authorizer.is_allowed(
+                context.principal, context.client_address, operation, resource_type, name
+            ):
+                return BrokerError(DENIED_CODES[resource_type])
+        return None
+
     def _handle_later(
-        handler: ApiHandler, request: Request, context: RequestContext
+        self, handler: ApiHandler, request: Request, context: RequestContext
     ) -> AnswerSteps:
         """Decoding a long request has taken its share of this turn."""
         yield SLICE_ELEMENTS
+        denied = self._denied(handler, request, context)
+        if denied is not None:
+            raise denied
         answer = handler.handle(request, context)
         if answer is None or isinstance(answer, Response):
             return answer

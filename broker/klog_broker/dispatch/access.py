@@ -1,0 +1,79 @@
+"""The access that an API needs, as its module declares it: operations on types of resources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from klog_broker.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
+
+
+class Access(NamedTuple):
+    """An operation on resources of one type."""
+
+    operation: AclOperation
+    resource_type: AclResourceType
+    name_in: Callable[[Any], str | None] | None = None
+    """Returns the name of the one resource that the whole request needs, for the dispatcher, which
+    checks the access before it calls the handler; None if this request needs no such access.
+    Without this function the handler checks the access for each resource in the request."""
+
+
+# --- access that the handler checks ---------------------------------------------------------------
+def on_topics(operation: AclOperation) -> Access:
+    """Access to each topic that a request names."""
+    return Access(operation, AclResourceType.TOPIC)
+
+
+def on_groups(operation: AclOperation) -> Access:
+    """Access to each group that a request names."""
+    return Access(operation, AclResourceType.GROUP)
+
+
+def on_transactional_ids(operation: AclOperation) -> Access:
+    """Access to each transactional id that a request names."""
+    return Access(operation, AclResourceType.TRANSACTIONAL_ID)
+
+
+def sometimes_on_cluster(operation: AclOperation) -> Access:
+    """Access to the cluster, which some requests need, or which stands for access to the resources
+    that a request names."""
+    return Access(operation, AclResourceType.CLUSTER)
+
+
+# --- access that the dispatcher checks -----------------------------------------------------------
+def on_cluster(operation: AclOperation) -> Access:
+    """Access to the cluster, which the whole request needs."""
+    return Access(operation, AclResourceType.CLUSTER, _cluster_name)
+
+
+def on_group(operation: AclOperation) -> Access:
+    """Access to the group in the request's field ``group_id``."""
+    return Access(operation, AclResourceType.GROUP, _group_id)
+
+
+def on_transactional_id(operation: AclOperation) -> Access:
+    """Access to the transactional id in the request's field ``transactional_id``, which may be
+    null."""
+    return Access(operation, AclResourceType.TRANSACTIONAL_ID, _transactional_id)
+
+
+def _cluster_name(_request: Any) -> str:
+    return CLUSTER_NAME
+
+
+def _group_id(request: Any) -> str:
+    name: str = request.group_id
+    return name
+
+
+def _transactional_id(request: Any) -> str | None:
+    name: str | None = request.transactional_id
+    return name
+
+
+NO_ACCESS: tuple[Access, ...] = ()
+"""Every client may send the request."""
+
+BROKERS_ONLY = (on_cluster(AclOperation.CLUSTER_ACTION),)
+"""The access of APIs between brokers."""
