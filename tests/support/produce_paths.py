@@ -14,7 +14,9 @@ from uuid import UUID
 
 from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
+from klog_broker.dispatch.authorizer import Authorizer
 from klog_broker.produce import kernel as produce_kernel
+from klog_broker.resources.authorizer import ALLOWS_ALL
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.ids import TopicPartition
@@ -99,6 +101,7 @@ class MemoryBroker:
         at_once: bool = True,
         make_helpers: Callable[[Loop], Any] = InlineHelpers,
         clock: ManualClock | None = None,
+        authorizer: Authorizer = ALLOWS_ALL,
         **settings: object,
     ) -> None:
         """``at_once``: whether the network has calls for many streams. ``settings`` with
@@ -116,6 +119,7 @@ class MemoryBroker:
             network=self.network,
             poller=self.network.poller,
             make_helpers=make_helpers,
+            authorizer=authorizer,
             load_kernel=(lambda _: produce_kernel) if with_kernel else None,
         )
         self.broker.start()

@@ -18,6 +18,7 @@ from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.metadata.local import LocalStore
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
+from klog_broker.resources.authorizer import ALLOWS_ALL
 from klog_broker.runtime.disk.files import RealFiles
 from klog_broker.topics.announcements import image_changed
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
@@ -166,6 +167,7 @@ class World:
             metadata=self.store,
             on_topic_deleted=[self.deleted.append],
             known_topics=AllTopicsKnown(),
+            authorizer=ALLOWS_ALL,
             new_topic_settings=AllSettingsRead(),
             other_controller=lambda: None,
         )

@@ -35,6 +35,7 @@ from klog_broker.metadata.image import (
     Topic,
 )
 from klog_broker.metadata.interface import ProducerIdBlock
+from klog_broker.resources.authorizer import ALLOWS_ALL
 from klog_broker.resources.visible_partitions import SeenPartitions
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.topics.planning import plan_new_topic
@@ -101,6 +102,7 @@ class Told:
             chance=Chance(1),
             loop=loop,
             known_topics=AllTopicsKnown(),
+            authorizer=ALLOWS_ALL,
             other_controller=lambda: None if controller == ONE else self.requests,
         )
         self.context: Any = SimpleNamespace(

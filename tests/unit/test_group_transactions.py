@@ -16,6 +16,7 @@ from klog_broker.coordinator.group.shard_state import (
 )
 from klog_broker.coordinator.runtime import CoordinatorRuntime
 from klog_broker.coordinator.shard import Producer
+from klog_broker.resources.authorizer import ALLOWS_ALL
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.offset_fetch import (
@@ -261,7 +262,7 @@ def test_who_asks_for_stable_offsets_is_told_to_ask_again(
         seen = shard.state.visible_offsets("g", shard.log.high_watermark)
         groups = SimpleNamespace(committed=lambda _: (ErrorCode.NONE, seen))
         no_topics = SimpleNamespace(image=SimpleNamespace(topic=lambda _: None))
-        services: Any = SimpleNamespace(groups=groups, metadata=no_topics)
+        services: Any = SimpleNamespace(groups=groups, metadata=no_topics, authorizer=ALLOWS_ALL)
         context: Any = SimpleNamespace(api_version=7)
         steps = handle(services, request, context)
         assert not isinstance(steps, Response)

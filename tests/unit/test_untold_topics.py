@@ -233,8 +233,9 @@ def test_settings_of_topics_are_waited_for_and_those_of_brokers_not(untold: Unto
 
 
 def test_topics_that_may_exist_are_not_denied_to_who_alters_them(untold: Untold) -> None:
+    context: Any = None
     with pytest.raises(BrokerError) as refused:
-        alterable_topic(untold.services, ResourceType.TOPIC, "plain", [])
+        alterable_topic(untold.services, context, ResourceType.TOPIC, "plain", [])
     assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
     partition = DeleteRecordsPartition(partition_index=0, offset=0)
     topic = DeleteRecordsTopic(name="plain", partitions=[partition])

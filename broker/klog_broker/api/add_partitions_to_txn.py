@@ -12,11 +12,12 @@ from klog_broker.api.transaction_errors import absent_partitions, as_known_by
 from klog_broker.coordinator.transaction.coordinator import partitions_of
 from klog_broker.coordinator.transaction.metadata import VERSION_PLAIN, ProducerIdAndEpoch
 from klog_broker.coordinator.transaction.transaction import TransactionReply
-from klog_broker.dispatch.access import on_topics, on_transactional_ids, sometimes_on_cluster
+from klog_broker.dispatch.access import Access, on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.image import INTERNAL_TOPICS
-from klog_broker.security.acls import AclOperation
+from klog_broker.resources.requested_topics import may_use_topic
+from klog_broker.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.add_partitions_to_txn import (
@@ -54,7 +55,7 @@ def handle(
     for number, transaction in enumerate(transactions):
         partitions = partitions_of((each.name, each.partitions) for each in transaction.topics)
         yield 1 + _PARTITION * len(partitions)
-        refused = _refused(services, partitions, context.api_version)
+        refused = _refused(services, context, partitions)
         if refused:
             told(number, refused)
         else:
@@ -78,7 +79,7 @@ def _transactions(
 
 
 def _refused(
-    services: TransactionServices, partitions: list[TopicPartition], version: int
+    services: TransactionServices, context: RequestContext, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
     """An error for each partition, if one of them has an error: then nothing is added. Producers
     cannot add the topics of the broker's own state, as in Kafka. A coordinator that has just been
@@ -87,11 +88,12 @@ def _refused(
     if absent and not services.known_topics.is_complete:
         return dict.fromkeys(partitions, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     errors = dict.fromkeys(absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if version < BATCHED_SINCE:
+    if context.api_version < BATCHED_SINCE:
         errors.update(
             (each, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             for each in partitions
             if each.topic in INTERNAL_TOPICS
+            or not may_use_topic(services, context, AclOperation.WRITE, each.topic)
         )
     if not errors:
         return {}
@@ -170,13 +172,23 @@ def error_response(
     return _response([_result(only, errors(only), 0)], 0)
 
 
+def _transactional_id(request: AddPartitionsToTxnRequest) -> str | None:
+    """A producer's request is about one transactional id."""
+    return None if request.transactions else request.v3_and_below_transactional_id
+
+
+def _cluster_name(request: AddPartitionsToTxnRequest) -> str | None:
+    """Only brokers ask for several transactions."""
+    return CLUSTER_NAME if request.transactions else None
+
+
 API = BrokerApi(
     ApiKey.ADD_PARTITIONS_TO_TXN,
     handle,
     error_response,
     access=(
-        on_transactional_ids(AclOperation.WRITE),
+        Access(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, _transactional_id),
         on_topics(AclOperation.WRITE),
-        sometimes_on_cluster(AclOperation.CLUSTER_ACTION),
+        Access(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, _cluster_name),
     ),
 )

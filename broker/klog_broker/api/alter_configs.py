@@ -10,7 +10,12 @@ from collections.abc import Mapping
 from functools import partial
 
 from klog_broker.api.alterable_brokers import stored_name
-from klog_broker.api.alterable_topics import alterable_topic, check_alterable, check_names
+from klog_broker.api.alterable_topics import (
+    alterable_topic,
+    check_alterable,
+    check_may_alter,
+    check_names,
+)
 from klog_broker.api.services import SettingsServices
 from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
@@ -52,11 +57,12 @@ def handle(
             if times[(asked.resource_type, asked.resource_name)] > 1:
                 text = "the resource is named twice; put its settings into one entry"
                 raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+            check_may_alter(services, context, asked.resource_type, asked.resource_name)
             if asked.resource_type == ResourceType.BROKER:
                 yield _BROKER_CHECKED
                 planned.append((result, _planned_broker(services, asked)))
             else:
-                planned.append((result, _planned(services, asked)))
+                planned.append((result, _planned(services, context, asked)))
         except BrokerError as error:
             _put(result, error)
     if request.validate_only or not planned:
@@ -77,7 +83,9 @@ def handle(
     return None
 
 
-def _planned(services: SettingsServices, asked: AlterConfigsResource) -> Alter:
+def _planned(
+    services: SettingsServices, context: RequestContext, asked: AlterConfigsResource
+) -> Alter:
     """What gives a topic its new overrides, which are checked. BrokerError."""
     names = [each.name for each in asked.configs]
     configs = _texts(asked)
@@ -85,7 +93,7 @@ def _planned(services: SettingsServices, asked: AlterConfigsResource) -> Alter:
     check_alterable(asked.resource_type, asked.resource_name, names)
     check_effects(services, names)
     checked_topic_config(services, configs)
-    alterable_topic(services, asked.resource_type, asked.resource_name, names)
+    alterable_topic(services, context, asked.resource_type, asked.resource_name, names)
     return partial(change_topic_configs, services, asked.resource_name, lambda _: configs)
 
 

@@ -4,9 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from klog_broker.api.services import SettingsServices
-from klog_broker.cluster.known_topics import unknown_topic
+from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import Topic, check_topic_name
+from klog_broker.resources.authorizer import is_allowed
+from klog_broker.resources.requested_topics import check_topic, requested_topic
+from klog_broker.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from klog_broker.topics.entries import ResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
 
@@ -26,16 +29,28 @@ def without_settings(resource_type: int) -> str:
     return f"resource type {resource_type} is not served: {why}"
 
 
+def check_may_alter(
+    services: SettingsServices, context: RequestContext, resource_type: int, name: str
+) -> None:
+    """BrokerError unless the client may alter the settings of the topic, or those of brokers."""
+    if resource_type == ResourceType.TOPIC:
+        check_topic(services, context, AclOperation.ALTER_CONFIGS, name)
+    elif not is_allowed(
+        services, context, AclOperation.ALTER_CONFIGS, AclResourceType.CLUSTER, CLUSTER_NAME
+    ):
+        raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
 def alterable_topic(
-    services: SettingsServices, resource_type: int, name: str, settings: Sequence[str]
+    services: SettingsServices,
+    context: RequestContext,
+    resource_type: int,
+    name: str,
+    settings: Sequence[str],
 ) -> Topic:
     """The topic that a resource names, once :func:`check_alterable` lets it pass. BrokerError."""
     check_alterable(resource_type, name, settings)
-    topic = services.metadata.image.topic(name)
-    if topic is None:
-        text = f"there is no topic {name}"
-        raise BrokerError(unknown_topic(services.known_topics), text)
-    return topic
+    return requested_topic(services, context, AclOperation.ALTER_CONFIGS, name).existing()
 
 
 def check_names(settings: Sequence[str]) -> None:

@@ -21,6 +21,8 @@ from klog_broker.coordinator.shard import ShardStatus
 from klog_broker.dispatch.cached_requests import ReplyBytes
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.dispatch.response_slot import ReplySlot
+from klog_broker.resources.requested_topics import requested_topic
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode, InvariantViolation
 from pyspark_klog.ids import UUID, TopicPartition
 from pyspark_klog.protocol.apis.offset_commit import (
@@ -249,16 +251,17 @@ def prepare(
 def _names(
     services: GroupServices, request: OffsetCommitRequest, context: RequestContext
 ) -> tuple[list[str], _TopicIds]:
-    """The topics' names, and the ids of those that are there. A topic that is named by an id, and
-    not there, has the empty name."""
-    image = services.metadata.image
-    if context.api_version < TOPIC_IDS_SINCE:
-        found = [image.topic(topic.name) for topic in request.topics]
-        names = [topic.name for topic in request.topics]
-    else:
-        found = [image.topic_by_id(topic.topic_id) for topic in request.topics]
-        names = ["" if topic is None else topic.name for topic in found]
-    return names, {topic.name: topic.topic_id for topic in found if topic is not None}
+    """The topics' names, and the ids of the topics that exist and that the client may read. If no
+    topic has the id in the request, its name is empty."""
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    found = [
+        requested_topic(
+            services, context, AclOperation.READ, topic.name, topic.topic_id if by_id else None
+        )
+        for topic in request.topics
+    ]
+    topics = [each.topic for each in found if each.topic is not None]
+    return [each.name for each in found], {topic.name: topic.topic_id for topic in topics}
 
 
 def _response(

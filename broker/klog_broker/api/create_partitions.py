@@ -10,6 +10,7 @@ from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.error_messages import told
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.image import Topic
+from klog_broker.resources.requested_topics import requested_topic
 from klog_broker.security.acls import AclOperation
 from klog_broker.topics.changes import add_partitions
 from klog_broker.topics.planning import (
@@ -53,7 +54,7 @@ def _add(
             if times[topic.name] > 1:
                 text = f"topic {topic.name} stands {times[topic.name]} times in the request"
                 raise BrokerError(ErrorCode.INVALID_REQUEST, text)
-            planned[topic.name] = _plan(services, topic)
+            planned[topic.name] = _plan(services, context, topic)
         except BrokerError as error:
             _put(results[topic.name], error)
     total = sum(len(more.assignment) for more in planned.values())
@@ -80,11 +81,10 @@ def _add(
     return None
 
 
-def _plan(services: TopicsServices, asked: CreatePartitionsTopic) -> MorePartitions:
-    topic = services.metadata.image.topic(asked.name)
-    if topic is None:
-        text = f"there is no topic {asked.name}"
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+def _plan(
+    services: TopicsServices, context: RequestContext, asked: CreatePartitionsTopic
+) -> MorePartitions:
+    topic = requested_topic(services, context, AclOperation.ALTER, asked.name).existing()
     if topic.is_internal:
         text = f"{topic.name} holds this broker's own state; its partitions are fixed"
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)

@@ -11,6 +11,7 @@ from klog_broker.dispatch.error_messages import told
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.image import INTERNAL_TOPICS, Topic
 from klog_broker.metadata.interface import NewTopic
+from klog_broker.resources.requested_topics import may_create_topic
 from klog_broker.security.acls import AclOperation
 from klog_broker.topics.changes import create_topics
 from klog_broker.topics.entries import topic_entries
@@ -61,6 +62,7 @@ def handle(
             if times[topic.name] > 1:
                 text = f"topic {topic.name} stands {times[topic.name]} times in the request"
                 raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+            _check_may_create(services, context, topic.name)
             planned.append(_plan(services, topic))
         except BrokerError as error:
             results[topic.name] = _failed(topic.name, error)
@@ -88,6 +90,12 @@ def handle(
 
     create_topics(services, planned, done, timeout_ms=request.timeout_ms)
     return None
+
+
+def _check_may_create(services: TopicsServices, context: RequestContext, name: str) -> None:
+    """BrokerError unless the client may create topics in the cluster, or this topic."""
+    if not may_create_topic(services, context, name):
+        raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _plan(services: TopicsServices, topic: CreatableTopic) -> NewTopic:

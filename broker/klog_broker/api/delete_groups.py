@@ -5,7 +5,8 @@ from klog_broker.coordinator.group.deletions import GroupCodes
 from klog_broker.dispatch.access import on_groups
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
-from klog_broker.security.acls import AclOperation
+from klog_broker.resources.authorizer import is_allowed
+from klog_broker.security.acls import AclOperation, AclResourceType
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.delete_groups import (
     DeletableGroupResult,
@@ -18,10 +19,17 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(services: GroupServices, request: DeleteGroupsRequest, context: RequestContext) -> None:
     """Each group has its own result; one that is named twice has one result, as in Kafka."""
 
-    def answer(codes: GroupCodes) -> None:
-        context.reply.send_in_slices(_response(codes))
+    denied: GroupCodes = {}
+    group_ids: list[str] = []
+    for group_id in dict.fromkeys(request.groups_names):
+        if is_allowed(services, context, AclOperation.DELETE, AclResourceType.GROUP, group_id):
+            group_ids.append(group_id)
+        else:
+            denied[group_id] = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
-    group_ids = list(dict.fromkeys(request.groups_names))
+    def answer(codes: GroupCodes) -> None:
+        context.reply.send_in_slices(_response({**codes, **denied}))
+
     services.groups.deletions.delete_groups(group_ids, answer)
 
 

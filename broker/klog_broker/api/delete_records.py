@@ -17,6 +17,7 @@ from klog_broker.log.errors import LogStorageError, OffsetOutOfRange
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from klog_broker.replication.leader import Leader
 from klog_broker.resources.led_partitions import ended_code, led_partition, why_not_led
+from klog_broker.resources.requested_topics import check_topic
 from klog_broker.runtime.event_loop.purgatory import DelayedOperation
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -58,7 +59,7 @@ def handle(
             )
             found.partitions.append(answer)
             try:
-                leader = _leader(services, name, index)
+                leader = _leader(services, context, name, index)
                 start = leader.log.delete_records_before(offset)
                 answer.low_watermark = leader.low_watermark()
                 if answer.low_watermark < start:
@@ -128,8 +129,9 @@ class _DelayedDeletion(DelayedOperation):
         self._context.reply.send(self._response)
 
 
-def _leader(services: LogServices, topic: str, index: int) -> Leader:
-    """Who leads a partition whose records may be deleted."""
+def _leader(services: LogServices, context: RequestContext, topic: str, index: int) -> Leader:
+    """The leadership of a partition whose records may be deleted. BrokerError."""
+    check_topic(services, context, AclOperation.DELETE, topic)
     if services.metadata.image.partition(topic, index) is None:
         raise BrokerError(why_not_led(services, topic, index))
     if topic in INTERNAL_TOPICS:

@@ -10,6 +10,7 @@ from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.error_messages import told
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.image import Topic
+from klog_broker.resources.requested_topics import may_use_topic, requested_topic
 from klog_broker.security.acls import AclOperation
 from klog_broker.topics.changes import delete_topic
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -22,7 +23,6 @@ from pyspark_klog.protocol.apis.delete_topics import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Response
-from pyspark_klog.storage.text_files import encode_topic_id
 
 _NO_ID = UUID(int=0)
 _FIRST_VERSION_WITH_IDS = 6
@@ -103,22 +103,20 @@ def _find(services: TopicsServices, context: RequestContext, asked: DeleteTopicS
             else ErrorCode.INVALID_REQUEST
         )
         raise BrokerError(code, "topics are not deleted here: delete.topic.enable=false")
-    image = services.metadata.image
     if asked.name is not None and asked.topic_id != _NO_ID:
         text = "name the topic or give its id, not both"
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)
     if asked.name is not None:
-        topic = image.topic(asked.name)
-        if topic is None:
-            text = f"there is no topic {asked.name}"
-            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        found = requested_topic(services, context, AclOperation.DELETE, asked.name)
     elif asked.topic_id != _NO_ID:
-        topic = image.topic_by_id(asked.topic_id)
-        if topic is None:
-            text = f"there is no topic with the id {encode_topic_id(asked.topic_id)}"
-            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, text)
+        found = requested_topic(services, context, AclOperation.DELETE, None, asked.topic_id)
+        is_denied = found.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if is_denied and may_use_topic(services, context, AclOperation.DESCRIBE, found.name):
+            # The response names the topic only to a client that may describe it.
+            asked.name = found.name
     else:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "name the topic or give its id")
+    topic = found.existing()
     if topic.is_internal:
         text = f"{topic.name} holds this broker's own state and cannot be deleted"
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)

@@ -6,7 +6,7 @@ from klog_broker.api.services import TopicsServices
 from klog_broker.dispatch.access import NO_ACCESS
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import RequestContext
-from klog_broker.resources.operations import CLUSTER_OPERATIONS
+from klog_broker.resources.operations import cluster_operations
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.describe_cluster import (
     DescribeClusterBroker,
@@ -43,7 +43,7 @@ def handle(
                 )
             )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(services, context)
     return response
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from klog_broker.api.alterable_brokers import stored_name
 from klog_broker.api.other_resources import describe_other
 from klog_broker.api.services import SettingsServices
-from klog_broker.cluster.known_topics import PATIENCE_MS, once_complete, unknown_topic
+from klog_broker.cluster.known_topics import PATIENCE_MS, once_complete
 from klog_broker.config import stored_topic_config
 from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
@@ -17,7 +17,9 @@ from klog_broker.dispatch.error_messages import told
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import ALL_BROKERS, check_topic_name
-from klog_broker.security.acls import AclOperation
+from klog_broker.resources.authorizer import is_allowed
+from klog_broker.resources.requested_topics import check_topic, requested_topic
+from klog_broker.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from klog_broker.topics.entries import (
     ConfigEntry,
     ConfigSource,
@@ -126,7 +128,7 @@ def _configs(
     if asked.resource_type not in _SETTINGS:
         found = describe_other(services, asked.resource_type, asked.resource_name)
         return [each for each in found if keys is None or each.name in keys]
-    given = _given(services, asked)
+    given = _given(services, context, asked)
     name = "" if asked.resource_type == ResourceType.TOPIC else asked.resource_name
     key = (asked.resource_type, name, given, None if keys is None else tuple(keys))
     if key not in answered:
@@ -154,22 +156,22 @@ def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigs
 
 
 def _given(
-    services: SettingsServices, asked: DescribeConfigsResource
+    services: SettingsServices, context: RequestContext, asked: DescribeConfigsResource
 ) -> tuple[tuple[str, str], ...] | None:
     """The overrides of a topic; what is given to all brokers; None for one broker."""
-    name = asked.resource_name
+    name, operation = asked.resource_name, AclOperation.DESCRIBE_CONFIGS
     match asked.resource_type:
         case ResourceType.TOPIC:
+            check_topic(services, context, operation, name)
             try:
                 check_topic_name(name)
             except InvalidTopicName as error:
                 raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
-            topic = services.metadata.image.topic(name)
-            if topic is None:
-                text = f"there is no topic {name}"
-                raise BrokerError(unknown_topic(services.known_topics), text)
+            topic = requested_topic(services, context, operation, name).existing()
             return tuple(sorted(topic.configs.items()))
         case ResourceType.BROKER:
+            if not is_allowed(services, context, operation, AclResourceType.CLUSTER, CLUSTER_NAME):
+                raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             if stored_name(services, name) == ALL_BROKERS:
                 return tuple(services.metadata.image.broker_configs.get(ALL_BROKERS, {}).items())
             return None

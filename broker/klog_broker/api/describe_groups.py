@@ -8,8 +8,9 @@ from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.dispatch.access import on_groups
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
-from klog_broker.resources.operations import GROUP_OPERATIONS
-from klog_broker.security.acls import AclOperation
+from klog_broker.resources.authorizer import is_allowed
+from klog_broker.resources.operations import group_operations
+from klog_broker.security.acls import AclOperation, AclResourceType
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.describe_groups import (
     DescribedGroup,
@@ -30,12 +31,16 @@ def handle(
     group that is named twice is described once, since a description can be much longer than a
     name."""
     groups = []
-    operations = UNKNOWN_OPERATIONS
-    if request.include_authorized_operations:
-        operations = GROUP_OPERATIONS
     for group_id in dict.fromkeys(request.groups):
         yield 1
+        operations = UNKNOWN_OPERATIONS
+        if request.include_authorized_operations:
+            operations = group_operations(services, context, group_id)
         error, group = services.groups.describe(group_id)
+        if not is_allowed(
+            services, context, AclOperation.DESCRIBE, AclResourceType.GROUP, group_id
+        ):
+            error = ErrorCode.GROUP_AUTHORIZATION_FAILED
         if error is not ErrorCode.NONE:
             groups.append(DescribedGroup(group_id=group_id, error_code=error))
         elif group is None:

@@ -11,6 +11,7 @@ from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.producers.producer_state import ProducerEntry
 from klog_broker.resources.led_partitions import led_partition
+from klog_broker.resources.requested_topics import check_topic
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.describe_producers import (
@@ -24,7 +25,7 @@ from pyspark_klog.protocol.keys import ApiKey
 
 
 def handle(
-    services: LogServices, request: DescribeProducersRequest, _: RequestContext
+    services: LogServices, request: DescribeProducersRequest, context: RequestContext
 ) -> AnswerSteps:
     response = DescribeProducersResponse()
     counts = Counter(
@@ -39,6 +40,7 @@ def handle(
             found.partitions.append(answer)
             yield 1
             try:
+                check_topic(services, context, AclOperation.READ, topic.name)
                 if counts[topic.name, index] > 1:
                     raise BrokerError(ErrorCode.INVALID_REQUEST, "asked for more than once")
                 log = _log_of(services, topic.name, index)

@@ -8,13 +8,14 @@ from heapq import merge
 from itertools import islice
 
 from klog_broker.api.services import TopicsServices
-from klog_broker.cluster.known_topics import once_complete, unknown_topic
+from klog_broker.cluster.known_topics import once_complete
 from klog_broker.dispatch.access import on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import INTERNAL_TOPICS, MetadataImage, check_topic_name
-from klog_broker.resources.operations import TOPIC_OPERATIONS
+from klog_broker.resources.operations import topic_operations
+from klog_broker.resources.requested_topics import RequestedTopic, requested_topic
 from klog_broker.resources.visible_partitions import SeenPartitions
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -65,6 +66,11 @@ def _answer(
     room = max(min(request.response_partition_limit, MAX_PARTITIONS), 1)
     for name in names:
         yield 1
+        found = requested_topic(services, context, AclOperation.DESCRIBE, name)
+        is_denied = found.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if found.topic is None and not request.topics:
+            # The client may not describe the topic, or the topic was deleted a moment ago.
+            continue
         if room == 0:
             # The next page begins with this topic, also if that does not exist.
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
@@ -72,12 +78,12 @@ def _answer(
         answer = DescribeTopicPartitionsResponseTopic(
             name=name,
             is_internal=name in INTERNAL_TOPICS,
-            topic_authorized_operations=TOPIC_OPERATIONS,
+            topic_authorized_operations=topic_operations(services, context, name),
         )
         response.topics.append(answer)
-        topic = image.topic(name)
+        topic = found.topic
         if topic is None:
-            answer.error_code = _why_not(services, name)
+            answer.error_code = found.error if is_denied else _why_not(found)
             continue
         answer.topic_id = topic.topic_id
         is_first = cursor is not None and cursor.topic_name == name
@@ -124,12 +130,13 @@ def _names(
     return iter(merge(*parts))
 
 
-def _why_not(services: TopicsServices, name: str) -> ErrorCode:
+def _why_not(found: RequestedTopic) -> ErrorCode:
+    """The error for a topic that the image does not show."""
     try:
-        check_topic_name(name)
+        check_topic_name(found.name)
     except InvalidTopicName:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    return unknown_topic(services.known_topics)
+    return found.error
 
 
 def error_response(

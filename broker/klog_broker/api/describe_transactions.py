@@ -5,7 +5,9 @@ from klog_broker.coordinator.transaction.metadata import TransactionMetadata
 from klog_broker.dispatch.access import on_topics, on_transactional_ids
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
-from klog_broker.security.acls import AclOperation
+from klog_broker.resources.authorizer import is_allowed
+from klog_broker.resources.requested_topics import may_use_topic
+from klog_broker.security.acls import AclOperation, AclResourceType
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.describe_transactions import (
     DescribeTransactionsRequest,
@@ -17,24 +19,47 @@ from pyspark_klog.protocol.keys import ApiKey
 
 
 def handle(
-    services: TransactionServices, request: DescribeTransactionsRequest, _: RequestContext
+    services: TransactionServices, request: DescribeTransactionsRequest, context: RequestContext
 ) -> AnswerSteps:
     """An id that is named twice is described once: its partitions can be many."""
     states = []
     for transactional_id in dict.fromkeys(request.transactional_ids):
-        error, known = services.transactions.describe(transactional_id)
+        error, known = _transaction(services, context, transactional_id)
         yield 1 + (0 if known is None else len(known.partitions))
         states.append(
             TransactionState(transactional_id=transactional_id, error_code=error)
             if known is None
-            else _described(transactional_id, known)
+            else _described(services, context, transactional_id, known)
         )
     return DescribeTransactionsResponse(transaction_states=states)
 
 
-def _described(transactional_id: str, known: TransactionMetadata) -> TransactionState:
+def _transaction(
+    services: TransactionServices, context: RequestContext, transactional_id: str
+) -> tuple[ErrorCode, TransactionMetadata | None]:
+    """The transaction, or the error if there is none for this client."""
+    if not is_allowed(
+        services,
+        context,
+        AclOperation.DESCRIBE,
+        AclResourceType.TRANSACTIONAL_ID,
+        transactional_id,
+    ):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
+    return services.transactions.describe(transactional_id)
+
+
+def _described(
+    services: TransactionServices,
+    context: RequestContext,
+    transactional_id: str,
+    known: TransactionMetadata,
+) -> TransactionState:
+    """Topics that the client may not describe are left out, as in Kafka."""
     topics: dict[str, list[int]] = {}
     for topic, partition in known.partitions:
+        if not may_use_topic(services, context, AclOperation.DESCRIBE, topic):
+            continue
         topics.setdefault(topic, []).append(partition)
     return TransactionState(
         transactional_id=transactional_id,

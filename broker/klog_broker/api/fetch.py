@@ -22,7 +22,7 @@ from klog_broker.fetch.awaited_followers import FollowerKey
 from klog_broker.fetch.cached_fetch import MAX_FRAME_BYTES, KeptFetch
 from klog_broker.fetch.down_conversion import Converted
 from klog_broker.fetch.partition_read import ReadPartition
-from klog_broker.fetch.reader import FetchReader
+from klog_broker.fetch.reader import FetchReader, read_access
 from klog_broker.fetch.response_parts import make_answer, pack_answer
 from klog_broker.fetch.scopes import SessionFetch, WholeFetch, is_enough, scope_of
 from klog_broker.fetch.services import FetchServices
@@ -209,7 +209,8 @@ def handle(
 ) -> FetchResponse | None:
     version = context.api_version
     scope = scope_of(request, version, services)
-    reader = FetchReader(request, version, services, context.listener)
+    may_read = read_access(services, request, version, context.principal, context.client_address)
+    reader = FetchReader(request, version, services, context.listener, may_read)
     _DelayedFetch(services, request, context, scope, reader).start()
     return None
 

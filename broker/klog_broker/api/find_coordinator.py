@@ -8,7 +8,8 @@ from klog_broker.dispatch.access import on_groups, on_transactional_ids
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.image import NO_BROKER
-from klog_broker.security.acls import AclOperation
+from klog_broker.resources.authorizer import is_allowed
+from klog_broker.security.acls import AclOperation, AclResourceType
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis import find_coordinator as api
 from pyspark_klog.protocol.keys import ApiKey
@@ -19,6 +20,17 @@ SHARE = 2
 
 # Cost in elements (runtime/event_loop/slices.py): finding the coordinator of one key.
 _KEY = 5
+
+
+_RESOURCES = {
+    GROUP: (AclResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    TRANSACTION: (
+        AclResourceType.TRANSACTIONAL_ID,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
+}
+"""By type of coordinator: the type of the resource, and the error for a client that may not
+describe it."""
 
 
 def _refused(code: ErrorCode, text: str | None = None) -> CoordinatorAnswer:
@@ -32,6 +44,9 @@ def _find(
         return _refused(ErrorCode.INVALID_REQUEST, "this broker has no share groups (KIP-932)")
     if key_type not in (GROUP, TRANSACTION):
         return _refused(ErrorCode.INVALID_REQUEST, f"{key_type} is no type of coordinator")
+    resource_type, code = _RESOURCES[key_type]
+    if not is_allowed(services, context, AclOperation.DESCRIBE, resource_type, key):
+        return _refused(code)
     finder = services.group_finder if key_type == GROUP else services.transaction_finder
     return finder.find(key, context)
 

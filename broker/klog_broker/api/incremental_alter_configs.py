@@ -10,7 +10,7 @@ from enum import IntEnum
 from functools import partial
 
 from klog_broker.api.alterable_brokers import stored_name
-from klog_broker.api.alterable_topics import alterable_topic, check_names
+from klog_broker.api.alterable_topics import alterable_topic, check_may_alter, check_names
 from klog_broker.api.services import SettingsServices
 from klog_broker.config import TOPIC_SETTINGS, render, stored_topic_config
 from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
@@ -64,9 +64,10 @@ def handle(
             if times[(asked.resource_type, asked.resource_name)] > 1:
                 text = "the resource is named twice; put its settings into one entry"
                 raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+            check_may_alter(services, context, asked.resource_type, asked.resource_name)
             if asked.resource_type == ResourceType.BROKER:
                 yield _BROKER_CHECKED
-            planned.append((result, _planned(services, asked)))
+            planned.append((result, _planned(services, context, asked)))
         except BrokerError as error:
             _put(result, error)
     response = IncrementalAlterConfigsResponse(responses=results)
@@ -88,7 +89,9 @@ def handle(
     return None
 
 
-def _planned(services: SettingsServices, asked: AlterConfigsResource) -> Alter:
+def _planned(
+    services: SettingsServices, context: RequestContext, asked: AlterConfigsResource
+) -> Alter:
     """What makes the changes, which are checked by the settings of now. The store checks them again
     by those of then: other clients may alter them meanwhile."""
     names = [each.name for each in asked.configs]
@@ -98,7 +101,7 @@ def _planned(services: SettingsServices, asked: AlterConfigsResource) -> Alter:
         of_broker = partial(_changed_broker, services, asked, name)
         of_broker(services.metadata.image.broker_configs)
         return partial(change_broker_configs, services, name, of_broker)
-    topic = alterable_topic(services, asked.resource_type, asked.resource_name, names)
+    topic = alterable_topic(services, context, asked.resource_type, asked.resource_name, names)
     of_topic = partial(_changed, services, asked)
     of_topic(topic.configs)
     return partial(change_topic_configs, services, asked.resource_name, of_topic)

@@ -11,7 +11,8 @@ from klog_broker.coordinator.transaction.transaction import TransactionReply
 from klog_broker.dispatch.access import on_topics, on_transactional_id, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import RequestContext
-from klog_broker.security.acls import AclOperation
+from klog_broker.resources.authorizer import is_allowed
+from klog_broker.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerId
 from pyspark_klog.protocol.apis.init_producer_id import (
@@ -33,6 +34,9 @@ def handle(
         _begin_to_use(services, request.transactional_id, request, context)
         return
 
+    if not _may_write(services, context):
+        raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
     def got(producer_id: ProducerId | None) -> None:
         if producer_id is None:
             context.reply.send(error_response(request, services.producer_ids.unavailable))
@@ -41,6 +45,17 @@ def handle(
 
     # Without a transactional id, a producer that has a producer id already gets a new one, too.
     services.producer_ids.next_id(got)
+
+
+def _may_write(services: TransactionServices, context: RequestContext) -> bool:
+    """Whether the client may be an idempotent producer: it may write to the cluster or to any
+    topic."""
+    write, topic = AclOperation.WRITE, AclResourceType.TOPIC
+    return is_allowed(
+        services, context, AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER, CLUSTER_NAME
+    ) or any(
+        is_allowed(services, context, write, topic, name) for name in services.metadata.image.topics
+    )
 
 
 def _begin_to_use(

@@ -4,7 +4,8 @@ from klog_broker.api.services import GroupServices
 from klog_broker.dispatch.access import on_groups, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
-from klog_broker.security.acls import AclOperation
+from klog_broker.resources.authorizer import is_allowed
+from klog_broker.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from pyspark_klog.protocol.apis.list_groups import (
     ListedGroup,
     ListGroupsRequest,
@@ -16,7 +17,9 @@ CLASSIC = "classic"
 """The type of all groups: no others are coordinated here."""
 
 
-def handle(services: GroupServices, request: ListGroupsRequest, _: RequestContext) -> AnswerSteps:
+def handle(
+    services: GroupServices, request: ListGroupsRequest, context: RequestContext
+) -> AnswerSteps:
     """Names of states and types are compared without regard to case (KIP-518, as Kafka does since
     3.8; KIP-848)."""
     error, groups = services.groups.groups()
@@ -25,8 +28,14 @@ def handle(services: GroupServices, request: ListGroupsRequest, _: RequestContex
     if types and CLASSIC not in types:
         groups = []
     response = ListGroupsResponse(error_code=error)
+    describe = AclOperation.DESCRIBE
+    sees_all = is_allowed(services, context, describe, AclResourceType.CLUSTER, CLUSTER_NAME)
     for group in groups:
         yield 1
+        if not sees_all and not is_allowed(
+            services, context, describe, AclResourceType.GROUP, group.group_id
+        ):
+            continue
         if not states or group.state.value.lower() in states:
             response.groups.append(
                 ListedGroup(

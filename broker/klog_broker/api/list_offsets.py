@@ -22,6 +22,7 @@ from klog_broker.log.read.read_results import (
 )
 from klog_broker.replication.leader import Leader
 from klog_broker.resources.led_partitions import check_leader_epoch, led_partition
+from klog_broker.resources.requested_topics import check_topic
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.list_offsets import (
@@ -118,6 +119,7 @@ class _ListOffsets:
         key = (topic, asked.partition_index)
         leader: Leader | None = None
         try:
+            check_topic(self._services, self._context, AclOperation.DESCRIBE, topic)
             # Kafka has no such check in version 0.
             if self._counts[key] > 1 and self._context.api_version > 0:
                 raise BrokerError(ErrorCode.INVALID_REQUEST)

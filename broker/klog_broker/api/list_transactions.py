@@ -6,7 +6,8 @@ from klog_broker.coordinator.transaction.metadata import TransactionMetadata
 from klog_broker.dispatch.access import on_transactional_ids
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
-from klog_broker.security.acls import AclOperation
+from klog_broker.resources.authorizer import is_allowed
+from klog_broker.security.acls import AclOperation, AclResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.list_transactions import (
     ListTransactionsRequest,
@@ -22,7 +23,7 @@ _LOOKED_AT = 10
 
 
 def handle(
-    services: TransactionServices, request: ListTransactionsRequest, _: RequestContext
+    services: TransactionServices, request: ListTransactionsRequest, context: RequestContext
 ) -> AnswerSteps:
     """Names of states that no transaction has are told; they match nothing."""
     error, machines = services.transactions.machines()
@@ -37,6 +38,14 @@ def handle(
         if known is None or not wanted.matches(known):
             continue
         transactional_id = machine.transactional_id
+        if not is_allowed(
+            services,
+            context,
+            AclOperation.DESCRIBE,
+            AclResourceType.TRANSACTIONAL_ID,
+            transactional_id,
+        ):
+            continue
         if pattern is None or (yield from pattern.matches(transactional_id)):
             response.transaction_states.append(
                 TransactionState(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from klog_broker.api.services import TopicsServices
 from klog_broker.cluster.controller_only import (
@@ -10,7 +11,7 @@ from klog_broker.cluster.controller_only import (
     TopicRequests,
     not_made,
 )
-from klog_broker.cluster.known_topics import once_complete, unknown_topic
+from klog_broker.cluster.known_topics import once_complete
 from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
@@ -21,7 +22,9 @@ from klog_broker.metadata.image import (
     check_topic_name,
 )
 from klog_broker.metadata.interface import NewTopic
-from klog_broker.resources.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from klog_broker.resources.authorizer import ALLOWS_ALL
+from klog_broker.resources.operations import cluster_operations, topic_operations
+from klog_broker.resources.requested_topics import may_create_topic, may_use_topic, requested_topic
 from klog_broker.resources.visible_partitions import SeenPartitions
 from klog_broker.security.acls import AclOperation
 from klog_broker.topics.changes import create_topics
@@ -42,7 +45,6 @@ from pyspark_klog.protocol.keys import ApiKey
 _PLANNED = 10
 
 _PARTITIONS_A_STEP = 50
-_UNTOLD = ErrorCode.LEADER_NOT_AVAILABLE
 _FIRST_VERSION_WITH_LISTENERS = 6
 _FIRST_VERSION_BY_ID = 12
 
@@ -120,7 +122,10 @@ def _have_created(
     missing: list[str],
     controller: TopicRequests,
 ) -> AnswerSteps:
+    denied: dict[str, ErrorCode] = {}
+
     def created(refused: dict[str, ErrorCode]) -> None:
+        refused.update(denied)
         context.reply.send_in_slices(_describe(services, request, context, refused))
 
     legal = []
@@ -130,7 +135,10 @@ def _have_created(
             check_topic_name(name)
         except InvalidTopicName:
             continue
-        legal.append(name)
+        if may_create_topic(services, context, name):
+            legal.append(name)
+        else:
+            denied[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     controller.create(legal, created)
     return None
 
@@ -143,6 +151,9 @@ def _create(
     room = MAX_PARTITIONS_PER_REQUEST
     for name in missing:
         yield _PLANNED
+        if not may_create_topic(services, context, name):
+            refused[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            continue
         try:
             new = plan_new_topic(services, name)
         except BrokerError as error:
@@ -188,7 +199,9 @@ def _topics_to_create(
     names = dict.fromkeys(topic.name for topic in request.topics if topic.name is not None)
     known = services.metadata.image.topics
     # Internal topics are created by the coordinators that use them, with settings of their own.
-    return [name for name in names if name not in known and name not in INTERNAL_TOPICS]
+    missing = [name for name in names if name not in known and name not in INTERNAL_TOPICS]
+    may_describe = partial(may_use_topic, services, context, AclOperation.DESCRIBE)
+    return missing if services.authorizer is ALLOWS_ALL else list(filter(may_describe, missing))
 
 
 def _describe(
@@ -220,7 +233,9 @@ def _describe(
     topic: Topic | None
     for each in wanted:
         if isinstance(each, Topic):
-            topic, answer = each, _topic(each, with_operations)
+            if not may_use_topic(services, context, AclOperation.DESCRIBE, each.name):
+                continue
+            topic, answer = each, _topic(services, context, each, with_operations)
         else:
             topic, answer = _one(services, each, context, refused, with_operations)
         response.topics.append(answer)
@@ -231,7 +246,7 @@ def _describe(
                     yield _PARTITIONS_A_STEP
                 answer.partitions.append(seen.partition(topic.name, number, state))
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(services, context)
     return response
 
 
@@ -260,25 +275,24 @@ def _one(
     with_operations: bool,
 ) -> tuple[Topic | None, MetadataResponseTopic]:
     """The topic, if it exists, and its response without partitions."""
-    image = services.metadata.image
     # Names were nullable from version 10 on to be asked by id, but not in answers before 12.
     no_name = None if context.api_version >= 12 else ""
     if asked.name is None and asked.topic_id == NO_TOPIC_ID:
         return None, MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=no_name)
+    topic_id = asked.topic_id if asked.name is None else None
+    found = requested_topic(services, context, AclOperation.DESCRIBE, asked.name, topic_id)
+    topic = found.topic
     if asked.name is None:
-        topic = image.topic_by_id(asked.topic_id)
         if topic is None:
-            is_known = services.known_topics.is_complete
             unknown = MetadataResponseTopic(
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID if is_known else _UNTOLD,
-                name=no_name,
-                topic_id=asked.topic_id,
+                error_code=found.error, name=no_name, topic_id=asked.topic_id
             )
             return None, unknown
-        return topic, _topic(topic, with_operations)
-    topic = image.topic(asked.name)
+        return topic, _topic(services, context, topic, with_operations)
+    if found.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return None, MetadataResponseTopic(error_code=found.error, name=asked.name)
     if topic is None or asked.name in refused:
-        code = refused.get(asked.name, unknown_topic(services.known_topics))
+        code = refused.get(asked.name, found.error)
         try:
             check_topic_name(asked.name)
         except InvalidTopicName:
@@ -287,17 +301,19 @@ def _one(
             error_code=code, name=asked.name, is_internal=asked.name in INTERNAL_TOPICS
         )
         if with_operations:
-            unknown.topic_authorized_operations = TOPIC_OPERATIONS
+            unknown.topic_authorized_operations = topic_operations(services, context, asked.name)
         return None, unknown
-    return topic, _topic(topic, with_operations)
+    return topic, _topic(services, context, topic, with_operations)
 
 
-def _topic(topic: Topic, with_operations: bool) -> MetadataResponseTopic:
+def _topic(
+    services: TopicsServices, context: RequestContext, topic: Topic, with_operations: bool
+) -> MetadataResponseTopic:
     answer = MetadataResponseTopic(
         name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal
     )
     if with_operations:
-        answer.topic_authorized_operations = TOPIC_OPERATIONS
+        answer.topic_authorized_operations = topic_operations(services, context, topic.name)
     return answer
 
 

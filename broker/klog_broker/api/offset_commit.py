@@ -12,8 +12,7 @@ from klog_broker.dispatch.access import on_group, on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.cached_requests import Prepared
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
-from klog_broker.metadata.image import MetadataImage
-from klog_broker.runtime.event_loop.slices import Steps
+from klog_broker.resources.requested_topics import requested_topic
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -29,9 +28,6 @@ from pyspark_klog.records.layout import INT64_MAX
 COMMITS_AT_ONCE = 200
 """Partitions of one request that are appended in one turn, as one batch."""
 
-_UNKNOWN_ID = ErrorCode.UNKNOWN_TOPIC_ID
-_UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
 # What a commit costs, in elements: it is made, encoded, appended and applied.
 _COMMIT = 5
 
@@ -40,10 +36,7 @@ def handle(
     services: GroupServices, request: OffsetCommitRequest, context: RequestContext
 ) -> AnswerSteps:
     """Answered when the records are visible; each partition has its own result."""
-    image = services.metadata.image
     by_id = context.api_version >= TOPIC_IDS_SINCE
-    if by_id:
-        yield from _name_topics(request, image)
     expire_ms = -1
     if request.retention_time_ms >= 0:
         expire_ms = min(services.clock.now_ms() + request.retention_time_ms, INT64_MAX)
@@ -69,15 +62,23 @@ def handle(
         )
 
     for topic in request.topics:
-        known = image.topic(topic.name)
+        if by_id:
+            yield 1
+        found = requested_topic(
+            services,
+            context,
+            AclOperation.READ,
+            topic.name,
+            topic.topic_id if by_id else None,
+            not_sent_yet=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        )
+        topic.name = found.name
         for each in topic.partitions:
             partition = TopicPartition(topic.name, each.partition_index)
             yield 1
-            if known is None or image.partition(*partition) is None:
-                is_id = by_id and not topic.name
-                results[partition] = _UNKNOWN_ID if is_id else _UNKNOWN_PARTITION
-                if not services.known_topics.is_complete:
-                    results[partition] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            error = found.partition_error(each.partition_index)
+            if found.topic is None or error is not ErrorCode.NONE:
+                results[partition] = error
                 continue
             commits.append(
                 Commit(
@@ -87,7 +88,7 @@ def handle(
                     metadata=each.committed_metadata or "",
                     commit_ms=each.commit_timestamp,
                     expire_ms=expire_ms,
-                    topic_id=known.topic_id,
+                    topic_id=found.topic.topic_id,
                 )
             )
             if len(commits) == COMMITS_AT_ONCE:
@@ -113,14 +114,6 @@ def prepare_in_cluster(
 ) -> Prepared | None:
     """As ``prepare``; it prepares nothing for version 0."""
     return prepare(both.groups, frame, request, context)
-
-
-def _name_topics(request: OffsetCommitRequest, image: MetadataImage) -> Steps:
-    """Give topics that are named by id their names; those that are not there keep none."""
-    for topic in request.topics:
-        yield 1
-        found = image.topic_by_id(topic.topic_id)
-        topic.name = "" if found is None else found.name
 
 
 def _response(

@@ -5,6 +5,7 @@ from klog_broker.coordinator.group.deletions import OffsetCodes
 from klog_broker.dispatch.access import on_group, on_topics
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.resources.requested_topics import requested_topic
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -21,23 +22,28 @@ def handle(
     services: GroupServices, request: OffsetDeleteRequest, context: RequestContext
 ) -> AnswerSteps:
     """Each partition has its own result, unless there is an error for all."""
-    image = services.metadata.image
-    absent = (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if services.known_topics.is_complete
-        else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    )
+    errors: dict[TopicPartition, ErrorCode] = {}
     known: dict[TopicPartition, None] = {}
     for topic in request.topics:
+        found = requested_topic(
+            services,
+            context,
+            AclOperation.READ,
+            topic.name,
+            not_sent_yet=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        )
         for each in topic.partitions:
             yield 1
             partition = TopicPartition(topic.name, each.partition_index)
-            if image.partition(*partition) is not None:
+            error = found.partition_error(each.partition_index)
+            if error is ErrorCode.NONE:
                 known[partition] = None
+            else:
+                errors[partition] = error
 
     def answer(error: ErrorCode, codes: OffsetCodes) -> None:
         if error is ErrorCode.NONE:
-            context.reply.send_in_slices(_response(request, codes, absent))
+            context.reply.send_in_slices(_response(request, {**codes, **errors}))
         else:
             context.reply.send(OffsetDeleteResponse(error_code=error))
 
@@ -47,7 +53,7 @@ def handle(
     return None
 
 
-def _response(request: OffsetDeleteRequest, codes: OffsetCodes, absent: ErrorCode) -> AnswerSteps:
+def _response(request: OffsetDeleteRequest, codes: OffsetCodes) -> AnswerSteps:
     response = OffsetDeleteResponse()
     for topic in request.topics:
         told = OffsetDeleteResponseTopic(name=topic.name)
@@ -58,7 +64,7 @@ def _response(request: OffsetDeleteRequest, codes: OffsetCodes, absent: ErrorCod
             told.partitions.append(
                 OffsetDeleteResponsePartition(
                     partition_index=each.partition_index,
-                    error_code=codes.get(partition, absent),
+                    error_code=codes.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
                 )
             )
     return response

@@ -12,7 +12,9 @@ from klog_broker.dispatch.access import on_groups, on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.image import MetadataImage
-from klog_broker.security.acls import AclOperation
+from klog_broker.resources.authorizer import is_allowed
+from klog_broker.resources.requested_topics import may_use_topic
+from klog_broker.security.acls import AclOperation, AclResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID, TopicPartition
 from pyspark_klog.protocol.apis.offset_fetch import (
@@ -47,7 +49,7 @@ def handle(
     """
     if context.api_version >= SEVERAL_GROUPS_SINCE:
         return (yield from _several_groups(services, request, context))
-    error, committed = services.groups.committed(request.group_id)
+    error, committed = _committed(services, context, request.group_id)
     if committed is None:
         return _error(request, error, per_partition=context.api_version < TOP_LEVEL_ERROR_SINCE)
     response = OffsetFetchResponse()
@@ -58,7 +60,7 @@ def handle(
         numbers = None if wanted is None else wanted[topic]
         topic_id = _id_of(services.metadata.image, topic)
         asked = _AskedTopic(topic, topic_id, numbers)
-        for row in _offsets(committed, asked, topic_id, request.require_stable, services):
+        for row in _offsets(committed, asked, topic_id, request, context, services):
             yield 1
             rows.append(_partition(OffsetFetchResponsePartition, *row))
         if rows or wanted is not None:
@@ -97,7 +99,7 @@ def _several_groups(
             continue
         told = OffsetFetchResponseGroup(group_id=group.group_id)
         response.groups.append(told)
-        error, committed = services.groups.committed(group.group_id)
+        error, committed = _committed(services, context, group.group_id)
         if committed is None:
             told.error_code = error
             continue
@@ -107,7 +109,7 @@ def _several_groups(
             yield 1
             topic = OffsetFetchResponseTopics(name=asked.name or "", topic_id=asked.topic_id)
             topic_id = _id_of(services.metadata.image, asked.name)
-            for row in _offsets(committed, asked, topic_id, request.require_stable, services):
+            for row in _offsets(committed, asked, topic_id, request, context, services):
                 yield 1
                 topic.partitions.append(_partition(OffsetFetchResponsePartitions, *row))
             if topic.partitions or asked.partitions is not None:
@@ -149,12 +151,22 @@ def _id_of(image: MetadataImage, name: str | None) -> UUID:
     return _NO_ID if topic is None else topic.topic_id
 
 
+def _committed(
+    services: GroupServices, context: RequestContext, group_id: str
+) -> tuple[ErrorCode, VisibleOffsets | None]:
+    """The group's offsets, or the error if there are none for this client."""
+    if not is_allowed(services, context, AclOperation.DESCRIBE, AclResourceType.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED, None
+    return services.groups.committed(group_id)
+
+
 # --- partitions ----------------------------------------------------------------------------------
 def _offsets(
     committed: VisibleOffsets,
     asked: "_AskedTopic",
     topic_id: UUID,
-    require_stable: bool,
+    request: OffsetFetchRequest,
+    context: RequestContext,
     services: GroupServices,
 ) -> Iterator[tuple[int, CommittedOffset | None, ErrorCode]]:
     """Of each partition its number, its offset if it has one, and its error.
@@ -170,6 +182,10 @@ def _offsets(
         for number in numbers or ():
             yield number, None, ErrorCode.UNKNOWN_TOPIC_ID
         return
+    if not may_use_topic(services, context, AclOperation.DESCRIBE, topic):
+        for number in numbers or ():
+            yield number, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return
     for number in committed.partitions(topic) if numbers is None else numbers:
         partition = TopicPartition(topic, number)
         found = committed.get(partition)
@@ -179,7 +195,7 @@ def _offsets(
             found = None
         if found is None and numbers is None:
             continue
-        if require_stable and not committed.is_stable(partition):
+        if request.require_stable and not committed.is_stable(partition):
             yield number, None, ErrorCode.UNSTABLE_OFFSET_COMMIT
         else:
             yield number, found, ErrorCode.NONE

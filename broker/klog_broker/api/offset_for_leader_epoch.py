@@ -5,7 +5,9 @@ from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.log.errors import LogStorageError
+from klog_broker.resources.authorizer import is_broker
 from klog_broker.resources.led_partitions import check_leader_epoch, led_partition
+from klog_broker.resources.requested_topics import check_topic
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.offset_for_leader_epoch import (
@@ -19,7 +21,7 @@ from pyspark_klog.protocol.keys import ApiKey
 
 
 def handle(
-    services: LogServices, request: OffsetForLeaderEpochRequest, _: RequestContext
+    services: LogServices, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> AnswerSteps:
     response = OffsetForLeaderEpochResponse()
     for topic in request.topics:
@@ -28,13 +30,17 @@ def handle(
         response.topics.append(found)
         for each in topic.partitions:
             yield 1
-            found.partitions.append(_end_of(services, topic.topic, each))
+            found.partitions.append(_end_of(services, context, topic.topic, each))
     return response
 
 
-def _end_of(services: LogServices, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_of(
+    services: LogServices, context: RequestContext, topic: str, asked: OffsetForLeaderPartition
+) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition)
     try:
+        if not is_broker(services, context):
+            check_topic(services, context, AclOperation.DESCRIBE, topic)
         leader = led_partition(services, topic, asked.partition)
         check_leader_epoch(leader, asked.current_leader_epoch)
         found = leader.log.end_offset_for_epoch(asked.leader_epoch)

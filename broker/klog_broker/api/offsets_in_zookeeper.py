@@ -11,6 +11,8 @@ from klog_broker.coordinator.group.commits import is_too_long
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.metadata.errors import NoAnswer
 from klog_broker.metadata.zookeeper.consumer_offsets import ConsumerOffsets
+from klog_broker.resources.requested_topics import RequestedTopic, requested_topic
+from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.protocol.apis.offset_commit import (
@@ -54,11 +56,13 @@ def commit(
     services = both.groups
     longest = services.config["offset.metadata.max.bytes"]
     for topic in request.topics:
+        found_topic = _topic(services, context, AclOperation.READ, topic.name)
         for each in topic.partitions:
             yield _COMMIT
             partition = TopicPartition(topic.name, each.partition_index)
-            if _is_unknown(services, partition):
-                codes[partition] = _unknown(services)
+            error = found_topic.partition_error(partition.partition)
+            if error is not ErrorCode.NONE:
+                codes[partition] = error
             elif is_too_long(each.committed_metadata or "", longest):
                 codes[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
@@ -95,11 +99,13 @@ def fetch(
     asked: list[TopicPartition] = []
     codes: dict[TopicPartition, ErrorCode] = {}
     for topic in topics:
+        found_topic = _topic(services, context, AclOperation.DESCRIBE, topic.name)
         for number in topic.partition_indexes:
             yield 1
             partition = TopicPartition(topic.name, number)
-            if _is_unknown(services, partition):
-                codes[partition] = _unknown(services)
+            error = found_topic.partition_error(partition.partition)
+            if error is not ErrorCode.NONE:
+                codes[partition] = error
             else:
                 asked.append(partition)
 
@@ -129,16 +135,19 @@ def fetch(
     return None
 
 
-def _is_unknown(services: GroupServices, partition: TopicPartition) -> bool:
-    return services.metadata.image.partition(*partition) is None
-
-
-def _unknown(services: GroupServices) -> ErrorCode:
-    """To be unknown is to have no offset, and a consumer begins anew then: it is to ask again as
-    long as this broker may not have been told of the partition."""
-    if services.known_topics.is_complete:
-        return _UNKNOWN
-    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+def _topic(
+    services: GroupServices, context: RequestContext, operation: AclOperation, name: str
+) -> RequestedTopic:
+    """Look a topic up. A consumer takes UNKNOWN_TOPIC_OR_PARTITION for a partition without an
+    offset, and starts from the beginning or the end: the consumer has to repeat the request as long
+    as the controller may not have sent the partition to this broker."""
+    return requested_topic(
+        services,
+        context,
+        operation,
+        name,
+        not_sent_yet=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    )
 
 
 def _code(found: object) -> ErrorCode:

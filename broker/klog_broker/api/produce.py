@@ -17,8 +17,10 @@ from klog_broker.produce.verification import (
     transactional_producers,
 )
 from klog_broker.replication.leader import Leader
+from klog_broker.resources.authorizer import ALLOWS_ALL, is_allowed
 from klog_broker.resources.led_partitions import led_partition, topic_name
-from klog_broker.security.acls import AclOperation
+from klog_broker.resources.requested_topics import check_topic
+from klog_broker.security.acls import AclOperation, AclResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.produce import (
     PartitionProduceResponse,
@@ -42,7 +44,7 @@ def handle(
 ) -> ProduceResponse | None:
     producers = transactional_producers(request)
     if producers or request.transactional_id is not None:
-        error = _transaction_error(request, producers)
+        error = _transaction_error(services, request, context, producers)
         if error is not None:
             return _refuse(request, context, error)
     if request.acks not in (-1, 0, 1):
@@ -60,6 +62,8 @@ def handle(
                 name = topic.name
                 if context.api_version >= 13:
                     name = topic_name(services, topic.topic_id, partition.index)
+                if services.authorizer is not ALLOWS_ALL:
+                    check_topic(services, context, AclOperation.WRITE, name)
                 leader = _leader(services, context, name, partition.index)
                 records = _checked_records(partition.records, context.api_version)
             except BrokerError as error:
@@ -86,7 +90,10 @@ def handle(
 
 
 def _transaction_error(
-    request: ProduceRequest, producers: set[tuple[int, int]]
+    services: ProduceServices,
+    request: ProduceRequest,
+    context: RequestContext,
+    producers: set[tuple[int, int]],
 ) -> BrokerError | None:
     """Why nothing of a request with a transactional id or batch is appended."""
     if producers and request.transactional_id is None:
@@ -94,6 +101,15 @@ def _transaction_error(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "a transactional batch came in a request without a transactional id",
         )
+    transactional_id = request.transactional_id
+    if producers and not is_allowed(
+        services,
+        context,
+        AclOperation.WRITE,
+        AclResourceType.TRANSACTIONAL_ID,
+        transactional_id or "",
+    ):
+        return BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if len(producers) > 1:
         return BrokerError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,

@@ -17,6 +17,7 @@ from klog_broker.fetch.services import FetchServices
 from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.metadata.interface import MetadataStore
 from klog_broker.produce.services import ProduceServices, VerifyTransactions
+from klog_broker.resources.authorizer import AuthorizerServices
 from klog_broker.resources.led_partitions import PartitionServices
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.purgatory import Purgatory
@@ -45,7 +46,7 @@ class LogServices(PartitionServices, Protocol):
     def requests(self) -> RequestRuntime: ...
 
 
-class GroupServices(Protocol):
+class GroupServices(AuthorizerServices, Protocol):
     """The services of the APIs of consumer groups."""
 
     @property
@@ -67,7 +68,7 @@ class GroupServices(Protocol):
     def requests(self) -> RequestRuntime: ...
 
 
-class FindCoordinatorServices(Protocol):
+class FindCoordinatorServices(AuthorizerServices, Protocol):
     """The services of FindCoordinator."""
 
     @property
@@ -103,11 +104,13 @@ class BrokerIdServices(Protocol):
     def broker_id(self) -> BrokerId: ...
 
 
-class TopicsServices(TopicServices, ControllerServices, BrokerIdServices, Protocol):
+class TopicsServices(
+    TopicServices, ControllerServices, BrokerIdServices, AuthorizerServices, Protocol
+):
     """The services of the APIs that create, change, delete and show topics, and show brokers."""
 
 
-class SettingsServices(TopicServices, BrokerIdServices, Protocol):
+class SettingsServices(TopicServices, BrokerIdServices, AuthorizerServices, Protocol):
     """The services of the APIs that show and alter settings and quotas."""
 
     @property

@@ -15,6 +15,7 @@ from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.producers.verification import VerificationGuard
 from klog_broker.resources.led_partitions import led_partition
+from klog_broker.resources.requested_topics import requested_topic
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -42,34 +43,32 @@ def handle(
     services: TransactionServices, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> AnswerSteps:
     """Answered when the records are visible; each partition has its own result."""
-    image = services.metadata.image
     by_id = context.api_version >= TOPIC_IDS_SINCE
     results: _Results = {}
     commits: dict[TopicPartition, Commit] = {}
     for topic in request.topics:
-        if by_id:
-            found = image.topic_by_id(topic.topic_id)
-            topic.name = "" if found is None else found.name
-        known = image.topic(topic.name)
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if by_id and known is None:
-            unknown = ErrorCode.UNKNOWN_TOPIC_ID
+        found = requested_topic(
+            services,
+            context,
+            AclOperation.READ,
+            topic.name,
+            topic.topic_id if by_id else None,
+            not_sent_yet=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        )
+        topic.name = found.name
         for each in topic.partitions:
             yield _COMMIT
             partition = TopicPartition(topic.name, each.partition_index)
-            if known is None or image.partition(*partition) is None:
-                results[partition] = (
-                    unknown
-                    if services.known_topics.is_complete
-                    else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-                )
+            error = found.partition_error(each.partition_index)
+            if found.topic is None or error is not ErrorCode.NONE:
+                results[partition] = error
                 continue
             commits[partition] = Commit(
                 partition=partition,
                 offset=each.committed_offset,
                 leader_epoch=each.committed_leader_epoch,
                 metadata=each.committed_metadata or "",
-                topic_id=known.topic_id,
+                topic_id=found.topic.topic_id,
             )
     if not commits:
         return (yield from _response(request, results, context.api_version))

@@ -13,8 +13,9 @@ from klog_broker.coordinator_hosting.marker_writing import MARKER_ELEMENTS, Mark
 from klog_broker.dispatch.access import sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
-from klog_broker.security.acls import AclOperation
-from pyspark_klog.errors import ErrorCode
+from klog_broker.resources.authorizer import is_allowed, is_broker
+from klog_broker.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.write_txn_markers import (
     WritableTxnMarker,
@@ -35,6 +36,10 @@ def handle(
     services: TransactionServices, request: WriteTxnMarkersRequest, context: RequestContext
 ) -> AnswerSteps:
     """Answered when readers see all markers, or as soon as it is known that they will not."""
+    if not is_broker(services, context) and not is_allowed(
+        services, context, AclOperation.ALTER, AclResourceType.CLUSTER, CLUSTER_NAME
+    ):
+        raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     writer = MarkerWriter(services)
     results: list[dict[TopicPartition, ErrorCode]] = [{} for _ in request.markers]
     waiting = 1

@@ -18,7 +18,7 @@ from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.dispatch.response_slot import ReplySlot
 from klog_broker.fetch.changing_fields import find_holes
 from klog_broker.fetch.partition_read import ReadPartition
-from klog_broker.fetch.reader import FetchReader, requested_partitions
+from klog_broker.fetch.reader import FetchReader, read_access, requested_partitions
 from klog_broker.fetch.response_parts import make_answer, pack_answer
 from klog_broker.fetch.scopes import SessionFetch, WholeFetch, is_enough, scope_of
 from klog_broker.fetch.services import FetchServices
@@ -113,7 +113,11 @@ class KeptFetch:
             return False
         reader = self._reader
         if reader is None:
-            reader = self._reader = FetchReader(request, version, services, self._listener)
+            may_read = read_access(
+                services, request, version, self._principal, self._client_address
+            )
+            reader = FetchReader(request, version, services, self._listener, may_read)
+            self._reader = reader
         scope.renew()
         cold = reader.read(scope.partitions)
         if cold or not (request.max_wait_ms <= 0 or is_enough(scope, request.min_bytes)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from klog_broker.config import stored_topic_config
 from klog_broker.fetch.down_conversion import SetToConvert
@@ -14,8 +14,11 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.read.bare_batches import bare_batches
 from klog_broker.log.read.read_results import ReadInfo
 from klog_broker.replication.leader import Leader
+from klog_broker.resources.authorizer import ALLOWS_ALL
 from klog_broker.resources.led_partitions import check_leader_epoch, led_partition, topic_name
 from klog_broker.runtime.disk.files import ReadRegion
+from klog_broker.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from klog_broker.security.principal import KafkaPrincipal
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID, BrokerId
 from pyspark_klog.protocol.apis.fetch import (
@@ -73,12 +76,55 @@ def name_of_topic(services: FetchServices, topic_id: UUID) -> str:
     return found.name if found is not None else ""
 
 
+MayRead = Callable[[str], bool]
+"""Whether the client may read the topic with this name."""
+
+
+def read_access(
+    services: FetchServices,
+    request: FetchRequest,
+    version: int,
+    principal: KafkaPrincipal,
+    host: str,
+) -> MayRead | None:
+    """Return the check of the client's access to topics; None if every client may read all topics.
+
+    Followers need access to the cluster. Each decision is made once: the check is for one request,
+    or for requests under one version of the rules.
+    """
+    authorizer = services.authorizer
+    if authorizer is ALLOWS_ALL:
+        return None
+    decisions: dict[str, bool] = {}
+    is_of_follower = replica_of(request, version).replica_id >= 0
+
+    def may_read(name: str) -> bool:
+        if name not in decisions:
+            access = (
+                (AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
+                if is_of_follower
+                else (AclOperation.READ, AclResourceType.TOPIC, name)
+            )
+            decisions[name] = authorizer.is_allowed(principal, host, *access)
+        return decisions[name]
+
+    return may_read
+
+
 class FetchReader:
     """Reads the partitions of one fetch, as often as it takes."""
 
     def __init__(
-        self, request: FetchRequest, version: int, services: FetchServices, listener: str
+        self,
+        request: FetchRequest,
+        version: int,
+        services: FetchServices,
+        listener: str,
+        may_read: MayRead | None,
     ) -> None:
+        """``may_read`` tells whether the client may read the topic with a name; None if every
+        client may read all topics."""
+        self._may_read = may_read
         self._services = services
         self._version = version
         sent_by = replica_of(request, version)
@@ -145,9 +191,14 @@ class FetchReader:
         return cold
 
     def _read_one(self, each: ReadPartition, left_bytes: int, min_one_batch: bool) -> None:
+        if self._may_read is not None and each.name and not self._may_read(each.name):
+            raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         leader = each.leader
         if leader is None or leader.ended is not None:
+            has_name = each.name != ""
             leader = self._find_leader(each)
+            if self._may_read is not None and not (has_name or self._may_read(each.name)):
+                raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         request = each.request
         # Kafka takes every negative epoch of a Fetch for none.
         if 0 <= request.current_leader_epoch != leader.leader_epoch:

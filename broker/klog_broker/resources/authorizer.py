@@ -4,7 +4,7 @@ from typing import Protocol
 
 from klog_broker.dispatch.authorizer import Authorizer
 from klog_broker.dispatch.request_context import RequestContext
-from klog_broker.security.acls import AclOperation, AclResourceType
+from klog_broker.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from klog_broker.security.principal import KafkaPrincipal
 
 
@@ -47,4 +47,11 @@ def is_allowed(
     authorizer = services.authorizer
     return authorizer is ALLOWS_ALL or authorizer.is_allowed(
         context.principal, context.client_address, operation, resource_type, name
+    )
+
+
+def is_broker(services: AuthorizerServices, context: RequestContext) -> bool:
+    """Whether the client may do what the brokers of a cluster ask each other."""
+    return is_allowed(
+        services, context, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME
     )

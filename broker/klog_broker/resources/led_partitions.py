@@ -8,12 +8,13 @@ from klog_broker.replication.errors import Ended
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Offline
 from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.resources.authorizer import AuthorizerServices
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID
 from pyspark_klog.records.layout import NO_LEADER_EPOCH
 
 
-class PartitionServices(Protocol):
+class PartitionServices(AuthorizerServices, Protocol):
     """The services that a partition is looked up in."""
 
     @property

@@ -1,9 +1,8 @@
-"""What a client may do, as a bit set of Kafka's ACL operations (KIP-430).
+"""The operations that a client is allowed, as a bit set of Kafka's ACL operations (KIP-430)."""
 
-Without an authorizer every client may do every operation that a kind of resource has.
-"""
-
-from klog_broker.security.acls import AclOperation
+from klog_broker.dispatch.request_context import RequestContext
+from klog_broker.resources.authorizer import ALLOWS_ALL, AuthorizerServices, is_allowed
+from klog_broker.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 _READ = 1 << AclOperation.READ
 _WRITE = 1 << AclOperation.WRITE
@@ -29,3 +28,34 @@ CLUSTER_OPERATIONS = (
     | _IDEMPOTENT_WRITE
 )
 GROUP_OPERATIONS = _READ | _DELETE | _DESCRIBE | _DESCRIBE_CONFIGS | _ALTER_CONFIGS
+
+
+def topic_operations(services: AuthorizerServices, context: RequestContext, name: str) -> int:
+    """The operations that the client may do on the topic."""
+    return _allowed(services, context, TOPIC_OPERATIONS, AclResourceType.TOPIC, name)
+
+
+def cluster_operations(services: AuthorizerServices, context: RequestContext) -> int:
+    """The operations that the client may do on the cluster."""
+    return _allowed(services, context, CLUSTER_OPERATIONS, AclResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def group_operations(services: AuthorizerServices, context: RequestContext, group_id: str) -> int:
+    """The operations that the client may do on the group."""
+    return _allowed(services, context, GROUP_OPERATIONS, AclResourceType.GROUP, group_id)
+
+
+def _allowed(
+    services: AuthorizerServices,
+    context: RequestContext,
+    operations: int,
+    resource_type: AclResourceType,
+    name: str,
+) -> int:
+    if services.authorizer is ALLOWS_ALL:
+        return operations
+    return sum(
+        1 << each
+        for each in AclOperation
+        if operations >> each & 1 and is_allowed(services, context, each, resource_type, name)
+    )
