@@ -81,6 +81,7 @@ class Connection:
 
     def __init__(self) -> None:
         self.prepared: dict[int, Any] = {}
+        self.rules_version = 0
 
     def forget_prepared(self) -> None:
         self.prepared.clear()

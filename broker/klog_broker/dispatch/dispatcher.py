@@ -59,6 +59,10 @@ class ConnectionInfo(Protocol):
         """By API key, what may serve the connection's next request. Only the dispatcher puts
         anything in."""
 
+    rules_version: int
+    """The version of the rules under which the requests in ``prepared`` were allowed. Only the
+    dispatcher changes it."""
+
     def forget_prepared(self) -> None:
         """Empties ``prepared``."""
 
@@ -101,6 +105,8 @@ class Dispatcher:
         """Serve a request, a frame without its size. Returns whether the frame's bytes are needed
         no longer. They are not when the request was known by its bytes; a decoded request may have
         views of them until the turn ends."""
+        if self._authorizer is not None:
+            self._forget_old_decisions(connection, self._authorizer.version)
         # The lower byte of the API key is enough: what is found compares the whole frame.
         found = connection.prepared.get(frame[1])
         if found is not None:
@@ -115,6 +121,14 @@ class Dispatcher:
                 # Nothing was answered: the handler serves the request.
         self._decode(frame, slot, connection)
         return False
+
+    @staticmethod
+    def _forget_old_decisions(connection: ConnectionInfo, version: int) -> None:
+        """Cached requests were allowed under the rules of their time: after a change of the rules
+        the next request of each API is decoded and checked."""
+        if connection.rules_version != version:
+            connection.forget_prepared()
+            connection.rules_version = version
 
     def _decode(self, frame: memoryview, slot: ReplySlot, connection: ConnectionInfo) -> None:
         """Decode a request and hand it to its handler."""

@@ -21,6 +21,7 @@ from klog_broker.fetch.sessions import (
     FetchSessions,
     SessionPartition,
 )
+from klog_broker.resources.authorizer import ALLOWS_ALL
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.fetch import FetchRequest
 
@@ -171,6 +172,8 @@ def scope_of(
     if session.uses_topic_ids != uses_topic_ids:
         raise BrokerError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
     sessions.use(session)
+    if services.authorizer is not ALLOWS_ALL:
+        session.apply_rules(services.authorizer.version)
     _change_session(session, request, services, uses_topic_ids=uses_topic_ids)
     if not session.partitions:
         # Nothing is left to be told: as Kafka does, with session id 0.

@@ -144,6 +144,8 @@ class FetchSession:
         self.events = 0
         """Rises whenever something was heard that a read can bring to light."""
         self.is_over = False
+        self.rules_version = 0
+        """The version of the rules under which the session's partitions were read."""
         self._purgatory = purgatory
         self._kept = kept
         self._unread: dict[SessionPartition, None] = {}
@@ -156,6 +158,14 @@ class FetchSession:
         """The next read of the partition may find something else than the last one."""
         self._unread[each] = None
         self._tell_waiting()
+
+    def apply_rules(self, version: int) -> None:
+        """Have all partitions read again if the version of the rules has changed: the next response
+        reports the partitions that the client may no longer read."""
+        if version != self.rules_version:
+            self.rules_version = version
+            for each in self.partitions.values():
+                self._unread[each] = None
 
     def read_some_time(self, each: SessionPartition) -> None:
         """The next answer tells more of the partition, and nobody waits for that: a follower asks

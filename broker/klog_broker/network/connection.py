@@ -71,6 +71,7 @@ class Connection:
         "listener",
         "prepared",
         "principal",
+        "rules_version",
         "state",
     )
 
@@ -86,6 +87,8 @@ class Connection:
         self.principal: KafkaPrincipal = ANONYMOUS
         self.prepared: dict[int, Any] = {}
         """What the dispatcher keeps of its last requests, by API key; for this principal alone."""
+        self.rules_version = 0
+        """The version of the rules under which the requests in ``prepared`` were allowed."""
         self.last_used_ms = host.loop.now_ms()
         self._host = host
         self._answered = host.requests.answered

@@ -34,7 +34,7 @@ class RequestedTopic(NamedTuple):
     name: str
     """Empty if no topic has the id in the request."""
     topic: Topic | None
-    """None if there is no such topic, or if the client may not do the operation."""
+    """The topic, unless ``error`` says why there is none for this client."""
     error: ErrorCode
     """Why ``topic`` is None."""
     no_partition: ErrorCode
