@@ -107,11 +107,11 @@ class TestBroker:
             (
                 ["--set", "super.users=User:a", "--set", "process.roles=broker"],
                 "klog: --set: super.users=User:a is refused: klog has no access control yet and"
-                " would let everybody do everything; take the line out if whoever reaches its"
-                " listeners may do so\n"
-                "klog: --set: process.roles=broker is refused: klog joins no cluster of KRaft's and"
-                " would begin one of its own; expected broker,controller, or no such line, for a"
-                " broker that runs alone\n",
+                " would let every client do everything; remove the line if all clients that reach"
+                " its listeners may do everything\n"
+                "klog: --set: process.roles=broker is refused: klog joins no KRaft cluster and"
+                " would start a cluster of its own; expected broker,controller, or no such line,"
+                " for a standalone broker\n",
             ),
             (
                 ["--config", "no-such-file"],

@@ -105,12 +105,12 @@ def test_a_generated_number_may_be_above_those_that_can_be_set() -> None:
             "zookeeper.connection.timeout.ms=-1 is refused",
         ),
         (["zookeeper.max.in.flight.requests=0"], "it must be at least 1"),
-        (["control.plane.listener.name=CONTROLLER"], "and on no other; take the line out"),
-        (["zookeeper.set.acl=true"], "klog writes znodes that everybody may change"),
-        (["zookeeper.ssl.client.enable=true"], "klog speaks to ZooKeeper without TLS"),
+        (["control.plane.listener.name=CONTROLLER"], "and on no other; remove the line"),
+        (["zookeeper.set.acl=true"], "klog writes znodes that every client of ZooKeeper may"),
+        (["zookeeper.ssl.client.enable=true"], "klog connects to ZooKeeper without TLS"),
         (["zookeeper.metadata.migration.enable=true"], "from ZooKeeper to KRaft"),
-        (["process.roles=broker,controller"], "this line is for KRaft's"),
-        (["controller.quorum.voters=0@localhost:9093"], "this line is for KRaft's"),
+        (["process.roles=broker,controller"], "this line is for KRaft;"),
+        (["controller.quorum.voters=0@localhost:9093"], "this line is for KRaft;"),
     ],
 )
 def test_what_a_broker_in_a_cluster_refuses(settings: list[str], sentence: str) -> None:

@@ -49,8 +49,8 @@ def test_kafkas_own_file_for_a_single_node_starts() -> None:
     assert config["broker.id"] == 1
 
 
-ALONE = "klog joins no cluster of KRaft's and would begin one of its own"
-NO_ACCESS = "klog has no access control yet and would let everybody do everything"
+ALONE = "klog joins no KRaft cluster and would start a cluster of its own"
+NO_ACCESS = "klog has no access control yet and would let every client do everything"
 
 
 @pytest.mark.parametrize(

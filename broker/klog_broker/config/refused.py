@@ -12,26 +12,26 @@ from klog_broker.config.listeners import ALL_INTERFACES, addresses, listener_nam
 from klog_broker.runtime.system.identity import host_name
 
 _NO_ACCESS_CONTROL = (
-    "klog has no access control yet and would let everybody do everything; take the line out if"
-    " whoever reaches its listeners may do so"
+    "klog has no access control yet and would let every client do everything; remove the line if"
+    " all clients that reach its listeners may do everything"
 )
-_ALONE = "klog joins no cluster of KRaft's and would begin one of its own"
+_ALONE = "klog joins no KRaft cluster and would start a cluster of its own"
 _EITHER = (
-    "zookeeper.connect says that the broker joins a cluster over ZooKeeper, and this line is for"
-    " KRaft's; take one of them out"
+    "zookeeper.connect makes the broker join a cluster through ZooKeeper, and this line is for"
+    " KRaft; remove one of both lines"
 )
 
 #: Settings that the broker refuses with any value, each with the reason.
 REFUSED = {
     "allow.everyone.if.no.acl.found": _NO_ACCESS_CONTROL,
     "alter.config.policy.class.name": (
-        "klog loads no Java classes and would allow every change of settings; take the line out if"
-        " that is meant"
+        "klog loads no Java classes and would allow every change of settings; remove the line if"
+        " every change is allowed"
     ),
     "authorizer.class.name": _NO_ACCESS_CONTROL,
     "create.topic.policy.class.name": (
-        "klog loads no Java classes and would let every topic be created; take the line out if that"
-        " is meant"
+        "klog loads no Java classes and would let every topic be created; remove the line if every"
+        " topic is allowed"
     ),
     "super.users": _NO_ACCESS_CONTROL,
 }
@@ -42,21 +42,21 @@ REFUSED = {
 REFUSED_IN_CLUSTER: dict[str, tuple[str | None, str]] = {
     "control.plane.listener.name": (
         None,
-        "klog takes the controller's requests on the listener of the brokers"
-        " (inter.broker.listener.name) and on no other; take the line out",
+        "klog receives the controller's requests on the listener for connections between brokers"
+        " (inter.broker.listener.name) and on no other; remove the line",
     ),
     "zookeeper.metadata.migration.enable": (
         "false",
-        "klog does not move a cluster from ZooKeeper to KRaft; take the line out",
+        "klog does not move a cluster from ZooKeeper to KRaft; remove the line",
     ),
     "zookeeper.set.acl": (
         "false",
-        "klog writes znodes that everybody may change; take the line out if whoever reaches"
-        " ZooKeeper may do so",
+        "klog writes znodes that every client of ZooKeeper may change; remove the line if all"
+        " clients that reach ZooKeeper may do so",
     ),
     "zookeeper.ssl.client.enable": (
         "false",
-        "klog speaks to ZooKeeper without TLS; take the line out if that is meant",
+        "klog connects to ZooKeeper without TLS; remove the line if TLS is not needed",
     ),
 }
 
@@ -97,7 +97,7 @@ def refusals(texts: Mapping[str, str]) -> Iterator[RefusedSetting]:
             yield RefusedSetting(
                 name,
                 f"{name}={given[name]} is refused: {_ALONE}; expected {expected}, or no such line,"
-                " for a broker that runs alone",
+                " for a standalone broker",
             )
 
 
