@@ -644,7 +644,7 @@ def test_a_round_over_a_log_that_is_deleted_ends_without_a_warning(
     world.bench.run()
     assert not log._state.is_being_cleaned
     assert world.bench.cleaner.set_aside == {}
-    assert "not_cleaned" not in caplog.text
+    assert "not cleaned" not in caplog.text
 
 
 def test_a_paused_round_over_a_log_that_fails_reads_no_more() -> None:

@@ -295,7 +295,7 @@ class Cleaner:
             try:
                 log.apply_retention(self._clock.now_ms())
             except LogStorageError as error:
-                _log.debug("log=%s retention=%s", log.path, error)
+                _log.debug("log=%s retention failed: %s", log.path, error)
 
     # --- failures --------------------------------------------------------------------------------
     def _failed(self, running: "_Running", error: BaseException) -> None:
@@ -330,7 +330,9 @@ class Cleaner:
             # A log that was deleted or failed closed its files during the round: no warning.
             is_news = not log.is_offline and log.topic_partition not in self.set_aside
             if error is not None and is_news:
-                _log.warning("log=%s not_cleaned=%s", log.path, error)
+                _log.warning(
+                    "log=%s not cleaned, the log cleaner tries again later: %s", log.path, error
+                )
             self._look_later()
 
         self._helpers.submit(lambda: cleaning.drop() if cleaning is not None else None, dropped)

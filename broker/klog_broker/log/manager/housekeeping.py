@@ -158,7 +158,7 @@ class Housekeeping:
         def done(_: None, error: BaseException | None) -> None:
             if error is not None:
                 # The next start removes the rest.
-                _log.warning("path=%s not_removed=%s", path, error)
+                _log.warning("path=%s not removed, the next start removes it: %s", path, error)
 
         self._helpers.submit(work, done)
 
@@ -200,7 +200,7 @@ class Housekeeping:
             log.apply_retention(self._clock.now_ms())
         except LogStorageError as error:
             # The directory has logged the failure already.
-            _log.debug("log=%s retention=%s", log.path, error)
+            _log.debug("log=%s retention failed: %s", log.path, error)
 
     def _flush_by_time(self) -> Iterator[None]:
         now_ms = self._clock.monotonic_ms()

@@ -102,7 +102,7 @@ class LogManager:
     def cluster_id(self) -> str:
         """The cluster id in meta.properties: the configured one, or a random one."""
         if self._cluster_id is None:
-            raise RuntimeError("the cluster id is known after load()")
+            raise RuntimeError("the cluster id is not known before load()")
         return self._cluster_id
 
     @property
@@ -379,7 +379,11 @@ class LogManager:
                     directory.write_checkpoint(name, Checkpoint(name, logs).offsets)
                 directory.write_clean_marker()
             except (OSError, LogStorageError) as error:
-                _log.error("log_dir=%s not_closed=%s", directory.path, error)
+                _log.error(
+                    "log_dir=%s not closed, the next start recovers its logs: %s",
+                    directory.path,
+                    error,
+                )
         self.release_locks()
 
     def release_locks(self) -> None:

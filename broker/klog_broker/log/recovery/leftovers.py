@@ -112,7 +112,7 @@ def _end_of(files: Files, path: Path) -> int | None:
         ):
             end_offset = place.last_offset + 1
     except InvariantViolation as error:
-        _log.warning("log=%s damaged=%s", path, error)
+        _log.warning("log=%s cleaned segment is damaged: %s", path, error)
         return None
     finally:
         file.close()

@@ -67,7 +67,7 @@ class LoadingTally:
     def looked_through(self, log: Path, size_bytes: int) -> None:
         """Count ``size_bytes`` more as checked. Raises LoadingGivenUp if the broker shuts down."""
         if not self._is_wanted():
-            raise LoadingGivenUp("the broker stops")
+            raise LoadingGivenUp("loading was given up, because the broker shuts down")
         with self._lock:
             self._bytes += size_bytes
             self._tell_progress(log)

@@ -192,7 +192,11 @@ class _Loader:
                 index_files.append((parsed[0], name))
         for base_offset, name in index_files:
             if base_offset not in bases:
-                _log.warning("index=%s/%s removed=no_log_file", self.directory, name)
+                _log.warning(
+                    "index=%s/%s removing this file, because its segment has no log file",
+                    self.directory,
+                    name,
+                )
                 self.files.remove(self.directory / name)
         self.segments = [Segment.open(self.files, self.directory, base) for base in sorted(bases)]
         if not self.segments:
@@ -209,7 +213,7 @@ class _Loader:
             self.tally.looked_through(self.directory, size_bytes)
 
     def _rebuild(self, segment: Segment) -> None:
-        _log.warning("log=%s indexes=rebuilt", segment.log_file.path)
+        _log.warning("log=%s rebuilding the offset and time index", segment.log_file.path)
         self._choose_checks(segment.size_bytes)
         rebuild_indexes(segment, self.config, self.checks, self._looked_through)
         segment.deactivate()
@@ -227,7 +231,7 @@ class _Loader:
         if not are_indexes_sane(segment):
             self._rebuild(segment)
         if not segment.transaction_index.is_sane(self._end_limit(number)):
-            _log.warning("log=%s transaction_index=rebuilt", segment.log_file.path)
+            _log.warning("log=%s rebuilding the transaction index", segment.log_file.path)
             self.unindexed[segment.base_offset] = segment.base_offset
 
     # --- a log that was closed properly ----------------------------------------------------------
@@ -241,7 +245,7 @@ class _Loader:
                     segment.close_indexes()
             end_offset = find_end(last)
         except InvariantViolation as error:
-            _log.warning("log=%s recovering=%s", self.directory, error)
+            _log.warning("log=%s was not closed properly, recovering it: %s", self.directory, error)
             return None
         resume_segment(last, self.config)
         return end_offset
@@ -324,7 +328,10 @@ class _Loader:
         A start that is killed in between then leaves no gap among the segments.
         """
         for segment in reversed(self.segments[number + 1 :]):
-            _log.warning("log=%s removed=after_damage", segment.log_file.path)
+            _log.warning(
+                "log=%s removing this segment, which is not part of the recovered log",
+                segment.log_file.path,
+            )
             self.cut_bytes += segment.size_bytes
             for path in mark_deleted(segment):
                 self.files.remove(path)

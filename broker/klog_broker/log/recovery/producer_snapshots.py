@@ -66,7 +66,9 @@ class ProducerSnapshots:
             if file.pwrite(data, 0) == len(data):
                 return (file,)
         except OSError as error:
-            _log.warning("snapshot=%s not_written=%s", path, error)
+            _log.warning(
+                "snapshot=%s not written, the next start reads more of the log: %s", path, error
+            )
         self._files.remove(path)
         return ()
 
@@ -154,7 +156,7 @@ class ProducerSnapshots:
         try:
             entries = decode_producer_snapshot(self._files.read_bytes(path))
         except StorageFormatError as error:
-            _log.warning("snapshot=%s unused=%s", path, error)
+            _log.warning("snapshot=%s is damaged, ignoring it: %s", path, error)
             return False
         seen_ms = self._files.open(path, writable=False).modified_ms()
         states.restore(entries, offset, seen_ms=seen_ms)

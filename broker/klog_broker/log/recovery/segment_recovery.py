@@ -136,7 +136,7 @@ def recover_segment(
     try:
         digest = restart_indexes(segment, start)
     except DamagedLog as error:
-        _log.warning("log=%s checked=whole_segment %s", segment.log_file.path, error)
+        _log.warning("log=%s checking the whole segment: %s", segment.log_file.path, error)
         start = 0
         digest = restart_indexes(segment, start)
     is_as_synced = start == segment.size_bytes
@@ -408,7 +408,11 @@ def refill_windows(
             except InvariantViolation as error:
                 # Go on without them: fetches of the damaged batch get an error, but all other
                 # records and logs can be served.
-                _log.warning("log=%s producers=windows_not_filled %s", segment.directory, error)
+                _log.warning(
+                    "log=%s producer state lacks older batches, retries of them can fail: %s",
+                    segment.directory,
+                    error,
+                )
                 return
             if refill.is_complete:
                 return
@@ -435,7 +439,11 @@ def _replays_from(segment: Segment, offset: int) -> int | None:
     try:
         place = find_batch(segment, offset)
     except DamagedLog as error:
-        _log.warning("log=%s producers=whole_segment %s", segment.path(Suffix.LOG), error)
+        _log.warning(
+            "log=%s replaying the whole segment for the producer state: %s",
+            segment.path(Suffix.LOG),
+            error,
+        )
         return 0
     return None if place is None else place.position
 
