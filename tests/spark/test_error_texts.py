@@ -193,7 +193,8 @@ def test_a_worker_says_that_it_waits_and_for_how_long(spark: "SparkSession") -> 
 
     [text] = spark.sparkContext.parallelize([0], 1).map(stderr_of_a_wait).collect()
     assert re.match(
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} level=WARNING logger=pyspark_klog\.client\.trouble "
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} level=WARNING "
+        r"logger=pyspark_klog\.client\.cluster\.retry_warnings "
         r"asking for the cluster's metadata has failed and is tried again for up to \d+ ms "
         r"\(kafka\.default\.api\.timeout\.ms\): no broker could be reached: ",
         text,

@@ -92,4 +92,6 @@ def _extract(folder: Path) -> None:
             "history with: git fetch --unshallow"
         )
     with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
-        archive.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):  # Python 3.11.4 and later
+            archive.extraction_filter = tarfile.data_filter
+        archive.extractall(folder)
