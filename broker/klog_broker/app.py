@@ -56,7 +56,7 @@ from klog_broker.parts import BrokerParts
 from klog_broker.produce.idle import IdleKernels
 from klog_broker.produce.loading import CompileKernel, LoadKernel
 from klog_broker.produce.planner import ProducePlanner
-from klog_broker.produce.targets import ProduceTargets, may_be_planned
+from klog_broker.produce.targets import ProduceTargets
 from klog_broker.produce.turns import TurnPlans
 from klog_broker.replication.leader import Surroundings
 from klog_broker.replication.replica_manager import ReplicaManager
@@ -287,7 +287,6 @@ class BrokerServer:
                 server,
                 self._load_kernel,
                 self._make_planner,
-                lambda connection: may_be_planned(connection.principal),
             )
             server.use_plans(self.plans)
         self._cleaner = Cleaner(

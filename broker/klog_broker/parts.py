@@ -30,6 +30,7 @@ from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.system.clock import Clock
 from klog_broker.runtime.system.rate_limit import RateLimit
 from klog_broker.runtime.threads.helpers import Helpers
+from klog_broker.security.principal_numbers import PrincipalNumbers
 from pyspark_klog.ids import BrokerId
 
 
@@ -59,6 +60,7 @@ class BrokerParts:
         """The settings in force: ``SettingsInForce`` replaces them when they change."""
         self.broker_id = broker_id
         self.authorizer = authorizer
+        self.principal_numbers = PrincipalNumbers()
         self.cluster_id = metadata.image.cluster_id
         self.clock = clock
         self.chance = chance

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from klog_broker.security.acls import AclOperation, AclResourceType
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.produce import (
@@ -19,6 +20,7 @@ from pyspark_klog.records.builder import BatchBuilder
 from tests.support.fake_network import FakeStream
 from tests.support.produce_frames import answers, batch, frame, values
 from tests.support.produce_paths import MemoryBroker, new_broker
+from tests.support.rules import Rules
 from tests.support.transactional_log import end
 
 PLAIN = TopicPartition("plain", 0)
@@ -116,6 +118,21 @@ def test_batches_that_come_with_the_first_are_not_asked_about(
     broker.turns()
     assert codes(stream) == [NONE] * 20
     assert len(coordinator.asked) == 1
+
+
+def test_access_to_the_transactional_id_is_checked_for_each_batch() -> None:
+    """A plan does not check this access, so it takes no transactional batches under rules."""
+    rules = Rules()
+    broker = new_broker(with_kernel=True, authorizer=rules)
+    broker.broker.services.verify_transactions = FakeCoordinator().verify
+    stream = broker.connect()
+    for sequence in range(2):
+        send(broker, stream, records(sequence))
+    assert codes(stream) == [NONE, NONE]
+    rules.deny(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, "tx")
+    send(broker, stream, records(2))
+    assert codes(stream) == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+    broker.close()
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 13])

@@ -47,7 +47,7 @@ class World:
             frozenset([0]),
         )
         self.server.listen("PLAINTEXT", "127.0.0.1", 0)
-        self.plans = TurnPlans(self.server, self._load, self._load, lambda _: True)
+        self.plans = TurnPlans(self.server, self._load, self._load)
         self.server.use_plans(self.plans)
 
         def compile_kernel(_: object) -> bool:

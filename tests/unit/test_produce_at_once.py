@@ -5,10 +5,7 @@ from itertools import chain
 import pytest
 
 from klog_broker.network import bounds
-from klog_broker.network.connection import Connection
-from klog_broker.produce.targets import may_be_planned
 from klog_broker.runtime.net.socket_calls import MAX_SOCKETS
-from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.protocol.apis.metadata import MetadataRequest
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
@@ -279,51 +276,3 @@ def test_who_is_planned_without_a_break_receives_more_when_few_are_ready() -> No
     assert min(alone) > 6 * bounds.RECEIVE_BYTES
     assert together == {bounds.RECEIVE_BYTES}
     assert bounds.BULK_RECEIVE_BYTES // len(streams) < bounds.RECEIVE_BYTES
-
-
-def test_a_connection_that_is_kept_out_of_plans_is_served_by_the_handler(
-    broker: MemoryBroker,
-) -> None:
-    plans = broker.broker.plans
-    assert plans is not None
-    plans.admits = lambda connection: connection.client_address != "10.0.0.2"
-    kept_out, other = broker.connect("10.0.0.2"), broker.connect()
-    for turn in range(3):
-        for stream in (kept_out, other):
-            stream.inbox += frame(batch(b"v"))
-            broker.turns()
-        assert offsets(kept_out) == [2 * turn]
-        assert offsets(other) == [2 * turn + 1]
-        assert broker.planned == turn + 1
-    kept_out.inbox += frame(batch(b"v")) * 5
-    broker.turns()
-    assert offsets(kept_out) == [6, 7, 8, 9, 10]
-    assert broker.planned == 3
-
-
-def test_whoever_gets_another_principal_is_asked_for_again(broker: MemoryBroker) -> None:
-    plans = broker.broker.plans
-    assert plans is not None
-    asked: list[Connection] = []
-
-    def admits(connection: Connection) -> bool:
-        asked.append(connection)
-        return True
-
-    plans.admits = admits
-    stream = broker.connect()
-    stream.inbox += frame(batch(b"v"))
-    broker.turns()
-    assert broker.planned == 1
-    plans.admits = lambda _: False
-    asked[0].forget_prepared()
-    stream.inbox += frame(batch(b"v"))
-    broker.turns()
-    assert offsets(stream) == [0, 1]
-    assert broker.planned == 1
-
-
-def test_plans_are_for_whoever_may_write_everywhere(broker: MemoryBroker) -> None:
-    assert may_be_planned(ANONYMOUS)
-    assert not may_be_planned(KafkaPrincipal("User", "alice"))
-    assert str(ANONYMOUS) == "User:ANONYMOUS"

@@ -79,7 +79,7 @@ def test_facts_lie_where_the_kernel_looks_for_them() -> None:
         max_timestamp_offset=118,
     )
     facts = PlanFacts(101, 102, 103, 104, 105, 106, True, room)
-    tables.begin([(7, 9), (20, 30)])
+    tables.begin([(7, 9), (20, 30)], [5, 6])
     tables.fill_slot(2, facts, acks_all=ACKS_ALL_NEVER)
     tables.join_slots(3, 2)
     tables.leave_slot(4)
@@ -90,6 +90,8 @@ def test_facts_lie_where_the_kernel_looks_for_them() -> None:
     second = kernel.CONNECTIONS_AT + kernel.CONNECTION_WORDS
     assert table[second + kernel.CONNECTION_AT] == 20
     assert table[second + kernel.CONNECTION_END] == 30
+    assert table[second + kernel.CONNECTION_PRINCIPAL] == 6
+    assert table[kernel.HEAD_LEAVES_TRANSACTIONS] == 1
     slots = [kernel.SLOTS_AT + number * kernel.SLOT_WORDS for number in range(5)]
     expected = {
         kernel.SLOT_ROUND: table[kernel.HEAD_ROUND],

@@ -35,6 +35,7 @@ from klog_broker.network.states import (
 from klog_broker.runtime.net.poller import BROKEN, READABLE, WRITABLE
 from klog_broker.runtime.net.sockets import StreamSocket
 from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
+from klog_broker.security.principal_numbers import ANONYMOUS_NUMBER
 
 _READ_OFF_BYTES = 65_536
 _READ_OFF_TIMES = 16
@@ -71,6 +72,7 @@ class Connection:
         "listener",
         "prepared",
         "principal",
+        "principal_number",
         "rules_version",
         "state",
     )
@@ -85,6 +87,8 @@ class Connection:
         self.connection_id = connection_id
         self.listener = listener
         self.principal: KafkaPrincipal = ANONYMOUS
+        self.principal_number = ANONYMOUS_NUMBER
+        """The principal's number; changes together with the principal."""
         self.prepared: dict[int, Any] = {}
         """What the dispatcher keeps of its last requests, by API key; for this principal alone."""
         self.rules_version = 0

@@ -93,8 +93,9 @@ HEAD_TRANSACTIONAL_ID_AT = 13
 HEAD_TRANSACTIONAL_ID_BYTES = 14
 HEAD_VERSION = 15
 HEAD_HELD = 16  # how many batches of this plan are answered later
-HEAD_VERSIONS = 17  # from here on, by version: how many requests of it this plan takes
-HEAD_WORDS = 31
+HEAD_LEAVES_TRANSACTIONS = 17  # requests with a transactional id are the generic handler's
+HEAD_VERSIONS = 18  # from here on, by version: how many requests of it this plan takes
+HEAD_WORDS = 32
 
 # --- a connection --------------------------------------------------------------------------------
 CONNECTION_AT = 0  # the next frame; what lies before it is taken
@@ -102,7 +103,8 @@ CONNECTION_END = 1
 CONNECTION_REPLIES_AT = 2
 CONNECTION_REPLIES_END = 3
 CONNECTION_REQUESTS = 4
-CONNECTION_WORDS = 5
+CONNECTION_PRINCIPAL = 5  # the number of the connection's principal
+CONNECTION_WORDS = 6
 MAX_CONNECTIONS = 1024
 
 # --- a slot --------------------------------------------------------------------------------------
@@ -141,6 +143,7 @@ SLOT_FIRST_OFFSET = 29  # of this plan
 SLOT_LONGEST_MS = 30
 SLOT_UNTIMED_LIMIT_MS = 31
 SLOT_FIRST_TIMESTAMP_MS = 32  # of this plan's first batch
+SLOT_PRINCIPAL = 33  # the number of the principal that writes by this slot
 SLOT_WORDS = 34
 MAX_SLOTS = 512
 NAME_BYTES = 256  # of each slot, in `names`
@@ -257,13 +260,15 @@ def _find_slot(
     name_bytes: int,
     by_id: bool,
     partition: int,
+    principal: int,
     table: Array,
     names: Array,
 ) -> int:
     """Where the slot's words begin, a new one's if there is none yet; -1 if there is no room."""
     mark = 1 if by_id else 0
-    # A CRC is below 2^32 and a partition below 2^31: the sum is below 2^48.
+    # A CRC is below 2^32, a partition and a principal below 2^31: the sum is below 2^49.
     found_hash = crc32c(arena, name_at, name_at + name_bytes) + partition * 40_503 + mark
+    found_hash += principal * 60_493
     bucket = (found_hash ^ found_hash >> 11) & (_SLOT_BUCKETS - 1)
     while True:
         # There are more buckets than slots: an empty one is always found.
@@ -274,6 +279,7 @@ def _find_slot(
         if (
             table[slot + SLOT_HASH] == found_hash
             and table[slot + SLOT_PARTITION] == partition
+            and table[slot + SLOT_PRINCIPAL] == principal
             and table[slot + SLOT_BY_ID] == mark
             and table[slot + SLOT_NAME_BYTES] == name_bytes
         ):
@@ -294,6 +300,7 @@ def _find_slot(
     table[slot + SLOT_REQUEST] = -1
     table[slot + SLOT_HASH] = found_hash
     table[slot + SLOT_PARTITION] = partition
+    table[slot + SLOT_PRINCIPAL] = principal
     table[slot + SLOT_BY_ID] = mark
     table[slot + SLOT_NAME_BYTES] = name_bytes
     copy_bytes(names, number * NAME_BYTES, arena, name_at, name_bytes)
@@ -554,6 +561,8 @@ def _take_frame(
     # A request with a transactional id has transactional batches only, any other has none.
     attributes = 0
     if id_bytes >= 0:
+        if table[HEAD_LEAVES_TRANSACTIONS] != 0:
+            return _STOP
         attributes = TRANSACTIONAL_BIT
         if id_bytes > end - at or not is_utf8(arena, at, at + id_bytes):
             return _STOP
@@ -661,6 +670,7 @@ def _take_frame(
                 name_bytes,
                 version >= FIRST_WITH_TOPIC_ID,
                 partition,
+                int(table[connection + CONNECTION_PRINCIPAL]),
                 table,
                 names,
             )

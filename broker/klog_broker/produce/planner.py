@@ -41,6 +41,10 @@ class PlannedConnection(Protocol):
     def descriptor(self) -> int:
         """The socket's descriptor, for calls that receive or send for many connections."""
 
+    @property
+    def principal_number(self) -> int:
+        """The number of the connection's principal (security/principal_numbers.py)."""
+
     def plannable(self) -> tuple[int, int] | None:
         """Start and end of the connection's unparsed bytes in the arena; None if none of them may
         be planned, because earlier requests are still being served."""
@@ -78,9 +82,15 @@ class PlanTargets(Protocol):
     def version(self) -> int:
         """Changes whenever an answer of ``find`` may have changed."""
 
-    def find(self, topic: bytes, *, by_id: bool, partition: int) -> PlanTarget | None:
-        """The partition, by the topic's name or the bytes of its id; None leaves the request to the
-        generic handler."""
+    @property
+    def checks_access(self) -> bool:
+        """Whether principals have different rights. If not, all share the same slots."""
+
+    def find(
+        self, topic: bytes, *, by_id: bool, partition: int, principal: int
+    ) -> PlanTarget | None:
+        """The partition, by the topic's name or the bytes of its id, for the principal with this
+        number; None leaves the request to the generic handler."""
 
     def hold(
         self,
@@ -210,7 +220,7 @@ class ProducePlanner:
         tables = self._tables
         first = 0
         while first < len(turn.waiting):
-            status = self._plan(turn.places[first:])
+            status = self._plan(turn.places[first:], turn.waiting[first:])
             count = len(turn.places) - first
             requests = tables.requests
             if requests:
@@ -239,13 +249,18 @@ class ProducePlanner:
 
     # -- plan ---------------------------------------------------------------------------------
 
-    def _plan(self, places: Sequence[tuple[int, int]]) -> int:
+    def _plan(
+        self, places: Sequence[tuple[int, int]], connections: Sequence[PlannedConnection]
+    ) -> int:
         kernel, tables = self._kernel, self._tables
         if self._targets.version != self._targets_version:
             self._forget_slots()
         self._slots_before = tables.slots
         self._slot_of.clear()
-        tables.begin(places)
+        principals = None
+        if self._targets.checks_access:
+            principals = [each.principal_number for each in connections]
+        tables.begin(places, principals)
         now_ms = self._clock.now_ms()
         while True:
             status = tables.plan()
@@ -277,8 +292,10 @@ class ProducePlanner:
             self._logs.append(None)
         target = self._logs[number]
         if target is None:
-            topic, by_id, partition = tables.slot_key(number)
-            target = self._targets.find(topic, by_id=by_id, partition=partition)
+            topic, by_id, partition, principal = tables.slot_key(number)
+            target = self._targets.find(
+                topic, by_id=by_id, partition=partition, principal=principal
+            )
             self._logs[number] = target
         if target is None:
             tables.leave_slot(number)

@@ -12,6 +12,7 @@ from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.purgatory import Purgatory
 from klog_broker.runtime.system.clock import Clock
 from klog_broker.runtime.threads.helpers import Helpers
+from klog_broker.security.principal_numbers import PrincipalNumbers
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 
@@ -62,6 +63,9 @@ class PipelineServices(PartitionServices, Protocol):
 
 class ProduceServices(PipelineServices, Protocol):
     """The services of Produce."""
+
+    @property
+    def principal_numbers(self) -> PrincipalNumbers: ...
 
     @property
     def produce(self) -> ProduceAppends: ...

@@ -33,7 +33,8 @@ from pyspark_klog.ids import Offset
 WORD_BYTES = 8
 SLOT_ROW = Struct("=23q")
 """A slot's words up to SLOT_OUT: the partition's facts, which a plan updates, and its outcome."""
-CONNECTION_ROW = Struct("=5q")
+CONNECTION_ROW = Struct("=5q8x")
+"""A connection's words, without the number of its principal."""
 BATCH_ROW = Struct("=13q")
 
 
@@ -83,8 +84,13 @@ class PlanTables:
 
     # -- one plan -----------------------------------------------------------------------------
 
-    def begin(self, places: Sequence[tuple[int, int]]) -> None:
-        """Begin a new plan. ``places``: start and end of each connection's bytes in the arena."""
+    def begin(
+        self, places: Sequence[tuple[int, int]], principals: Sequence[int] | None = None
+    ) -> None:
+        """Begin a new plan. ``places``: start and end of each connection's bytes in the arena.
+        ``principals``: the number of each connection's principal; None if every principal may
+        write to every topic and use every transactional id. A plan with principals takes no
+        requests with a transactional id."""
         kernel, words = self._kernel, self._words
         self._round += 1
         words[kernel.HEAD_ROUND] = self._round
@@ -106,6 +112,10 @@ class PlanTables:
         starts, ends = zip(*places, strict=True) if places else ((), ())
         self._column(kernel.CONNECTION_AT, count)[:] = memoryview(array("q", starts))
         self._column(kernel.CONNECTION_END, count)[:] = memoryview(array("q", ends))
+        words[kernel.HEAD_LEAVES_TRANSACTIONS] = principals is not None
+        if principals is not None:
+            numbers = memoryview(array("q", principals))
+            self._column(kernel.CONNECTION_PRINCIPAL, count)[:] = numbers
 
     def plan(self) -> int:
         """Lets the kernel begin or go on; returns its status (DONE, FULL, NEED_SLOT, ...)."""
@@ -162,8 +172,9 @@ class PlanTables:
         end = kernel.PRODUCER_BUCKETS_AT * WORD_BYTES
         self._memory[start:end] = bytes(end - start)
 
-    def slot_key(self, number: int) -> tuple[bytes, bool, int]:
-        """What a slot stands for: (a topic's name or id, whether it is an id, partition)."""
+    def slot_key(self, number: int) -> tuple[bytes, bool, int, int]:
+        """The key of a slot: (a topic's name or id, whether it is an id, partition, the number of
+        the principal that writes)."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         name_at = number * kernel.NAME_BYTES
@@ -171,6 +182,7 @@ class PlanTables:
             bytes(self._names[name_at : name_at + words[at + kernel.SLOT_NAME_BYTES]]),
             bool(words[at + kernel.SLOT_BY_ID]),
             words[at + kernel.SLOT_PARTITION],
+            words[at + kernel.SLOT_PRINCIPAL],
         )
 
     def leave_slot(self, number: int) -> None:

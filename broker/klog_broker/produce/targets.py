@@ -1,4 +1,4 @@
-"""Which clients' Produce may be planned, and for which partitions."""
+"""Finds the partitions that Produce may be planned for."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,19 +14,11 @@ from klog_broker.metadata.image import INTERNAL_TOPICS
 from klog_broker.produce.held_answers import HeldAnswer, HeldAppend
 from klog_broker.produce.services import ProduceServices
 from klog_broker.produce.verification import begins_now
+from klog_broker.resources.authorizer import ALLOWS_ALL
 from klog_broker.resources.led_partitions import topic_name
-from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
+from klog_broker.security.acls import AclOperation, AclResourceType
 from pyspark_klog.errors import BrokerError
 from pyspark_klog.ids import UUID
-
-
-def may_be_planned(principal: KafkaPrincipal) -> bool:
-    """Whether this client's Produce may be planned. Plans do not check what a client may do, so the
-    client must be allowed to write to every topic.
-
-    So far all clients are ANONYMOUS and may; another principal's requests go to the handler.
-    """
-    return principal is ANONYMOUS
 
 
 class ProduceTargets:
@@ -37,16 +29,35 @@ class ProduceTargets:
 
     @property
     def version(self) -> int:
-        """Changes whenever an answer of ``find`` may have changed."""
-        return self._services.replicas.version
+        """Changes whenever an answer of ``find`` may have changed: both versions only rise."""
+        return self._services.replicas.version + self._services.authorizer.version
 
-    def find(self, topic: bytes, *, by_id: bool, partition: int) -> PlanTarget | None:
-        """The partition, by the topic's name or the bytes of its id; None leaves the request to the
-        handler."""
+    @property
+    def checks_access(self) -> bool:
+        """Whether principals have different rights."""
+        return self._services.authorizer is not ALLOWS_ALL
+
+    def find(
+        self, topic: bytes, *, by_id: bool, partition: int, principal: int
+    ) -> PlanTarget | None:
+        """The partition, by the topic's name or the bytes of its id, for the principal with this
+        number; None leaves the request to the handler.
+
+        A target is for all addresses of a principal. If the principal may write from some
+        addresses only, the handler decides.
+        """
         services = self._services
         try:
             name = topic_name(services, UUID(bytes=topic), partition) if by_id else topic.decode()
         except (BrokerError, UnicodeDecodeError):
+            return None
+        if services.authorizer is not ALLOWS_ALL and not services.authorizer.is_allowed(
+            services.principal_numbers.principal(principal),
+            None,
+            AclOperation.WRITE,
+            AclResourceType.TOPIC,
+            name,
+        ):
             return None
         leader = services.replicas.led.get((name, partition))
         if leader is None or name in INTERNAL_TOPICS or not leader.has_room:

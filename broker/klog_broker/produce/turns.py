@@ -50,16 +50,12 @@ class TurnPlans:
         server: Server,
         load_kernel: LoadKernel,
         make_planner: Callable[[Any], ProducePlanner],
-        admits: Callable[[Connection], bool],
     ) -> None:
         self.planner: ProducePlanner | None = None
         self._server = server
         self._loop = server.loop
         self._load_kernel = load_kernel
         self._make_planner = make_planner
-        self.admits = admits
-        """Whether a connection's Produce may be planned at all. This is asked before the kernel
-        sees any of the connection's bytes: the kernel does not check what a client may do."""
         self.is_asked_for = False
         """Whether the kernel was asked for: it is loaded, being loaded, or could not be loaded."""
         self.is_closed = False
@@ -87,8 +83,6 @@ class TurnPlans:
 
     def offer(self, connection: Connection, first_frame_bytes: int, received_bytes: int) -> bool:
         """See Plans.offer."""
-        if not self.admits(connection):
-            return False
         if self.planner is None:
             if not self.is_asked_for:
                 is_load = first_frame_bytes >= _LARGE_REQUEST_BYTES
@@ -102,7 +96,7 @@ class TurnPlans:
         return True
 
     def join(self, connection: Connection) -> bool:
-        """See Plans.join. Whoever an earlier plan has served is admitted."""
+        """Let the connection join this turn's plan; False if it has to receive by itself."""
         joined = self._joined
         if not joined:
             if not self.receives:

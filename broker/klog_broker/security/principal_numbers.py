@@ -1,0 +1,29 @@
+"""Small numbers for principals, by which the produce kernel keeps apart what each may write."""
+
+from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
+
+ANONYMOUS_NUMBER = 0
+
+
+class PrincipalNumbers:
+    """Gives each principal of a broker a number. Loop thread only.
+
+    Numbers stay until the broker ends: only authenticated principals get one, and of these there
+    are few.
+    """
+
+    def __init__(self) -> None:
+        self._principals = [ANONYMOUS]
+        self._numbers = {ANONYMOUS: ANONYMOUS_NUMBER}
+
+    def number(self, principal: KafkaPrincipal) -> int:
+        """The principal's number, the next free one for a new principal."""
+        found = self._numbers.get(principal)
+        if found is None:
+            found = self._numbers[principal] = len(self._principals)
+            self._principals.append(principal)
+        return found
+
+    def principal(self, number: int) -> KafkaPrincipal:
+        """The principal with this number."""
+        return self._principals[number]
