@@ -1,4 +1,4 @@
-"""The orders of one call, carried out a few at a time."""
+"""Applies the role changes of one call, a few partitions at a time."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -9,15 +9,17 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
 ORDERS_AT_ONCE = 4
-"""How many logs are made or set aside at the same time: other helpers stay free for flushes."""
+"""How many role changes are applied at the same time. Each may create or delete a log in a helper
+thread; the limit leaves the other helper threads free for flushes."""
 
 
 OrderDone = Callable[[KlogError | None], None]
-"""Called once, in the loop: with the error if an order could not be carried out, else with None."""
+"""Called once, in the loop thread: with the error if a role change failed, else with None."""
 
 
 class Application:
-    """The orders of one call, a few at a time, until all of them have been answered."""
+    """Applies the role changes of one call, a few at a time, and then calls `done` once with the
+    errors."""
 
     def __init__(
         self,
@@ -37,9 +39,9 @@ class Application:
         self._is_beginning = False
 
     def run(self) -> None:
-        """Begin as many as may be at work, each partition's orders one after the other."""
+        """Start role changes up to the limit; those of one partition run one after the other."""
         if self._is_beginning:
-            return  # `_carry_out` answered at once: the while loop that called it goes on.
+            return  # `_carry_out` finished within its call: the loop below is still running.
         self._is_beginning = True
         while (
             self._left
@@ -53,7 +55,7 @@ class Application:
         if self._left or self._at_work:
             return
         if self._deletes:
-            # Checkpoints of a deleted log must not count for a new log of the same name.
+            # A later log of the same name must not find the checkpoints of the deleted log.
             self._forget_deleted(self._end)
         else:
             self._end()

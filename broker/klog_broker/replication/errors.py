@@ -1,4 +1,4 @@
-"""The errors of replicas. Only the handlers know Kafka's numbers for them."""
+"""The errors of replicas. The handlers translate them into Kafka's error codes."""
 
 from enum import Enum
 
@@ -7,11 +7,11 @@ from pyspark_klog.ids import TopicPartition
 
 
 class ReplicationError(KlogError):
-    """Root of this room."""
+    """The base class of the errors in this package."""
 
 
 class StaleOrder(ReplicationError):
-    """The order's epochs are older than those of an order that the replica had before."""
+    """The epochs of a role change are older than those that the replica has already."""
 
 
 class NotEnoughReplicas(ReplicationError):
@@ -23,16 +23,16 @@ class TooLittleRoom(ReplicationError):
 
 
 class NotAReplica(ReplicationError):
-    """A broker fetches as a follower of a partition that it has no replica of, as far as the leader
-    knows (UNKNOWN_LEADER_EPOCH: the leader may hear of it later)."""
+    """A broker fetches as a follower, but the leader does not know the broker as a replica of the
+    partition. The response is UNKNOWN_LEADER_EPOCH: the leader may learn of the replica later."""
 
 
 class EarlierLife(NotAReplica):
-    """A Fetch was sent before the follower's broker was last started (NOT_LEADER_OR_FOLLOWER)."""
+    """A Fetch has an older broker epoch than the follower's newest one (NOT_LEADER_OR_FOLLOWER)."""
 
 
 class Ended(Enum):
-    """Why a leadership is over."""
+    """Why a leadership has ended."""
 
     RESIGNED = "another broker leads, or a newer epoch has begun"
     OFFLINE = "its log is offline"
@@ -40,7 +40,7 @@ class Ended(Enum):
 
 
 class LeadershipEnded(ReplicationError):
-    """The leadership is over: nothing can be appended through it any more."""
+    """The leadership has ended: every append through it is refused."""
 
     def __init__(self, topic_partition: TopicPartition, ended: Ended) -> None:
         super().__init__(f"{topic_partition} is not led here any more: {ended.value}")

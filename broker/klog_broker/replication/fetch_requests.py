@@ -1,4 +1,4 @@
-"""The requests that a follower sends its leader, and what it reads in the answers."""
+"""Builds the requests that a follower sends to its leader, and parses the responses."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -25,15 +25,18 @@ from pyspark_klog.protocol.apis.list_offsets import (
 )
 
 FETCH_VERSIONS = (15, 17)
-"""The first names topics by ids and has the broker's epoch; the last is 3.9.1's."""
+"""The lowest and highest version that klog sends: version 15 is the first with topic ids and
+the broker epoch, version 17 is the highest of Kafka 3.9.1."""
 LIST_OFFSETS_VERSIONS = (4, 9)
-"""The first has leader epochs; the last is 3.9.1's."""
+"""The lowest and highest version that klog sends: version 4 is the first that has leader epochs,
+version 9 is the highest of Kafka 3.9.1."""
 LATEST, EARLIEST = -1, -2
-"""As timestamps of ListOffsets: where the log ends, for replicas, and where it starts."""
+"""Timestamps of ListOffsets that ask for the log end offset (when a replica asks) and for the log
+start offset."""
 
 
 class FetcherSettings(NamedTuple):
-    """The broker's settings for its followers, with Kafka's names."""
+    """The replica.fetch... settings of this broker, which its fetchers use."""
 
     fetch_max_bytes: int
     response_max_bytes: int
@@ -44,7 +47,7 @@ class FetcherSettings(NamedTuple):
 
 
 class WhoAsks(NamedTuple):
-    """This broker."""
+    """The id and the current epoch of this broker, which every Fetch carries."""
 
     broker_id: BrokerId
     broker_epoch: Callable[[], int]
@@ -53,7 +56,7 @@ class WhoAsks(NamedTuple):
 def fetch_request(
     delta: Delta, asks: WhoAsks, settings: FetcherSettings, wait_ms: int
 ) -> FetchRequest:
-    """What the session has to say, as a request."""
+    """Build the Fetch request that carries `delta`; the leader may wait up to `wait_ms`."""
     topics: dict[TopicId, FetchTopic] = {}
     for (topic_id, number), asked in delta.named:
         topic = topics.get(topic_id)
@@ -94,14 +97,14 @@ def _fetch_partition(number: int, asked: Asked, max_bytes: int) -> FetchPartitio
 
 
 def told_partitions(reply: FetchResponse) -> Iterator[tuple[Key, PartitionData]]:
-    """The partitions of a reply."""
+    """Yield every partition of a Fetch response, by topic id and partition number."""
     for topic in reply.responses:
         for data in topic.partitions:
             yield (TopicId(topic.topic_id), data.partition_index), data
 
 
 def fetched_part(data: PartitionData) -> FetchedPart:
-    """What a reply says of a partition."""
+    """Convert one partition of a Fetch response; an absent diverging epoch becomes None."""
     diverging = data.diverging_epoch
     found: EpochEndOffset | None = None
     if diverging.epoch >= 0 or diverging.end_offset >= 0:
@@ -116,7 +119,7 @@ def fetched_part(data: PartitionData) -> FetchedPart:
 
 
 def error_of(code: int) -> ErrorCode:
-    """An error that klog does not know counts as UNKNOWN_SERVER_ERROR."""
+    """Return the ErrorCode of a number; UNKNOWN_SERVER_ERROR if klog does not know the number."""
     if not code:
         return ErrorCode.NONE
     try:
@@ -128,7 +131,8 @@ def error_of(code: int) -> ErrorCode:
 def ends_request(
     epochs: Mapping[TopicPartition, LeaderEpoch], broker_id: BrokerId, timestamp: int
 ) -> ListOffsetsRequest:
-    """Ask the leaders in these epochs for the logs' ends, or starts."""
+    """Build the ListOffsets request for `timestamp` (LATEST or EARLIEST), with the leader epoch in
+    which this broker follows each partition."""
     topics: dict[str, ListOffsetsTopic] = {}
     for (name, number), epoch in epochs.items():
         topic = topics.get(name)
@@ -143,7 +147,7 @@ def ends_request(
 
 
 def told_offsets(reply: ListOffsetsResponse) -> Iterable[tuple[TopicPartition, int]]:
-    """The offsets that were told without an error."""
+    """Yield the offset of each partition of the response that has no error."""
     for topic in reply.topics:
         for told in topic.partitions:
             if told.error_code == ErrorCode.NONE and told.offset >= 0:

@@ -1,5 +1,5 @@
-"""A follower's half of an incremental fetch session (KIP-227): what the leader knows already, so
-that a request names only what is new. Pure."""
+"""A follower's half of an incremental fetch session (KIP-227): the session remembers which fetch
+positions the leader has, so that a request names only the changed partitions. Pure."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -9,24 +9,25 @@ from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import Offset, TopicId
 
 NO_SESSION = 0
-"""As session id."""
+"""The session id of a request that belongs to no session yet."""
 FIRST_EPOCH = 0
-"""As session epoch: begin a session with all that the request names; the one with its id ends."""
+"""The session epoch that asks for a new session with the partitions of the request. The leader ends
+the session whose id the request has."""
 _LAST_EPOCH = 2**31 - 1
 
 Key = tuple[TopicId, int]
-"""A partition: its topic's id, and its number."""
+"""A partition: the topic id and the partition number."""
 
 
 class Asked(NamedTuple):
-    """What a request says of a partition."""
+    """The position and the log start offset that a Fetch has for one partition."""
 
     position: Position
     log_start_offset: Offset
 
 
 class Delta(NamedTuple):
-    """What the next request has to say."""
+    """The session id, session epoch and changed partitions of the next Fetch."""
 
     session_id: int
     session_epoch: int
@@ -35,24 +36,25 @@ class Delta(NamedTuple):
 
 
 class FollowerSession:
-    """With one leader. Each :meth:`next` is followed by :meth:`answered` or :meth:`lost`."""
+    """A session with one leader. Call :meth:`answered` or :meth:`lost` after each :meth:`next`."""
 
     def __init__(self) -> None:
         self.asked: dict[Key, Asked] = {}
-        """What the leader knows, once it has the request that was made last."""
+        """The partitions of the session at the leader, once the leader has the latest request."""
         self.is_refused = False
-        """The leader keeps no session: each request has to name everything."""
+        """Whether the leader grants no session, so that each request has to name all partitions."""
         self._id = NO_SESSION
         self._epoch = FIRST_EPOCH
 
     @property
     def begins(self) -> bool:
-        """Whether the next request begins a session, and has to name all that is wanted."""
+        """Whether the next request begins a session, and so has to name all partitions."""
         return self._epoch == FIRST_EPOCH
 
     def next(self, news: Iterable[tuple[Key, Asked | None]]) -> Delta:
-        """``news`` tells what is asked for now of partitions for which that may have changed; None:
-        nothing. If a session :attr:`begins`, of all partitions that are asked for."""
+        """Return the next request's delta. ``news`` has the partitions whose position may have
+        changed, with None for a partition to be forgotten. If a session :attr:`begins`, ``news``
+        has to have all partitions that are fetched."""
         if self.begins:
             self.asked.clear()
         named: list[tuple[Key, Asked]] = []
@@ -69,8 +71,9 @@ class FollowerSession:
         return Delta(self._id, self._epoch, named, forgotten)
 
     def answered(self, error: ErrorCode, session_id: int, told: Iterable[Key]) -> bool:
-        """The leader has answered, ``told`` of these partitions. Returns whether the answer is one
-        to the request; if it is not, nothing in it counts, and a new session begins."""
+        """Handle the leader's response, which has the partitions ``told``. Returns whether the
+        response fits the request. If not, the caller must ignore the response, and the next request
+        begins a new session."""
         if error is not ErrorCode.NONE:
             if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._id = NO_SESSION
@@ -78,12 +81,13 @@ class FollowerSession:
             return False
         began = self.begins
         if session_id == NO_SESSION or (not began and session_id != self._id):
-            # The leader keeps no session, or has ended this one: this answer still counts.
+            # The leader grants no session, or has ended this one. A response without a session id
+            # still counts.
             self.is_refused = began
             self._id, self._epoch = NO_SESSION, FIRST_EPOCH
             return session_id == NO_SESSION and all(key in self.asked for key in told)
         if not all(key in self.asked for key in told):
-            # It is another one's session, or the leader's own mistake.
+            # The response belongs to another session, or the leader has made a mistake.
             self._epoch = FIRST_EPOCH
             return False
         self.is_refused = False
@@ -92,5 +96,6 @@ class FollowerSession:
         return True
 
     def lost(self) -> None:
-        """Nobody knows whether the request came: begin anew, and end the session if it is there."""
+        """Make the next request begin a new session, because the leader may not have the latest
+        request. The next request also ends the present session, if the leader still has it."""
         self._epoch = FIRST_EPOCH

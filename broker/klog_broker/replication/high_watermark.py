@@ -1,4 +1,4 @@
-"""The high watermark: up to where every replica that has to have the log has it. Pure."""
+"""Computes the high watermark: every replica of the maximal ISR has all records before it. Pure."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from pyspark_klog.ids import Offset
 
 
 def reached_watermark(set_before: int, own_end: int, follower_ends: Iterable[int]) -> Offset:
-    """The high watermark: the least of the ends, and never less than `set_before`, its last value.
+    """Return the high watermark: the least of the ends, but at least `set_before`, its last value.
 
     `own_end` is the end of the leader's log, or of its flushed part where replies wait for a flush.
     `follower_ends` are the log ends of the other replicas in the maximal in-sync set; -1 for a

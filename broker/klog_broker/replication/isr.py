@@ -1,9 +1,9 @@
 """The in-sync replicas of a partition that this broker leads, and the rules of membership. Pure.
 
 The set changes only when the controller has made the change durable. Until the controller answers,
-a leader goes by the larger one of the old and the new set (the maximal set of KIP-497): a follower
-that is being added must have all that is acknowledged, and one that is being taken out may still be
-elected.
+a leader uses the larger set of the old and the new one (the maximal ISR of KIP-497): a follower
+that is being added must have all acknowledged records, because the controller may have added it
+already; a follower that is being removed may still be elected.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark_klog.ids import BrokerId
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The set as the controller knows it; no change is asked for."""
+    """The ISR that the controller has committed, while no change is requested."""
 
     members: tuple[BrokerId, ...]
 
@@ -33,7 +33,7 @@ class Committed:
         return Expanding(self.members, joining)
 
     def shrunk(self, leaving: Collection[BrokerId]) -> Shrinking:
-        """The set while the controller is asked to take followers out."""
+        """The set while the controller is asked to remove followers."""
         if not leaving or not set(leaving) <= set(self.members):
             raise ValueError(f"brokers {sorted(leaving)} are not all in sync: {self.members}")
         return Shrinking(self.members, frozenset(leaving))
@@ -41,14 +41,14 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Expanding:
-    """`joining` is to be added to `members`."""
+    """The ISR while the controller is asked to add `joining` to `members`."""
 
     members: tuple[BrokerId, ...]
     joining: BrokerId
 
     @property
     def maximal(self) -> tuple[BrokerId, ...]:
-        """Includes the follower being added: the controller may have added it already."""
+        """Includes the follower being added, because the controller may have added it already."""
         return (*self.members, self.joining)
 
     @property
@@ -59,14 +59,14 @@ class Expanding:
 
 @dataclass(frozen=True, slots=True)
 class Shrinking:
-    """`leaving` are to be taken out of `members`."""
+    """The ISR while the controller is asked to remove `leaving` from `members`."""
 
     members: tuple[BrokerId, ...]
     leaving: frozenset[BrokerId]
 
     @property
     def maximal(self) -> tuple[BrokerId, ...]:
-        """Includes the followers being taken out: the controller may refuse."""
+        """Includes the followers being removed, because the controller may refuse."""
         return self.members
 
     @property
@@ -76,7 +76,7 @@ class Shrinking:
 
 
 InSyncSet = Committed | Expanding | Shrinking
-"""`members` is the set that the controller has committed; min.insync.replicas counts these."""
+"""`members` is the ISR that the controller has committed; min.insync.replicas counts them."""
 
 
 def fallen_behind(
@@ -87,7 +87,7 @@ def fallen_behind(
     now_ms: int,
     max_lag_ms: int,
 ) -> frozenset[BrokerId]:
-    """The in-sync followers that have not caught up with the leader's end for longer than
+    """Return the in-sync followers that have not caught up with the leader for longer than
     `max_lag_ms` (replica.lag.time.max.ms). `followers` does not contain the leader."""
     return frozenset(
         broker_id
@@ -97,7 +97,7 @@ def fallen_behind(
 
 
 def may_join(follower_end: int, *, high_watermark: int, epoch_start_offset: int) -> bool:
-    """Whether a follower whose log ends at `follower_end` may be added to the in-sync set. It needs
-    all records that are acknowledged, and all that the leader had when its epoch began: before that
-    offset the two logs may still differ (KAFKA-7128)."""
+    """Whether a follower whose log ends at `follower_end` may be added to the in-sync set. The
+    follower needs all acknowledged records, and all records that the leader had when its epoch
+    began: before that offset the two logs may still differ (KAFKA-7128)."""
     return follower_end >= max(high_watermark, epoch_start_offset)

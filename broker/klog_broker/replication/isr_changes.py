@@ -1,16 +1,19 @@
-"""Changes of an in-sync set that a leader asks the controller for: AlterPartition (KIP-497). Pure.
+"""The ISR changes that a leader requests from the controller with AlterPartition (KIP-497). Pure.
 
-One change of a partition is asked for at a time. It names the epochs that it starts from, so the
-controller makes it at most once, however often it is sent.
+A leader requests one change of a partition at a time. The request names the leader epoch and the
+partition epoch that the change starts from, so the controller makes the change at most once, even
+if the leader sends the request several times.
 
-A request that nobody has answered may be carried out much later, after the same was refused. So
-once one was given up, a refusal is not the end: the leader asks for the set that there is, by which
-the controller raises the partition epoch, and no earlier request counts any more.
+The controller may carry out a request without a response much later, even after it has refused the
+same change in another request. So after a request was given up, a refusal does not settle the
+change: the leader requests the present ISR. For that request the controller raises the partition
+epoch, and from then on it refuses all earlier requests.
 
-Kafka's leader waits for an order where the controller starts from another state than its own
-(AWAITS_ORDER), and none comes unless the leader epoch is another one: what somebody else has
-written into the partition's znode holds its watermark up until then. klog's leader looks at what is
-told beside the orders (UpdateMetadata), and asks again.
+If the controller has another partition state than the leader, Kafka's leader waits for a
+LeaderAndIsr request (AWAITS_ORDER). The controller sends one only for a new leader epoch, so if
+another program has changed the partition's znode, the high watermark stands still until then.
+klog's leader also reads the partition state of UpdateMetadata requests, and sends its request
+again.
 """
 
 from enum import Enum
@@ -21,15 +24,15 @@ from pyspark_klog.ids import BrokerId, LeaderEpoch
 
 
 class InSyncMember(NamedTuple):
-    """A broker, and the life in which it is in sync (KIP-903). The controller refuses another life:
-    the broker's log may be shorter in that."""
+    """A broker and the broker epoch in which it is in sync (KIP-903). The controller refuses any
+    other broker epoch, because the broker's log may be shorter after a restart."""
 
     broker_id: BrokerId
     broker_epoch: int
 
 
 class IsrChange(NamedTuple):
-    """A leader of these epochs asks for this in-sync set."""
+    """The request of a leader, with these epochs, to change the ISR to `members`."""
 
     leader_epoch: LeaderEpoch
     partition_epoch: int
@@ -37,7 +40,7 @@ class IsrChange(NamedTuple):
 
 
 class CommittedIsr(NamedTuple):
-    """The controller's answer that a change is made: the partition's state now."""
+    """A partition state that the controller has committed."""
 
     leader_epoch: LeaderEpoch
     partition_epoch: int
@@ -45,11 +48,11 @@ class CommittedIsr(NamedTuple):
 
 
 IsrAnswer = CommittedIsr | ErrorCode
-"""What a controller says of a change."""
+"""The controller's response to an ISR change: the committed state, or an error."""
 
 
 class Afterwards(Enum):
-    """What follows from an answer."""
+    """The leader's next state after a response to an ISR change."""
 
     COMMITTED = "the set is what the controller says"
     TAKEN_BACK = "the change was not made, and never will be: the set is what it was"
@@ -59,8 +62,9 @@ class Afterwards(Enum):
 
 
 _NOT_MADE = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-"""By these the controller says that it knows the partition epoch and has not made the change. No
-other controller can have made it, either. It may yet be made if an earlier sending is late."""
+"""With these errors the controller says that it has the same partition epoch and has not made the
+change; so no other controller has made the change. The change may still be made if the same request
+was sent before, and that earlier copy arrives late."""
 
 _ORDER_COMES = frozenset(
     {
@@ -75,7 +79,8 @@ _ORDER_COMES = frozenset(
 
 
 def after_error(error: ErrorCode) -> Afterwards:
-    """What follows from an error, as in Kafka (Partition.handleAlterPartitionError)."""
+    """Return what the leader does after an error of AlterPartition; the same as Kafka
+    (Partition.handleAlterPartitionError)."""
     if error in _NOT_MADE:
         return Afterwards.TAKEN_BACK
     return Afterwards.AWAITS_ORDER if error in _ORDER_COMES else Afterwards.AGAIN

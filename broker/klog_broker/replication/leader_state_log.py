@@ -1,4 +1,4 @@
-"""A leadership as a StateLog: for the coordinator whose state the partition's log holds."""
+"""Gives the coordinator whose state a partition's log holds access to that log: a StateLog."""
 
 from klog_broker.log.validation.append_rules import AppendOrigin
 from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas, TooLittleRoom
@@ -17,7 +17,7 @@ class LeaderStateLog:
         self._log = leader.log
         self._clock = clock
         self.read = leader.log.read
-        """As ``PartitionLog.read``."""
+        """Reads batches from the log; the method ``PartitionLog.read``."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -37,20 +37,20 @@ class LeaderStateLog:
 
     @property
     def high_watermark(self) -> Offset:
-        """State from records before this offset may be shown to clients."""
+        """The high watermark: clients may see the state from records before this offset."""
         return self._log.high_watermark
 
     @property
     def ended(self) -> Ended | None:
-        """Why the leadership is over; None while it is not."""
+        """Why the leadership has ended; None while it lasts."""
         return self._leader.ended
 
     def append(self, records: bytearray) -> Offset:
-        """Append one batch; returns the log's end after the batch. min.insync.replicas is checked,
-        as for Produce with acks=all.
+        """Append one batch; returns the log end offset after the batch. min.insync.replicas is
+        checked, in the same way as for Produce with acks=all.
 
-        Raises LogError, or BrokerError with what the partition's clients would be told
-        (NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER); nothing has changed then.
+        Raises LogError, or BrokerError with the error for the partition's clients
+        (NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER); the log has not changed then.
         """
         now_ms = self._clock.now_ms()
         try:
@@ -69,7 +69,8 @@ class LeaderStateLog:
         *,
         transaction_version: int,
     ) -> Offset:
-        """See StateLog."""
+        """Append the marker that ends a producer's transaction; returns the log end offset after
+        the marker. Raises the errors of :meth:`append`."""
         try:
             return self._leader.append_marker(
                 producer_id,
@@ -82,7 +83,8 @@ class LeaderStateLog:
             raise _refused(error) from None
 
     def append_plain(self, batch: bytearray, record_count: int, now_ms: int) -> Offset:
-        """See StateLog."""
+        """Append one batch that finish_plain_batch has made at `now_ms`; returns the log end offset
+        after the batch. Raises the errors of :meth:`append`."""
         try:
             self._leader.append_plain(batch, record_count, now_ms, now_ms=now_ms)
         except (NotEnoughReplicas, TooLittleRoom, LeadershipEnded) as error:

@@ -1,44 +1,46 @@
-"""How far a follower has come, as its leader knows it from its fetches. Pure."""
+"""The progress of a follower, which its leader knows from the follower's fetches. Pure."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 UNKNOWN = -1
-"""An offset, or a broker epoch, that a follower has not told."""
+"""An offset or broker epoch that the follower has not sent."""
 
 NEVER_MS = -(1 << 62)
-"""A time before all monotonic times."""
+"""A time in milliseconds that is before all monotonic times."""
 
 
 class FollowerFetch(NamedTuple):
-    """What a Fetch of a follower says of its log: it has all records before `offset`."""
+    """The part of a follower's Fetch about its log: the log has all records before `offset`."""
 
     offset: int
     log_start_offset: int = UNKNOWN
     broker_epoch: int = UNKNOWN
-    """Since Fetch 15 (KIP-903): the life of the broker that sent it."""
+    """The epoch of the broker that sent the Fetch; since Fetch version 15 (KIP-903)."""
 
 
 class FollowerProgress(NamedTuple):
-    """How far a follower has come in this leader epoch. Times are monotonic."""
+    """The progress of a follower in this leader epoch. Times are monotonic."""
 
     log_end_offset: int = UNKNOWN
-    """UNKNOWN until the follower fetches in this epoch."""
+    """The end of the follower's log; UNKNOWN until the follower fetches in this leader epoch."""
     log_start_offset: int = UNKNOWN
     broker_epoch: int = UNKNOWN
     caught_up_ms: int = NEVER_MS
-    """When the follower last had all records of the leader, see `fetched`."""
+    """When the follower last had all records of the leader (`fetched` sets this time)."""
     fetch_ms: int = NEVER_MS
-    """When it fetched last."""
+    """When the follower sent its latest Fetch."""
     leader_end_at_fetch: int = UNKNOWN
 
     def fetched(self, fetch: FollowerFetch, leader_end: int, now_ms: int) -> FollowerProgress:
-        """The follower sends `fetch`, while the leader's log ends at `leader_end`.
+        """Return the progress after `fetch`, which arrived when the leader's log ended at
+        `leader_end`.
 
-        The follower has caught up now if it asks for the leader's end. If it asks for where the
-        leader's log ended at the fetch before, it had caught up at that fetch: a follower that
-        keeps pace with a busy leader is never at the end (Kafka's Replica.updateFetchStateOrThrow).
+        If the follower fetches from the leader's end, it has caught up now. If the follower fetches
+        from where the leader's log ended at the previous fetch, it counts as caught up at the time
+        of that previous fetch. Without this rule a follower that keeps pace with a busy leader would
+        never count as caught up (Kafka's Replica.updateFetchStateOrThrow).
         """
         caught_up_ms = self.caught_up_ms
         if fetch.offset >= leader_end:
@@ -55,7 +57,7 @@ class FollowerProgress(NamedTuple):
         )
 
     def caught_up(self, now_ms: int) -> FollowerProgress:
-        """As it is known now, of a follower that had all records of the leader until now."""
+        """Return the progress of a follower that had all records of the leader until now."""
         return FollowerProgress(
             self.log_end_offset,
             self.log_start_offset,
@@ -66,11 +68,11 @@ class FollowerProgress(NamedTuple):
         )
 
     def is_of_earlier_life(self, broker_epoch: int) -> bool:
-        """Whether a Fetch with that epoch was sent before the follower's broker was last started:
-        its log may be shorter now."""
+        """Whether a Fetch with `broker_epoch` was sent before the follower's broker registered
+        again. The broker's log may have become shorter since."""
         return UNKNOWN != broker_epoch < self.broker_epoch
 
     def keeps_pace(self, leader_end: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Whether it has what the leader had at some time in the last `max_lag_ms`
+        """Whether the follower has all records, or has last caught up at most `max_lag_ms` ago
         (replica.lag.time.max.ms)."""
         return self.log_end_offset == leader_end or now_ms - self.caught_up_ms <= max_lag_ms

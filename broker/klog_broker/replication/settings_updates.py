@@ -1,4 +1,4 @@
-"""Gives the settings of topics to hosted partitions, a part in each turn of the loop."""
+"""Applies changed topic settings to the hosted partitions, some in each event-loop turn."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -9,7 +9,7 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.replication.partition import Partition
 
 PARTITIONS_A_TURN = 2_000
-"""Updating so many partitions takes some 10 ms."""
+"""The partitions that one event-loop turn updates; they take about 10 ms."""
 
 
 class TopicSettings(NamedTuple):
@@ -22,13 +22,13 @@ class TopicSettings(NamedTuple):
     def from_topic_config(
         cls, config: TopicConfig, *, holds_state: bool = False
     ) -> "TopicSettings":
-        """Take that part from all settings of a topic."""
+        """Extract these settings from all settings of a topic."""
         log = LogConfig.from_topic_config(config, holds_state=holds_state)
         return cls(log, config["min.insync.replicas"])
 
 
 class SettingsUpdates:
-    """For the loop's thread. Small updates are done within the call."""
+    """Applies the settings in parts; small updates finish within the call. Loop thread only."""
 
     def __init__(
         self,
@@ -37,7 +37,8 @@ class SettingsUpdates:
         on_updated: Callable[[], None],
         call_soon: Callable[[Callable[[], None]], None],
     ) -> None:
-        """`on_updated` is called after each part."""
+        """`settings_of` returns the present settings of a topic. Partitions for which `is_hosted`
+        returns False are skipped. `on_updated` is called after each part."""
         self._settings_of = settings_of
         self._is_hosted = is_hosted
         self._on_updated = on_updated
@@ -46,14 +47,14 @@ class SettingsUpdates:
         self._then: list[Callable[[], None]] = []
 
     def update(self, partitions: Iterable[Partition]) -> None:
-        """Give these partitions the present settings of their topics, after all earlier ones."""
+        """Apply the present topic settings to these partitions, after all earlier updates."""
         is_under_way = bool(self._waiting)
         self._waiting.extend(partitions)
         if not is_under_way:
             self._go_on()
 
     def when_done(self, then: Callable[[], None]) -> None:
-        """Call back once all partitions have their settings; within the call if they have."""
+        """Call `then` once all updates are done; within this call if none is pending."""
         if self._waiting:
             self._then.append(then)
         else:

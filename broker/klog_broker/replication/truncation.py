@@ -1,9 +1,9 @@
-"""Where a follower's log must end, so that it says nothing that the leader's log does not. Pure.
+"""Computes where a follower truncates its log after it has diverged from the leader's log. Pure.
 
-Two records with the same offset and leader epoch are the same, and so is all that is before them
-(log matching). So the logs part where the newest epoch that both know ends in the shorter of the
-two (KIP-101, KIP-279). The high watermark says nothing of that: it may be far behind what was
-acknowledged.
+If two logs have a record with the same offset and leader epoch, the logs are equal up to and
+including that record. So two logs diverge at the end of the newest epoch that both logs have; if
+the epoch ends at different offsets, at the lower one (KIP-101, KIP-279). A follower cannot use its
+high watermark instead, because the high watermark may be far below the acknowledged records.
 """
 
 from klog_broker.log.read.read_results import EpochEndOffset
@@ -11,8 +11,8 @@ from pyspark_klog.ids import Offset
 
 
 def tells_of_divergence(leaders: EpochEndOffset, offset: int, last_epoch: int) -> bool:
-    """Whether that can be a leader's answer to a follower whose log ends at `offset` with a batch
-    of `last_epoch` (KIP-595): the epoch is older, or ended earlier."""
+    """Whether `leaders` is a valid diverging epoch (KIP-595) for a follower whose log ends at
+    `offset` with a batch of `last_epoch`: an older epoch, or the same epoch with a lower end."""
     if leaders.leader_epoch < 0 or leaders.end_offset < 0:
         return False
     return leaders.leader_epoch < last_epoch or (
@@ -21,14 +21,15 @@ def tells_of_divergence(leaders: EpochEndOffset, offset: int, last_epoch: int) -
 
 
 def cut_offset(leaders: EpochEndOffset, own: EpochEndOffset, log_end_offset: int) -> Offset:
-    """Where a follower's log, which ends at `log_end_offset`, is to end.
+    """Return the offset to which a follower truncates its log, which ends at `log_end_offset`.
 
-    `leaders` is the newest epoch of the leader that is not newer than the follower's, and its end.
-    `own` is the follower's answer to the question for `leaders.leader_epoch`. If the follower does
-    not know that epoch, all that is newer goes, and the next Fetch asks again with an older one.
+    `leaders` is the leader's newest epoch that is not newer than the follower's last epoch, with
+    the epoch's end in the leader's log. `own` is the result of a lookup of `leaders.leader_epoch`
+    in the follower's log. If the follower does not have that epoch, it removes all records of newer
+    epochs, and its next Fetch asks the leader again with an older epoch.
     """
     if own.leader_epoch == leaders.leader_epoch or own.end_offset < 0:
-        # Without an epoch of its own so old the follower can only believe the leader.
+        # If the follower has no epoch as old as the leader's, the leader's end decides.
         ends = [leaders.end_offset, log_end_offset]
         if own.end_offset >= 0:
             ends.append(own.end_offset)
