@@ -1,7 +1,8 @@
-"""Copies what one leader has: one connection, one request at a time, one fetch session.
+"""Fetches the followed partitions from one leader, over one connection, with one request at a time
+and one fetch session.
 
-What a turn costs goes by the partitions of which there is something new: those that the leader
-tells of, and those whose logs, roles or delays have changed here.
+The cost of a turn depends only on the partitions with news: the partitions of the leader's
+response, and those whose log, role or delay has changed on this broker.
 """
 
 import logging
@@ -39,25 +40,25 @@ from pyspark_klog.protocol.apis.list_offsets import ListOffsetsResponse
 _log = logging.getLogger("klog.replication")
 
 MOST_NAMED = 1_000
-"""So many partitions are named by one request, where the leader remembers them; the next request
-names more."""
+"""The most partitions that one request names if the leader keeps a fetch session; the next request
+names further partitions."""
 MOST_WHOLE = 5_000
-"""And so many where the leader keeps no session, in turn: the next request names the next ones. A
-leader takes some 30,000 names in a request."""
-# Costs in elements of a slice (runtime/event_loop/slices.py): of any part of a reply, and of its
-# bytes.
+"""The most partitions that one request names if the leader keeps no session; the next request
+fetches the next ones, in turn. A leader accepts about 30,000 partitions in a request."""
+# The cost of handling a response, in elements of a slice (runtime/event_loop/slices.py): each
+# partition counts as _PART_ELEMENTS, and every _BYTES_AN_ELEMENT bytes of records as one.
 _PART_ELEMENTS = 20
 _BYTES_AN_ELEMENT = 5_000
 
 
 class Connect(Protocol):
-    """Makes a connection that connects when a request needs it (``Peers.connect``)."""
+    """Creates a connection, which connects with the first request (``Peers.connect``)."""
 
     def __call__(self, host: str, port: int, /) -> EventedConnection: ...
 
 
 class Fetcher:
-    """Follows one leader, for any number of partitions. Loop thread only."""
+    """Fetches any number of partitions from one leader. Loop thread only."""
 
     def __init__(
         self,
@@ -81,20 +82,20 @@ class Fetcher:
         self._connection: EventedConnection | None = None
         self._session = FollowerSession()
         self._told_epoch = -1
-        """This broker's epoch in the session's first request."""
+        """The epoch of this broker in the first request of the session."""
         self._followed: dict[Key, FollowedPartition] = {}
-        # A partition with news is in one of these: not looked at yet, to be named (None: to be
-        # forgotten), or waiting for its flush.
+        # A partition with news is in one of three dicts: in `_news` before its state is read, in
+        # `_due` if the next request names it (None: forgets it), in `_unflushed` until its flush.
         self._news: dict[Key, None] = {}
         self._due: dict[Key, Asked | None] = {}
         self._unflushed: dict[Key, None] = {}
         self._flushed_by: Timer | None = None
         self._ends: dict[Key, None] = {}
-        """Of these the leader is to be asked for the ends."""
+        """Partitions for which ListOffsets has to ask for the leader's log end and start."""
         self._is_busy = False
-        """A request is on its way, or its answer is being taken."""
+        """Whether a request is in flight, or its response is being handled."""
         self._pause: Timer | None = None
-        """After a failure nothing is asked for a while."""
+        """The timer that ends the pause after a failure; None while requests may be sent."""
         self._failures = 0
         self._is_called_soon = False
 
@@ -103,17 +104,17 @@ class Fetcher:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to be fetched from this leader."""
+        """Whether no partition is fetched from this leader."""
         return not self._followed
 
     # --- what is followed ------------------------------------------------------------------------
     def add(self, followed: FollowedPartition) -> None:
-        """Fetch for this partition from now on."""
+        """Fetch this partition from now on."""
         self._followed[followed.key] = followed
         self.on_news(followed.key)
 
     def remove(self, followed: FollowedPartition) -> None:
-        """No longer. Answers that still come for it change nothing."""
+        """Stop fetching this partition. A response that still arrives for it is ignored."""
         key = followed.key
         if self._followed.get(key) is followed:
             del self._followed[key]
@@ -121,14 +122,14 @@ class Fetcher:
             self.on_news(key)
 
     def on_news(self, key: Key) -> None:
-        """What is to be asked for may have changed."""
+        """Read the fetch position of a partition again before the next request."""
         self._unflushed.pop(key, None)
         self._due.pop(key, None)
         self._news[key] = None
         self._look()
 
     def reach(self, address: tuple[str, int] | None) -> None:
-        """The leader is to be found there; None: nobody knows where."""
+        """Connect to the leader at `address`, or stop fetching while the address is None."""
         if address == self._address and (address is None or self._connection is not None):
             return
         self._address = address
@@ -143,7 +144,7 @@ class Fetcher:
             before.close("the leader has another address")
 
     def close(self) -> None:
-        """End the connection."""
+        """Stop fetching all partitions, and close the connection."""
         self._followed.clear()
         self._news.clear()
         self._due.clear()
@@ -159,7 +160,8 @@ class Fetcher:
             self._loop.call_soon(self._go_on)
 
     def _look_at_append(self) -> None:
-        """As :meth:`_look`, but in this turn: producers may wait for the next request."""
+        """Call `_go_on` in this turn's append phase, unless a call is already due: producers may
+        wait for the next request."""
         if not self._is_called_soon:
             self._is_called_soon = True
             self._loop.call_at_append(self._go_on)
@@ -198,8 +200,9 @@ class Fetcher:
             self._due[key] = wanted
 
     def _waits_for_flushes(self) -> bool:
-        """With flush.messages=1 partitions are fetched again once they are flushed. The request
-        waits for them, for it may be held by the leader; but no longer than the leader would."""
+        """Whether the next Fetch has to wait for flushes. With flush.messages=1 a partition is
+        fetched again only once its log is flushed. The leader might delay a Fetch that lacks this
+        partition, so the Fetch waits here for the flush, for at most the leader's longest delay."""
         if not self._unflushed:
             if self._flushed_by is not None:
                 self._flushed_by.cancel()
@@ -212,7 +215,8 @@ class Fetcher:
         return True
 
     def _flushes_are_late(self) -> None:
-        """The others are fetched without these; they come in again once they are flushed."""
+        """Fetch the other partitions without the unflushed ones, which return once they are
+        flushed."""
         self._flushed_by = None
         self._due.update(dict.fromkeys(self._unflushed))
         self._unflushed.clear()
@@ -231,7 +235,7 @@ class Fetcher:
                 del due[key]
             delta = session.next(part)
         if not session.asked:
-            session.lost()  # there is nothing to ask for: a later request ends the session
+            session.lost()  # no partition to fetch: a later request ends the session
             if self._due or self._news:
                 self._look()
             return
@@ -248,8 +252,9 @@ class Fetcher:
         )
 
     def _wait_ms(self) -> int:
-        """The leader must not hold a request while there is more to be named; but where it keeps no
-        session there always is, and it is not asked without a pause."""
+        """How long the leader may delay the next Fetch. The delay is 0 while further partitions
+        wait to be named. If the leader keeps no session, some partitions may always wait; then each
+        Fetch gets its share of the longest delay, so that there is a pause between requests."""
         if not self._due and not self._news:
             return self._settings.wait_max_ms
         if self._session.is_refused:
@@ -274,7 +279,7 @@ class Fetcher:
             elif self._failures:
                 self._failed(f"{code.name}: {code.message}")
             else:
-                # The leader has given the session's place to others, or has begun a new life.
+                # The leader has evicted the session from its cache, or was restarted.
                 self._failures = 1
                 self._begin_anew()
             return
@@ -300,12 +305,14 @@ class Fetcher:
         if connection is self._connection:
             self._is_busy = False
             if self._told_epoch != self._asks.broker_epoch():
-                # The leader goes by the life in which a partition was named, and idle ones are not
-                # named again: it would have a replica join in a life that is over, in vain.
+                # This broker has registered again. The leader knows a partition with the broker
+                # epoch of the last request that named the partition, and the session does not name
+                # idle partitions again. With the old epoch the controller refuses to add this
+                # replica to the ISR, so a new session has to name all partitions.
                 self._session.lost()
             if self._session.is_refused:
-                # It is the others' turn, then these are asked for again: last who had records, for
-                # a leader fills its answers in the order of the request.
+                # The next request fetches the other partitions first. The partitions that had
+                # records come last, because a leader fills its response in the request's order.
                 these = self._session.asked
                 others = [key for key in self._news if key not in these]
                 idle = [key for key in these if key not in with_records]
@@ -315,14 +322,15 @@ class Fetcher:
             self._look_at_append()
 
     def _begin_anew(self) -> None:
-        """The next request begins a session."""
+        """Begin a new session with the next request, which names all partitions."""
         self._due.clear()
         self._unflushed.clear()
         self._news = dict.fromkeys(self._followed)
         self._look()
 
     def _failed(self, why: str) -> None:
-        """The leader was not reached, or what it said makes no sense: leave it alone a while."""
+        """Log the failure of a request or its response, and send the next request only after a
+        pause (replica.fetch.backoff.ms)."""
         self._is_busy = False
         self._failures += 1
         self._session.lost()
@@ -346,7 +354,7 @@ class Fetcher:
 
     # --- ends ------------------------------------------------------------------------------------
     def _ask_for_ends(self, connection: EventedConnection) -> None:
-        """Where the logs end and, after that, where they start."""
+        """Ask the leader for the log end offsets and, after that, for the log start offsets."""
         keys = list(islice(self._ends, MOST_NAMED))
         asked: dict[TopicPartition, FollowedPartition] = {}
         for key in keys:

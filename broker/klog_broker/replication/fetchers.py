@@ -1,4 +1,4 @@
-"""All that this broker follows: a fetcher for each leader."""
+"""The fetchers of this broker: one for each leader that it follows."""
 
 from collections.abc import Callable
 
@@ -14,12 +14,12 @@ from klog_broker.runtime.system.rate_limit import RateLimit
 from pyspark_klog.ids import BrokerId, TopicPartition
 
 AddressOf = Callable[[BrokerId], tuple[str, int] | None]
-"""Where a broker listens to other brokers; None: nobody knows."""
+"""Returns the host and port where a broker listens for other brokers; None if unknown."""
 
 
 class Fetchers:
-    """Fetches for each partition that follows, from its leader, as long as it does. Loop thread
-    only."""
+    """Fetches each partition that this broker follows from the partition's leader, until the role
+    ends. Loop thread only."""
 
     def __init__(
         self,
@@ -48,16 +48,16 @@ class Fetchers:
         replicas.on_unfollow.append(self._unfollow)
 
     def brokers_changed(self) -> None:
-        """Brokers may have come, gone, or have other addresses."""
+        """Read the leaders' addresses again after a change of the cluster's brokers."""
         for leader, fetcher in self._fetchers.items():
             fetcher.reach(self._address_of(leader))
 
     def followed(self) -> list[tuple[BrokerId, FollowedPartition]]:
-        """All that is followed, with its leader."""
+        """Return all followed partitions, each with its leader."""
         return [(followed.role.leader, followed) for followed, _ in self._followed.values()]
 
     def close(self) -> None:
-        """The broker stops: nothing is fetched any more."""
+        """Stop all fetching and close the connections, for the shutdown of the broker."""
         self._is_closed = True
         for followed, _ in self._followed.values():
             followed.end()
@@ -101,7 +101,8 @@ class Fetchers:
         followed.end()
         fetcher.remove(followed)
         if fetcher.is_empty:
-            # Not now: an order often ends one epoch and begins the next.
+            # Close the fetcher later: a role change often ends one epoch and begins the next one
+            # with the same leader.
             self._loop.call_soon(self._close_empty)
 
     def _close_empty(self) -> None:

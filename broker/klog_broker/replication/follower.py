@@ -1,4 +1,4 @@
-"""Carries out, on one partition's log, what its FollowerState decides."""
+"""Applies the steps that a FollowerState decides to the log of its partition."""
 
 import logging
 from collections.abc import Callable
@@ -32,10 +32,10 @@ _log = logging.getLogger("klog.replication")
 
 
 class FollowedPartition:
-    """A partition while it has its present role, a Follower.
+    """A partition during one Follower role of its replica.
 
-    ``on_news(key)`` is called when what is to be asked for may have changed, other than by a call
-    of :meth:`take`, :meth:`ends_told` or :meth:`ends_unknown`. Loop thread only.
+    ``on_news(key)`` is called when :meth:`wanted` may have changed, except after calls of
+    :meth:`take`, :meth:`ends_told` or :meth:`ends_unknown`. Loop thread only.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class FollowedPartition:
         self._timer: Timer | None = None
         self._told_watermark = 0
         self.is_flushing = False
-        """Nothing is asked for until the log is flushed."""
+        """Whether the next Fetch of this partition waits until the log is flushed."""
 
     def __repr__(self) -> str:
         return f"FollowedPartition({self.partition.topic_partition}, {self._state.phase})"
@@ -74,22 +74,22 @@ class FollowedPartition:
 
     @property
     def asks_for_ends(self) -> bool:
-        """Whether the leader is to be asked by ListOffsets."""
+        """Whether the next request for this partition is ListOffsets."""
         return self.is_current and isinstance(self._state.phase, AskingEnds)
 
     @property
     def lag(self) -> int:
-        """How many records before the watermark that the leader told last are not here."""
+        """How many records before the leader's last known high watermark this log does not have."""
         return max(self._told_watermark - self._log.log_end_offset, 0)
 
     def end(self) -> None:
-        """Nobody fetches for it any more."""
+        """Cancel the timer of a delay; also called when the fetching of the partition ends."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def wanted(self) -> Asked | None:
-        """What is to be asked for now; None: nothing."""
+        """Return the position for the next Fetch; None if the partition must not be fetched now."""
         log = self._log
         if not self.is_current or log.is_offline:
             return None
@@ -103,8 +103,8 @@ class FollowedPartition:
 
     # --- answers ---------------------------------------------------------------------------------
     def take(self, asked: Position, part: FetchedPart) -> None:
-        """The leader's answer to a Fetch from ``asked``. Its records are looked at until this
-        returns, or until the log has been changed for them."""
+        """Handle the leader's response to a Fetch from ``asked``. The records of ``part`` are read
+        until this method returns or, if the log is truncated first, until that is done."""
         if self.is_current and not self._log.is_offline:
             if part.error is ErrorCode.NONE:
                 self._told_watermark = part.high_watermark
@@ -114,13 +114,13 @@ class FollowedPartition:
             self._perform(step, part)
 
     def ends_told(self, leader_epoch: int, start: int, end: int) -> None:
-        """The leader of that epoch says where its log starts and ends."""
+        """Handle the log start and end offset of the leader of `leader_epoch`."""
         if self.is_current and not self._log.is_offline:
             step = self._state.ends_told(leader_epoch, start, end, self._loop.now_ms())
             self._perform(step, None)
 
     def ends_unknown(self) -> None:
-        """The leader did not say, or refused."""
+        """Handle a ListOffsets request that failed, by a delay before the next Fetch."""
         if self.asks_for_ends:
             self._refused("its leader does not say where its log starts and ends")
 
@@ -144,7 +144,7 @@ class FollowedPartition:
             now_ms = self._clock.now_ms()
             log.begin_anew_beside(step.offset, now_ms, partial(self._changed, part))
         elif isinstance(step, AskEnds):
-            pass  # the fetcher sees that by `asks_for_ends`
+            pass  # the fetcher reads `asks_for_ends`
         else:
             self._await_end_of_delay()
 
@@ -178,7 +178,7 @@ class FollowedPartition:
             )
 
     def _changed(self, part: FetchedPart | None, error: BaseException | None) -> None:
-        """The log is cut, or begun anew. After an error it is offline."""
+        """Go on after the log was truncated or emptied. After an error the log is offline."""
         if error is None and self.is_current and not self._log.is_offline:
             self._perform(self._state.changed(self._loop.now_ms()), part)
             self._on_news(self.key)
@@ -212,6 +212,6 @@ class FollowedPartition:
             self._log.when_flushed(self._log.log_end_offset, self._flushed)
 
     def _flushed(self, _error: BaseException | None) -> None:
-        # After an error the log is offline, or was cut: whoever did that calls for news.
+        # After an error the log is offline or was truncated; that code reports its own news.
         self.is_flushing = False
         self._on_news(self.key)

@@ -1,11 +1,11 @@
-"""A follower of one partition: what it asks its leader for, and what it does with the answer. Pure:
-the log's facts, the time, and what others have done are told; what is to be done is returned.
+"""The state machine of one partition's follower: it decides the position of the next Fetch, and the
+step after each response. Pure: the log's offsets and the time are arguments, the steps are results.
 
-    Fetching --- records: Append ------------------------------> Fetching
-             --- another epoch there: Cut ---> Changing -------> Fetching
-             --- out of range ----> AskingEnds --- Cut, BeginAnew or nothing
-             --- another error, or nonsense ---> Delayed ------> Fetching
-             --- its leader epoch is over ---> Superseded; only an order ends that
+    Fetching --- records: Append ----------------------------------> Fetching
+             --- diverging epoch: Cut or BeginAnew ---> Changing --> Fetching
+             --- out of range ---> AskingEnds --- Cut, BeginAnew or no step
+             --- another error, or invalid response ---> Delayed --> Fetching
+             --- fenced leader epoch ---> Superseded, until the controller changes the role
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from pyspark_klog.records.layout import LOG_OVERHEAD_BYTES
 
 
 class FollowedLog(Protocol):
-    """A follower's log. See PartitionLog."""
+    """The part of a PartitionLog that a follower's decisions need."""
 
     @property
     def log_start_offset(self) -> Offset: ...
@@ -37,18 +37,19 @@ class FollowedLog(Protocol):
 
 
 class Position(NamedTuple):
-    """What a follower's Fetch says. Its answer counts only as long as the follower is there."""
+    """The position of a follower's Fetch. Its response is ignored once the position has changed."""
 
     leader_epoch: LeaderEpoch
-    """CurrentLeaderEpoch: a leader of another epoch refuses."""
+    """CurrentLeaderEpoch: a leader of another epoch refuses the Fetch."""
     offset: Offset
-    """The follower has all records before this."""
+    """FetchOffset: the follower has all records before this offset."""
     last_epoch: LeaderEpoch
-    """LastFetchedEpoch: of its last batch, or the one that it began itself, without a record."""
+    """LastFetchedEpoch: the newest leader epoch in the follower's log, perhaps an epoch without
+    records, for example if this broker led without an append."""
 
 
 class FetchedPart(NamedTuple):
-    """A leader's answer for one partition."""
+    """One partition of a leader's Fetch response."""
 
     error: ErrorCode
     records: memoryview
@@ -59,65 +60,67 @@ class FetchedPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fetching:
-    """The next Fetch may be sent, or is on its way."""
+    """The next Fetch may be sent, or is in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delayed:
-    """Nothing is asked for before that time (replica.fetch.backoff.ms)."""
+    """No Fetch is sent before `until_ms`, a monotonic time (replica.fetch.backoff.ms)."""
 
     until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class AskingEnds:
-    """The leader is asked by ListOffsets where its log ends and, after that, where it starts."""
+    """ListOffsets asks the leader for its log end offset and, after that, its log start offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changing:
-    """The log is being cut, or begun anew, and refuses all use until that is done."""
+    """The log is being truncated or emptied, and refuses all use until the change is done."""
 
     asked: Position
     records: memoryview | None = None
-    """What is to be appended afterwards."""
+    """The records to append after the change of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """The leader says that this leader epoch is over: an order with a newer one is on its way."""
+    """The leader has a newer leader epoch (FENCED_LEADER_EPOCH): wait until the controller assigns
+    this replica a role in that epoch."""
 
 
 Phase = Fetching | Delayed | AskingEnds | Changing | Superseded
 
 
 class Append(NamedTuple):
-    """Append the records as a follower, in the position's leader epoch: that checks CRC, offsets
-    and epochs (log/append/follower_append.py). Then call ``appended``, or ``refused`` after an
-    error."""
+    """Append the records as a follower, in the position's leader epoch. The append checks CRCs,
+    offsets and epochs (log/append/follower_append.py). Then call ``appended``, or ``refused`` after
+    an error."""
 
     records: memoryview
 
 
 class Cut(NamedTuple):
-    """Call the log's ``truncate_beside``, also if the log ends there: an epoch of which there is no
-    record may have to go. Then call ``changed``."""
+    """Call the log's ``truncate_beside``, even if the log already ends at the offset: an epoch
+    without records may have to be removed. Then call ``changed``."""
 
     offset: Offset
 
 
 class BeginAnew(NamedTuple):
-    """Drop all records; the log starts and ends at the offset. Then call ``changed``."""
+    """Drop all records, so that the log starts and ends at the offset. Then call ``changed``."""
 
     offset: Offset
 
 
 class AskEnds(NamedTuple):
-    """Ask the leader for its log's end and then its start; call ``ends_told`` or ``refused``."""
+    """Ask the leader for its log end offset and its log start offset. Then call ``ends_told`` or
+    ``refused``."""
 
 
 class FollowBounds(NamedTuple):
-    """The leader's high watermark and log start, as far as this log has come."""
+    """The leader's high watermark and log start offset, limited to the offsets of this log."""
 
     high_watermark: Offset
     log_start_offset: Offset
@@ -133,12 +136,13 @@ _BEFORE_ITS_ORDER = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""What a leader answers that has not got the controller's order yet: this broker was told first."""
+"""The errors of a leader that has not received its LeaderAndIsr request yet, while this broker has
+received its own."""
 
 
 class FollowerState:
-    """A replica that follows the leader of `leader_epoch`. That of another epoch is followed by
-    another one, once no change of the log is under way."""
+    """The state of a replica that follows the leader of `leader_epoch`. Each leader epoch has a
+    FollowerState of its own, created while no truncation of the log is running."""
 
     __slots__ = ("_backoff_ms", "_log", "_order_wait_ms", "leader_epoch", "phase")
 
@@ -150,10 +154,10 @@ class FollowerState:
         self._order_wait_ms = _FIRST_ORDER_WAIT_MS
 
     def position(self, now_ms: int, *, flushes_first: bool) -> Position | None:
-        """What the next Fetch says; None while there must be none.
+        """Return the position of the next Fetch; None while no Fetch may be sent.
 
-        With `flushes_first` (flush.messages=1) it waits until all that the log has survives a power
-        cut: a Fetch tells the leader that this replica has what is before its offset.
+        With `flushes_first` (flush.messages=1) the position is None until the whole log is flushed,
+        because a Fetch promises the leader that this replica has all records before its offset.
         """
         phase = self.phase
         if isinstance(phase, Delayed) and now_ms >= phase.until_ms:
@@ -170,8 +174,8 @@ class FollowerState:
 
     # --- answers of the leader -------------------------------------------------------------------
     def take(self, asked: Position, part: FetchedPart, now_ms: int) -> Step:
-        """The answer to a Fetch from `asked`; the step that follows. An answer to an earlier Fetch
-        changes nothing."""
+        """Handle the response to a Fetch from `asked`, and return the next step. A response to an
+        earlier Fetch changes nothing."""
         if not isinstance(self.phase, Fetching) or asked != self._position():
             return None
         if part.error is not ErrorCode.NONE:
@@ -183,15 +187,15 @@ class FollowerState:
         log, first_offset = self._log, _first_offset(part.records)
         start = max(log.log_start_offset, part.log_start_offset)
         if 0 <= first_offset < log.log_end_offset <= start:
-            # The leader's log starts, since DeleteRecords, in the middle of a batch; nothing that
-            # this log has is to stay.
+            # DeleteRecords has moved the leader's log start offset into the middle of a batch. All
+            # records of this log lie before that offset: drop them, then append the whole batch.
             self.phase = Changing(asked, part.records)
             return BeginAnew(Offset(first_offset))
         return Append(part.records)
 
     def appended(self, part: FetchedPart) -> FollowBounds:
-        """The records are appended. As the logs do not part before this log's end, the watermark
-        and the start are the leader's, up to there."""
+        """Return the new bounds after an append. Up to its end this log is equal to the
+        leader's log, so up to there the leader's high watermark and log start offset hold."""
         log = self._log
         self._order_wait_ms = _FIRST_ORDER_WAIT_MS
         watermark = max(log.high_watermark, min(part.high_watermark, log.log_end_offset))
@@ -199,8 +203,8 @@ class FollowerState:
         return FollowBounds(Offset(watermark), Offset(start))
 
     def refused(self, now_ms: int) -> None:
-        """The log refused the records, or the leader could not be asked for its ends: try again
-        later, from where the log ends."""
+        """Delay the next Fetch, because the log has refused the records, or the leader's response
+        was an error or invalid. The next Fetch starts again at the log end offset."""
         self.phase = Delayed(now_ms + self._backoff_ms)
 
     def _take_error(self, error: ErrorCode, now_ms: int) -> Step:
@@ -210,7 +214,8 @@ class FollowerState:
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self.phase = Superseded()
         elif error in _BEFORE_ITS_ORDER:
-            # Most often that comes in moments, and producers wait.
+            # The leader usually receives its LeaderAndIsr request within moments, and producers may
+            # wait: the first delays are short, and double each time.
             self.phase = Delayed(now_ms + min(self._order_wait_ms, self._backoff_ms))
             self._order_wait_ms = min(2 * self._order_wait_ms, self._backoff_ms)
         else:
@@ -230,13 +235,14 @@ class FollowerState:
         if offset < log.log_start_offset:
             return BeginAnew(offset)
         if offset < log.replaced_before:
-            # What was seen is lost. A record that the cleaner took away for one of that is not
-            # here any more, and the leader has it.
+            # This truncation removes records that the log cleaner may have used already: the
+            # cleaner may have deleted an older record because of a newer one that is removed now.
+            # The leader still has the older record, so drop the log and copy it again.
             return BeginAnew(log.log_start_offset)
         return Cut(offset)
 
     def ends_told(self, leader_epoch: int, leader_start: int, leader_end: int, now_ms: int) -> Step:
-        """The leader of `leader_epoch` says where its log starts and ends."""
+        """Handle the leader's log start and end offset in `leader_epoch`; return the next step."""
         if not isinstance(self.phase, AskingEnds) or leader_epoch != self.leader_epoch:
             return None
         asked = self._position()
@@ -248,25 +254,25 @@ class FollowerState:
         if leader_start > asked.offset:
             self.phase = Changing(asked)
             return BeginAnew(Offset(leader_start))
-        # It was out of range only for a moment.
+        # The offset is in the leader's range again: fetch from it after a delay.
         self.refused(now_ms)
         return None
 
     def changed(self, now_ms: int) -> Step:
-        """The log has been cut or begun anew as asked; what is to be done next."""
+        """Go on after the log was truncated or emptied; return the next step."""
         phase = self.phase
         assert isinstance(phase, Changing)
         self.phase = Fetching()
         if phase.records is not None:
             return Append(phase.records)
         if phase.asked == self._position():
-            # The same question would find the same answer.
+            # The position has not changed, so the next response would be equal: delay the Fetch.
             self.refused(now_ms)
         return None
 
 
 def _first_offset(records: memoryview) -> int:
-    """The first offset of the first batch; too large to be before anything if there is none."""
+    """Return the base offset of the first batch; 2**63, above all offsets, if there is none."""
     if len(records) < LOG_OVERHEAD_BYTES:
         return 1 << 63
     return int.from_bytes(records[:8], "big", signed=True)

@@ -1,7 +1,7 @@
-"""One leadership of a partition: its appends, and what it knows of the other replicas.
+"""One leadership of a partition: its appends, its high watermark and the state of its followers.
 
-What a leader of many decides is in leader_replicas.py; here it meets the log. A leader without
-followers pays nothing for them.
+leader_replicas.py decides about the followers and the ISR; this module applies the decisions to the
+log. A leader without followers skips that work.
 """
 
 from collections.abc import Callable, Collection
@@ -24,29 +24,28 @@ from pyspark_klog.records.control import EndTransactionMarker
 
 
 def _ignore(_leader: "Leader") -> None:
-    """A broker alone asks nobody."""
+    """Ignore an ISR change: a standalone broker has no controller to ask."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What leaders need of the broker and the cluster around them; by default there is none.
-
-    Times are monotonic."""
+    """The functions and values of the broker and its cluster that leaders use; the defaults serve a
+    standalone broker. Times are monotonic."""
 
     now_ms: Callable[[], int] = lambda: 0
     broker_epoch: Callable[[], int] = lambda: -1
     live: Collection[BrokerId] = ()
-    """The brokers that are alive, at any time."""
+    """The ids of the live brokers; the collection always has the current ones."""
     max_lag_ms: int = 30_000
     """replica.lag.time.max.ms"""
     wake: Callable[[TopicPartition], None] = lambda _: None
     """Called when requests that wait for the partition may have become ready."""
     in_sync_changed: Callable[["Leader"], None] = _ignore
-    """Called when the in-sync set is another one, or the controller has to be asked for another."""
+    """Called when the ISR has changed, or when the controller has to be asked for a change."""
 
 
 class Leader:
-    """One leadership of this broker: from the order that gave it to `ended`.
+    """One leadership of this broker: from the role assignment that began it until `ended` is set.
 
     Made by ``Partition.lead`` only. All its appends go through here; reads use `log`.
     """
@@ -75,11 +74,11 @@ class Leader:
         self.log = log
         self.leader_epoch = order.leader_epoch
         self.ended: Ended | None = None
-        """Why the leadership is over; None while it is not. Afterwards nothing is appended, and all
-        requests that wait for this leadership are answered."""
+        """Why the leadership has ended; None while it lasts. After the end all appends are refused,
+        and all requests that wait for this leadership are completed."""
         self.successor: Leader | None = None
-        """The broker's next leadership, in a newer epoch, if it followed at once: nobody else led
-        the log in between, and nothing of it was cut."""
+        """The broker's next leadership, in a newer epoch, if it began without another role in
+        between. No other broker led the partition then, and the log was not truncated."""
         self._around = around
         self._seen_end = log.log_end_offset
         self.replicas = LeaderReplicas(
@@ -103,9 +102,10 @@ class Leader:
 
     @property
     def present(self) -> "Leader":
-        """This leadership or, of those that followed it at once, the last. For whoever waits until
-        records that were appended in this one are replicated: they are where they were. The
-        controller begins an epoch whenever somebody leaves the in-sync set by dying."""
+        """This leadership, or the last one of its chain of direct successors. Requests that wait
+        until records of this leadership are replicated use the present one, because the records are
+        still at the same offsets. The controller begins a new leader epoch each time that the
+        failure of a broker removes a replica from the ISR, so such chains are common."""
         leader = self
         while leader.successor is not None:
             leader = leader.successor
@@ -113,12 +113,12 @@ class Leader:
 
     @property
     def is_enough_in_sync(self) -> bool:
-        """Whether acks=all is possible: at least min.insync.replicas replicas are in sync."""
+        """Whether appends with acks=all are possible: the ISR has min.insync.replicas members."""
         return self.replicas.is_enough_in_sync
 
     @property
     def is_alone(self) -> bool:
-        """Whether nobody else has to have a record: there is no other replica."""
+        """Whether the partition has no other replica, so that records need no replication."""
         return not self._has_followers
 
     # --- appending -------------------------------------------------------------------------------
@@ -150,8 +150,10 @@ class Leader:
     def append_plain(
         self, batch: bytearray, record_count: int, timestamp_ms: int, *, now_ms: int
     ) -> None:
-        """``PartitionLog.append_plain`` in this leadership's epoch, with acks=all; raises what that
-        does, LeadershipEnded and NotEnoughReplicas."""
+        """Call ``PartitionLog.append_plain`` in this leadership's epoch, with acks=all.
+
+        Raises the errors of that method; also LeadershipEnded, TooLittleRoom and NotEnoughReplicas,
+        all with nothing changed."""
         self.check(acks_all=True)
         self.log.append_plain(
             batch, record_count, timestamp_ms, leader_epoch=self.leader_epoch, now_ms=now_ms
@@ -165,7 +167,10 @@ class Leader:
         now_ms: int,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """As :meth:`append`. ``prepared`` returns what :meth:`preparation` gave in a helper."""
+        """Append a client's batch that :meth:`preparation` has validated in a helper thread.
+        ``prepared`` returns the validated batch, or raises the error of the validation.
+
+        Raises the errors of :meth:`append`, with nothing changed."""
         self.check(acks_all=acks_all, of_clients=True)
         return self.log.append_prepared(
             prepared(), leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard
@@ -180,9 +185,10 @@ class Leader:
         transaction_version: int,
         now_ms: int,
     ) -> Offset:
-        """``PartitionLog.append_marker`` in this leadership's epoch, and raises what that does.
+        """Call ``PartitionLog.append_marker`` in this leadership's epoch, with acks=all.
 
-        Also, with nothing changed, LeadershipEnded and NotEnoughReplicas.
+        Raises the errors of that method; also LeadershipEnded, TooLittleRoom and NotEnoughReplicas,
+        all with nothing changed.
         """
         self.check(acks_all=True)
         return self.log.append_marker(
@@ -197,12 +203,12 @@ class Leader:
     def preparation(
         self, records: bytes | bytearray | memoryview, now_ms: int
     ) -> Callable[[], Validated]:
-        """As ``PartitionLog.preparation``: the part of an append that a helper can do."""
+        """Return the function that validates the records of an append in a helper thread."""
         return self.log.preparation(records, now_ms)
 
     @property
     def has_room(self) -> bool:
-        """Whether the disk has room for records of clients."""
+        """Whether the disk has enough free space for records of clients."""
         return not self.log.log_directory.space.refuses_clients
 
     def check(self, *, acks_all: bool, of_clients: bool = False) -> None:
@@ -220,7 +226,8 @@ class Leader:
 
     # --- what is replicated ----------------------------------------------------------------------
     def take_over(self, order: RoleAssignment, min_in_sync: int) -> None:
-        """Take an order of the same leader epoch, unless a newer state is known already."""
+        """Take the replicas and the ISR of a role assignment of the same leader epoch, unless its
+        partition epoch is older than the present one."""
         self.replicas.take_over(order)
         self.replicas.set_min_in_sync(min_in_sync)
         self._has_followers = bool(self.replicas.followers)
@@ -230,8 +237,9 @@ class Leader:
         return self.replicas.set_min_in_sync(min_in_sync)
 
     def fetched(self, follower: BrokerId, fetch: FollowerFetch) -> None:
-        """A follower has all records before `fetch.offset`: the watermark may go on, and the
-        follower may join. See LeaderReplicas.fetched."""
+        """Handle a follower's Fetch, which shows that the follower has all records before
+        `fetch.offset`: the high watermark may rise, and the follower may be added to the ISR.
+        Raises NotAReplica or EarlierLife, with nothing changed (LeaderReplicas.fetched)."""
         replicas = self.replicas
         known = replicas.followers.get(follower)
         replicas.fetched(follower, fetch, self.log.log_end_offset, self._around.now_ms())
@@ -239,12 +247,13 @@ class Leader:
             self._around.in_sync_changed(self)
         self.advance_watermark()
         if known is not None and known.log_start_offset != fetch.log_start_offset:
-            # DeleteRecords waits for it.
+            # DeleteRecords requests may wait for the log start offset of this follower.
             self._around.wake(self.topic_partition)
 
     def look_after_followers(self) -> None:
-        """From time to time: who has fallen behind leaves the in-sync set, and holds nothing up.
-        Who has all there is, and could not join when it came to that, joins."""
+        """Ask the controller to remove lagging followers from the ISR, so that they do not hold up
+        the high watermark; or else to add a follower that has all records and is not in the ISR.
+        Called every replica.lag.time.max.ms / 2, and after a broker has left the cluster."""
         replicas, end = self.replicas, self.log.log_end_offset
         change = replicas.shrink(end, self._around.now_ms())
         if change is None:
@@ -254,7 +263,8 @@ class Leader:
         self.advance_watermark()
 
     def in_sync_answered(self, change: IsrChange, answer: IsrAnswer) -> Afterwards:
-        """See LeaderReplicas.answered. Not for a leadership that has ended."""
+        """Handle the controller's response to an ISR change, and return the state that follows
+        (LeaderReplicas.answered). The leadership must not have ended."""
         after = self.replicas.answered(change, answer)
         if after in (Afterwards.COMMITTED, Afterwards.TAKEN_BACK):
             self._around.in_sync_changed(self)
@@ -262,32 +272,33 @@ class Leader:
         return after
 
     def told(self, state: PartitionState) -> None:
-        """See LeaderReplicas.told. Not for a leadership that has ended."""
+        """Take the partition state of the metadata image, if it is newer than the leader's own. The
+        leadership must not have ended."""
         committed = CommittedIsr(state.leader_epoch, state.partition_epoch, state.in_sync)
         if self.replicas.told(committed):
             self._around.in_sync_changed(self)
             self.advance_watermark()
 
     def has_too_few_of(self, required_offset: int) -> bool:
-        """Whether records before that offset, which the watermark has passed, are on fewer replicas
-        than acks=all asks for."""
+        """Whether the high watermark has reached `required_offset`, but the records before it are
+        on fewer replicas than min.insync.replicas."""
         safe = self.replicas.acks_all(required_offset, self.log.high_watermark)
         return safe is AcksAll.TOO_FEW
 
     @property
     def lags_behind_epoch(self) -> bool:
-        """Whether the watermark has not reached yet where the log ended when this leadership began:
-        an earlier leader may have shown more (KIP-207)."""
+        """Whether the high watermark is below the log end offset at which this leadership began. An
+        earlier leader may have shown clients a higher watermark (KIP-207)."""
         start = self.replicas.epoch_start_offset
         return self._has_followers and self.log.high_watermark < start
 
     def low_watermark(self) -> Offset:
-        """See LeaderReplicas.low_watermark."""
+        """Return the lowest log start offset of the live replicas; -1 while one is unknown."""
         return self.replicas.low_watermark(self.log.log_start_offset)
 
     def advance_watermark(self) -> None:
-        """Let readers see the records that all of the maximal in-sync set have, and that are
-        flushed here if replies wait for flushes."""
+        """Raise the high watermark to the records that all replicas of the maximal ISR have. If
+        responses wait for flushes, the records must also be flushed on this broker."""
         log = self.log
         if log.config.replies_wait_for_flush:
             reached = log.flushed_offset
@@ -303,6 +314,6 @@ class Leader:
         if end != self._seen_end:
             self.replicas.end_grew(self._seen_end, now_ms)
             self._seen_end = end
-            # Followers may wait for records.
+            # Fetches of followers may wait for the new records.
             self._around.wake(self.topic_partition)
         return self.replicas.watermark(log.high_watermark, own_end, end, now_ms)

@@ -1,9 +1,9 @@
-"""What the leader of one epoch knows of the partition's replicas, and decides by it. Pure: the
-state of the log and the time are arguments.
+"""A leader's state of its partition's replicas in one leader epoch, and its ISR decisions. Pure:
+the state of the log and the time are arguments.
 
-A leader goes by the maximal in-sync set: the replicas that the controller has in sync, and those
-that it may have by now. No record before the high watermark is missing on any of them, so whoever
-of them leads next has it.
+A leader uses the maximal ISR: the replicas that the controller has committed, and those that the
+controller may have added by now. Each of these replicas has all records before the high watermark,
+so none of these records is lost whichever of the replicas is elected next.
 """
 
 from collections.abc import Collection
@@ -27,7 +27,7 @@ from pyspark_klog.ids import BrokerId, LeaderEpoch, Offset
 
 
 class AcksAll(Enum):
-    """Whether a record that was appended is as safe as acks=all asks."""
+    """Whether an appended record is replicated as acks=all requires."""
 
     WAITING = "not all replicas that have to have it are known to have it"
     SAFE = "all replicas that have to have it have it"
@@ -35,8 +35,8 @@ class AcksAll(Enum):
 
 
 class LeaderReplicas:
-    """The replicas of one leadership. `order` made `broker_id` the leader, while its log ended at
-    `epoch_start_offset`."""
+    """The replicas of one leadership. The role assignment `order` made `broker_id` the leader when
+    its log ended at `epoch_start_offset`."""
 
     __slots__ = (
         "_asked",
@@ -73,10 +73,11 @@ class LeaderReplicas:
         self.partition_epoch = order.partition_epoch
         self.in_sync: InSyncSet = self._committed(order.in_sync)
         self.live: Collection[BrokerId] = order.replicas
-        """The brokers that are alive, by what the controller last told; the driver keeps it. Only
-        these are asked to join, and waited for by DeleteRecords."""
-        # Who is in sync has the whole time limit to show that it still is. How far it has come is
-        # not known: in an earlier epoch, or life, its log may have been longer.
+        """The live brokers in the newest metadata image; the Leader sets this collection. Only live
+        followers are added to the ISR, and DeleteRecords waits for live followers only."""
+        # An in-sync follower counts as caught up now, so it has replica.lag.time.max.ms to fetch.
+        # Its log end offset is unknown, because its log may have been truncated since an earlier
+        # leader epoch, or may be shorter after a restart.
         self.followers: dict[BrokerId, FollowerProgress] = {
             each: FollowerProgress(caught_up_ms=now_ms if each in order.in_sync else NEVER_MS)
             for each in order.replicas
@@ -87,16 +88,18 @@ class LeaderReplicas:
         self._max_lag_ms = max_lag_ms
         self._asked: IsrChange | None = None
         self._may_be_late = False
-        """A request from this partition epoch was given up; a controller may get it yet."""
+        """Whether a request from this partition epoch was given up, so that a controller may still
+        receive it."""
         self._awaits_order = False
-        """The controller knows another state than the one that is asked from."""
+        """Whether the controller has another partition state than the leader."""
 
     # --- what comes in ---------------------------------------------------------------------------
     def take_over(self, order: RoleAssignment) -> None:
-        """Take an order of the same leader epoch, unless a newer state is known already.
+        """Take a role assignment of the same leader epoch, unless its partition epoch is older than
+        the present one.
 
-        An order that tells nothing new must not end a change that is asked for: the controller may
-        be about to make it.
+        An assignment with the same partition epoch must not end a requested ISR change, because the
+        controller may be about to make that change.
         """
         if order.partition_epoch < self.partition_epoch:
             return
@@ -116,8 +119,8 @@ class LeaderReplicas:
         return is_other
 
     def check_fetch(self, follower: BrokerId, broker_epoch: int) -> None:
-        """Raise NotAReplica, or EarlierLife, unless that broker, in that life, may fetch as a
-        follower."""
+        """Raise NotAReplica if `follower` is no follower of this partition, or EarlierLife if the
+        follower has already fetched with a newer broker epoch."""
         progress = self.followers.get(follower)
         if progress is None:
             raise NotAReplica(
@@ -132,24 +135,26 @@ class LeaderReplicas:
     def fetched(
         self, follower: BrokerId, fetch: FollowerFetch, leader_end: int, now_ms: int
     ) -> None:
-        """A follower has all records before `fetch.offset`. Only for a Fetch of this leader epoch
-        that neither diverges from the leader's log nor begins outside of it. Raises as
-        :meth:`check_fetch`, with nothing changed."""
+        """Record a Fetch, which shows that the follower has all records before `fetch.offset`. The
+        Fetch must be of this leader epoch, must not diverge from the leader's log, and its offset
+        must be in the log. Raises the errors of :meth:`check_fetch`, with nothing changed."""
         self.check_fetch(follower, fetch.broker_epoch)
         self.followers[follower] = self.followers[follower].fetched(fetch, leader_end, now_ms)
 
     def end_grew(self, before: int, now_ms: int) -> None:
-        """The leader's log ends no longer at `before`: who has all up to there had caught up until
-        now. A follower does not name a partition again that nothing happens in (KIP-227), so that
-        its last fetch may be long ago."""
+        """Record that the leader's log has grown beyond `before`: followers whose log ends at
+        `before` had caught up until now. In an idle partition the last fetch of such a follower may
+        be long ago, because a fetch session does not name an unchanged partition again
+        (KIP-227)."""
         for each, progress in self.followers.items():
             if progress.log_end_offset == before and progress.caught_up_ms < now_ms:
                 self.followers[each] = progress.caught_up(now_ms)
 
     # --- the in-sync set -------------------------------------------------------------------------
     def grow(self, follower: BrokerId, high_watermark: int) -> IsrChange | None:
-        """The change that adds the follower, if it belongs to the set now; asked for from now on.
-        To be called after each fetch of one that is not in sync."""
+        """Return the change that adds the follower to the ISR, if it may join now; from then on the
+        change is requested (`asked`). Call this after each fetch of a follower that is not in
+        sync."""
         in_sync = self.in_sync
         if not isinstance(in_sync, Committed) or not self._may_ask_for(follower):
             return None
@@ -163,21 +168,23 @@ class LeaderReplicas:
         return self._ask_for(expanding.wanted)
 
     def grow_by_idle(self, leader_end: int, high_watermark: int) -> IsrChange | None:
-        """As :meth:`grow`, for any that has all there is. To be called as :meth:`shrink` is: a
-        follower does not name a partition again that nothing happens in (KIP-227), and when it did
-        it may have been unknown here, or the controller may have refused it."""
+        """Return the change that adds one follower that has all records, if any may join (`grow`).
+        Call this as often as :meth:`shrink`: a fetch session does not name an idle partition again
+        (KIP-227), and after the last fetch of the follower the controller may have refused it, or
+        this broker did not know yet that the follower is live."""
         for follower, progress in list(self.followers.items()):
             if progress.log_end_offset == leader_end:
                 change = self.grow(follower, high_watermark)
                 if change is not None:
-                    # If it is refused again, another one comes first the next time.
+                    # Move the follower to the end: if it is refused again, try others first.
                     self.followers[follower] = self.followers.pop(follower)
                     return change
         return None
 
     def shrink(self, leader_end: int, now_ms: int) -> IsrChange | None:
-        """The change that takes out who has fallen behind, if anybody has; asked for from now on.
-        To be called at least twice in replica.lag.time.max.ms."""
+        """Return the change that removes the lagging followers from the ISR, if there are any; from
+        then on the change is requested (`asked`). Call this at least twice in
+        replica.lag.time.max.ms."""
         in_sync = self.in_sync
         if not isinstance(in_sync, Committed):
             return None
@@ -195,14 +202,14 @@ class LeaderReplicas:
 
     @property
     def asked(self) -> IsrChange | None:
-        """The change that the controller has to be asked for, also once more after a lost reply or
-        of the next controller; None if there is none."""
+        """The ISR change that the controller has to be asked for; None if there is none. The caller
+        sends the request again after a lost response or a change of the controller."""
         return self._asked
 
     def answered(self, change: IsrChange, answer: IsrAnswer) -> Afterwards:
-        """The controller's answer to a change, the very object that was asked for, when it was sent
-        last: an answer to an earlier sending must not come any more. After COMMITTED the watermark
-        may go on."""
+        """Handle the controller's response to the latest request for `change`, which must be the
+        object that `asked` returned. The caller must drop responses to earlier requests. After
+        COMMITTED the high watermark may rise."""
         if change is not self._asked:
             return Afterwards.TOO_LATE
         after = self._taken(answer) if isinstance(answer, CommittedIsr) else self._refused(answer)
@@ -211,15 +218,16 @@ class LeaderReplicas:
 
     @property
     def awaits_order(self) -> bool:
-        """Whether the answer to what is asked for was AWAITS_ORDER. No order comes if the state was
-        changed in this leader epoch. So the driver looks at what it is told beside the orders
-        (`told`), and asks again, from time to time."""
+        """Whether the response to the requested change was AWAITS_ORDER. The controller sends no
+        LeaderAndIsr request if the state was changed within this leader epoch. So the caller has to
+        pass the state of the metadata image to `told` and repeat the request, periodically."""
         return self._awaits_order
 
     def told(self, state: CommittedIsr) -> bool:
-        """What the controller has told everybody of the partition; whether that is a newer state of
-        this leader epoch, which is taken: the watermark may go on. What was asked for from an
-        earlier state is not made any more."""
+        """Take a partition state that the controller has sent in UpdateMetadata, if it is a newer
+        state of this leader epoch. Returns whether the state was taken: the high watermark may rise
+        then, and a change requested from the earlier state is dropped, because the controller will
+        refuse it."""
         if (
             state.leader_epoch != self.leader_epoch
             or state.partition_epoch <= self.partition_epoch
@@ -230,8 +238,9 @@ class LeaderReplicas:
         return True
 
     def unanswered(self, change: IsrChange) -> None:
-        """No answer will come to what was sent last, and it may be carried out at any time: also by
-        a controller that has refused the same meanwhile, or has become it again."""
+        """Record that the latest request for `change` gets no response. A controller may still
+        carry that request out at any time, even after it has refused a later copy of the
+        request."""
         if change is self._asked:
             self._may_be_late = True
 
@@ -247,12 +256,14 @@ class LeaderReplicas:
         after = after_error(error)
         if after is Afterwards.TAKEN_BACK:
             if self._may_be_late:
-                # Not before the partition has another epoch, which ends what was sent from this.
+                # The lost request may still be carried out. Request the present ISR: the change
+                # raises the partition epoch, and then the controller refuses the lost request.
                 self._ask_for(self.in_sync.members)
                 return Afterwards.AGAIN
             self._commit(self.partition_epoch, self.in_sync.members)
         elif error is ErrorCode.INVALID_UPDATE_VERSION and self._asks_for_an_epoch:
-            # An earlier sending came first. If it was that, asking once more tells.
+            # The controller's partition epoch has moved on, perhaps because of an earlier request
+            # of this leader. Request the wanted ISR again to find out.
             assert not isinstance(self.in_sync, Committed)
             self._ask_for(self.in_sync.wanted)
             return Afterwards.AGAIN
@@ -289,33 +300,36 @@ class LeaderReplicas:
         self._may_be_late = self._awaits_order = False
 
     def _committed(self, members: tuple[BrokerId, ...]) -> Committed:
-        """Nothing keeps who is no replica out of a state in ZooKeeper. It has no records, and the
-        controller refuses every set with it. Nor may one count for two (min.insync.replicas)."""
+        """Return the committed ISR, without duplicates and without brokers that are no replicas. A
+        partition state in ZooKeeper may contain both. A broker that is no replica has no records,
+        and the controller would refuse every ISR with it; a duplicate would count twice for
+        min.insync.replicas."""
         return Committed(tuple(dict.fromkeys(each for each in members if each in self.replicas)))
 
     # --- what is replicated ----------------------------------------------------------------------
     @property
     def min_in_sync_replicas(self) -> int:
-        """min.insync.replicas, but no more than there are replicas, as since Kafka 3.7."""
+        """min.insync.replicas, limited to the number of replicas, like Kafka since 3.7."""
         return min(self._min_in_sync, len(self.replicas))
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether a replica is not in sync."""
+        """Whether at least one replica is not in sync."""
         return len(self.in_sync.members) < len(self.replicas)
 
     @property
     def is_enough_in_sync(self) -> bool:
-        """Whether an append with acks=all is possible; if not: NOT_ENOUGH_REPLICAS."""
+        """Whether an append with acks=all is possible; otherwise it gets NOT_ENOUGH_REPLICAS."""
         return len(self.in_sync.members) >= self.min_in_sync_replicas
 
     def watermark(self, set_before: int, own_end: int, leader_end: int, now_ms: int) -> Offset:
-        """The high watermark, which was `set_before` last. `own_end` is the end of the leader's
-        log, `leader_end`, or of its flushed part where replies wait for a flush.
+        """Return the high watermark, whose last value was `set_before`. `own_end` is `leader_end`,
+        the end of the leader's log, or the end of its flushed part if responses wait for flushes.
 
-        It stands still while fewer than min.insync.replicas are in sync (KIP-966). Besides the
-        maximal in-sync set it waits for a follower that keeps pace and is not in sync yet:
-        otherwise that could never reach the watermark of a busy leader, and never join.
+        The high watermark stands still while fewer than min.insync.replicas are in sync (KIP-966).
+        Apart from the maximal ISR, the high watermark waits for live followers that keep pace but
+        are not in sync yet. Without that, such a follower could never reach the high watermark of a
+        busy leader, and so could never join the ISR.
         """
         if not self.is_enough_in_sync:
             return Offset(set_before)
@@ -329,9 +343,10 @@ class LeaderReplicas:
         return reached_watermark(set_before, own_end, ends)
 
     def acks_all(self, required_offset: int, high_watermark: int) -> AcksAll:
-        """Whether all records before `required_offset` are as safe as acks=all asks.
+        """Return whether all records before `required_offset` are replicated as acks=all requires.
 
-        The set may have shrunk since the watermark passed them. Who may be in sync has them.
+        The ISR may have shrunk since the high watermark passed these records. All replicas of the
+        maximal ISR have them.
         """
         if high_watermark < required_offset:
             return AcksAll.WAITING
@@ -339,8 +354,9 @@ class LeaderReplicas:
         return AcksAll.SAFE if is_enough else AcksAll.TOO_FEW
 
     def low_watermark(self, log_start_offset: int) -> Offset:
-        """The least start of the logs of all live replicas, for DeleteRecords: nobody can read an
-        older record. -1 while a follower has not told its start in this epoch."""
+        """Return the lowest log start offset of all live replicas, for DeleteRecords: no live
+        replica serves a record before that offset. -1 while a live follower has not sent its log
+        start offset in this leader epoch."""
         starts = (
             progress.log_start_offset
             for each, progress in self.followers.items()

@@ -1,8 +1,8 @@
 """A partition that this broker has a replica of, and the replica's role.
 
-The role decides what is served. Requests of clients, and coordinators, get a `Leader` and keep it
-while they wait. Once a leadership is over its `ended` says so for good; the partition's next
-leadership, also on the same broker, is another `Leader`.
+The role decides which requests this broker serves. Client requests and coordinators get a `Leader`
+and keep it while they wait. When a leadership ends, its `ended` is set for good; the partition's
+next leadership is another `Leader`, even on the same broker.
 """
 
 from collections.abc import Callable
@@ -18,22 +18,22 @@ NO_PARTITION_EPOCH = -1
 
 
 class Epochs(NamedTuple):
-    """The epochs of an order. Of two orders the one with the greater epochs is newer."""
+    """The epochs of a role assignment; an assignment with greater epochs is newer."""
 
     leader_epoch: int
     partition_epoch: int
 
 
 class Unassigned:
-    """The log is loaded, and no order has said yet whether this broker leads or follows."""
+    """The log is loaded, but no role assignment has made this broker the leader or a follower."""
 
     __slots__ = ()
 
 
 class Follower:
-    """Another broker leads the partition, or nobody does (NO_BROKER): from the order that says so
-    to the one that ends it. Whoever copies records for a Follower asks before each change of the
-    log whether the partition still has that role."""
+    """The role while another broker leads the partition, or no broker does (NO_BROKER). The code
+    that fetches for a Follower checks before each change of the log that the partition still has
+    this role object."""
 
     __slots__ = ("leader", "leader_epoch")
 
@@ -43,7 +43,7 @@ class Follower:
 
 
 class Offline:
-    """The log cannot be used, could not be made, or may lie in an offline directory."""
+    """The log cannot be used, could not be created, or may be in an offline directory."""
 
     __slots__ = ()
 
@@ -52,12 +52,12 @@ Role = Unassigned | Leader | Follower | Offline
 
 
 class Partition:
-    """A hosted partition; it listens to its log. Loop thread only.
+    """A hosted partition, which is the listener of its log. Loop thread only.
 
     ``wake(topic_partition)`` is called when requests that wait for the partition may have become
-    ready. ``on_ended(leader)`` is called when a leadership has ended, for whatever reason, before
-    the requests that wait for it are woken; ``on_unfollowed(topic_partition)`` when the partition
-    has followed, and does not follow that leader in that epoch any more.
+    ready. ``on_ended(leader)`` is called when a leadership has ended for any reason, before the
+    requests that wait for it are woken. ``on_unfollowed(topic_partition)`` is called when a
+    Follower role has ended.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class Partition:
         self.log: PartitionLog | None = None
         self.role: Role = Unassigned()
         self.epochs = Epochs(-1, NO_PARTITION_EPOCH)
-        """The epochs of the newest order."""
+        """The epochs of the newest role assignment."""
         self._wake = wake
         self._on_ended = on_ended
         self._on_unfollowed = on_unfollowed
@@ -97,15 +97,15 @@ class Partition:
         return f"Partition({self.topic_partition}, {type(self.role).__name__}, {self.epochs})"
 
     def take_log(self, log: PartitionLog) -> None:
-        """Host ``log``, which has just been made or loaded."""
+        """Use ``log``, which was just created or loaded, as the log of this partition."""
         self.log = log
         log.listener = self
         self.role = Offline() if log.is_offline else Unassigned()
 
     # --- roles -----------------------------------------------------------------------------------
     def lead(self, order: RoleAssignment, min_in_sync: int, around: Surroundings) -> Leader | None:
-        """Lead as ordered. Returns the Leader if a new leadership begins; None if the present one
-        goes on with other replicas. Raises StaleLeaderEpoch if the log has a newer epoch.
+        """Become the leader. Returns the Leader if a new leadership begins; None if the present one
+        continues with other replicas. Raises StaleLeaderEpoch if the log has a newer epoch.
         """
         log, role = self.log, self.role
         assert log is not None
@@ -114,7 +114,7 @@ class Partition:
             role.take_over(order, min_in_sync)
             self.epochs = epochs
             role.advance_watermark()
-            # Too few replicas may be in sync now for requests that wait with acks=all.
+            # The ISR may have become too small for requests that wait with acks=all.
             self._wake(self.topic_partition)
             return None
         log.begin_epoch(order.leader_epoch)
@@ -128,8 +128,8 @@ class Partition:
         return leader
 
     def follow(self, order: RoleAssignment) -> bool:
-        """Follow as ordered: another broker leads, or nobody. Returns whether that is news: the
-        same leader of the same epoch is followed on."""
+        """Become a follower: another broker leads, or no broker does. Returns whether the role has
+        changed; False if the partition already follows the same leader in the same epoch."""
         role = self.role
         self.epochs = Epochs(order.leader_epoch, order.partition_epoch)
         ordered = (order.leader, order.leader_epoch)
@@ -140,11 +140,11 @@ class Partition:
         return True
 
     def stop(self, *, deletes: bool) -> None:
-        """Stop: this broker is to have no replica any more. The caller deletes the log."""
+        """End the role after a StopReplica request. With `deletes` the caller deletes the log."""
         self._end(Ended.DELETED if deletes else Ended.RESIGNED)
 
     def go_offline(self) -> None:
-        """The log cannot be used, or could not be made."""
+        """End the role and become Offline: the log cannot be used, or could not be created."""
         self._end(Ended.OFFLINE)
         self.role = Offline()
 
@@ -160,7 +160,7 @@ class Partition:
             self._on_unfollowed(self.topic_partition)
 
     def take_settings(self, min_in_sync: int, *, has_other_config: bool) -> None:
-        """Take the topic's min.insync.replicas. `has_other_config`: the log's settings changed."""
+        """Set min.insync.replicas. `has_other_config` says that the log's settings have changed."""
         leader = self.role
         if isinstance(leader, Leader) and (leader.set_min_in_sync(min_in_sync) or has_other_config):
             leader.advance_watermark()
@@ -168,28 +168,28 @@ class Partition:
 
     # --- what the log tells (LogListener) --------------------------------------------------------
     def log_end_grew(self, _log: PartitionLog) -> None:
-        """Records were appended."""
+        """Advance the high watermark of the leader after an append."""
         leader = self.role
         if type(leader) is Leader:
             leader.advance_watermark()
 
     def log_flushed(self, log: PartitionLog) -> None:
-        """A larger part of the log survives a power cut."""
+        """Advance the high watermark after a flush, if responses wait for flushes."""
         leader = self.role
         if type(leader) is Leader and log.config.replies_wait_for_flush:
             leader.advance_watermark()
-            # With acks=1 a reply waits for the flush here, however far the followers are.
+            # With acks=1 a response waits for this flush only, and not for the followers.
             self._wake(self.topic_partition)
 
     def high_watermark_grew(self, _log: PartitionLog) -> None:
-        """Fetches, and Produce with acks=all, may have waited for the watermark."""
+        """Wake Fetch requests, and Produce requests with acks=all, that wait for the watermark."""
         self._wake(self.topic_partition)
 
     def log_start_grew(self, _log: PartitionLog) -> None:
-        """Fetch sessions tell their clients the new start."""
+        """Wake Fetch requests, because their sessions send clients the new log start offset."""
         self._wake(self.topic_partition)
 
     def log_went_offline(self, _log: PartitionLog) -> None:
-        """The log went offline, alone or with its directory."""
+        """Become Offline, because the log or its whole directory went offline."""
         if not isinstance(self.role, Offline):
             self.go_offline()

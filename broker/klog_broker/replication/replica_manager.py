@@ -1,8 +1,8 @@
-"""The partitions that this broker has a replica of, and the orders that give them their roles.
+"""The partitions that this broker has replicas of, and the role changes from the controller.
 
-The orders of one call are carried out together; those of later calls wait until all of them are
-done. Work on the disk (making a log, setting one aside) is done by helper threads, a few logs at a
-time; roles change in the loop.
+The role changes of one call are applied together; those of later calls wait until all of them are
+done. Helper threads do the work on the disk (they create and delete logs), a few logs at a time.
+The roles themselves change in the loop thread.
 """
 
 from collections import deque
@@ -40,8 +40,8 @@ ALONE = Surroundings()
 
 
 class LogChanges(Protocol):
-    """Makes and deletes logs, with helper threads (log/manager/partition_changes.py). ``done`` is
-    called once, in the loop; within the call if there is nothing to do."""
+    """Creates and deletes logs in helper threads (log/manager/partition_changes.py). ``done`` is
+    called once, in the loop thread; within the call if there is nothing to do."""
 
     def create_beside(
         self,
@@ -60,7 +60,7 @@ class LogChanges(Protocol):
 
 
 class Logs(Protocol):
-    """The broker's logs (log/manager/log_manager.py has them)."""
+    """The part of the broker's LogManager that replicas need (log/manager/log_manager.py)."""
 
     @property
     def changes(self) -> LogChanges: ...
@@ -73,13 +73,13 @@ class Logs(Protocol):
 
 
 class ReplicaManager:
-    """Hosts partitions, and carries out the orders for them. Loop thread only.
+    """Hosts partitions, and applies the controller's role changes to them. Loop thread only.
 
-    ``settings_of`` gives a topic's present settings. ``wake`` is called with a partition when
+    ``settings_of`` returns a topic's present settings. ``wake`` is called with a partition when
     requests that wait for that partition may have become ready. ``call_soon`` runs a callback after
-    the present one: a log can go offline in the middle of a coordinator's append, and the
-    coordinator must not hear of that before its append has returned. ``around`` is for leaders:
-    its ``wake`` and ``in_sync_changed`` are set here.
+    the present one. A log can go offline in the middle of a coordinator's append, and ``on_resign``
+    callbacks must not reach the coordinator before that append has returned.
+    ``around`` is passed to leaders, with its ``wake`` and ``in_sync_changed`` replaced.
     """
 
     def __init__(
@@ -93,25 +93,27 @@ class ReplicaManager:
         around: Surroundings = ALONE,
     ) -> None:
         self.version = 0
-        """Rises whenever a role, an in-sync set or a setting changes."""
+        """Rises when a role, an ISR, a setting, or the refusal of records for lack of space
+        changes."""
         self.led: dict[tuple[str, int], Leader] = {}
-        """All leaderships that have not ended. A TopicPartition equals its key here."""
+        """All present leaderships, by topic and partition number (a TopicPartition is an equal
+        key)."""
         self.led_by_id: dict[tuple[UUID, int], Leader] = {}
-        """The same by the topic's id and the partition."""
+        """All present leaderships, by topic id and partition number."""
         self.on_lead: list[Callable[[Leader], None]] = []
         """Called with each new leadership."""
         self.on_resign: list[Callable[[TopicPartition], None]] = []
-        """Called when a leadership has ended, for whatever reason; before ``on_lead`` is called
-        with the partition's next one."""
+        """Called after a leadership has ended for any reason, and before ``on_lead`` is called with
+        the partition's next leadership."""
         self.on_in_sync_changed: list[Callable[[Leader], None]] = []
-        """Called with a leadership whose in-sync set is another one, or is to be asked for."""
+        """Called with a leadership whose ISR has changed, or has a change to request."""
         self._around = replace(around, wake=wake, in_sync_changed=self._in_sync_changed)
         self.on_follow: list[Callable[[Partition], None]] = []
-        """Called when a partition begins to follow a leader, or a new epoch of the same one; its
-        `role` is the Follower."""
+        """Called when a partition begins to follow a leader, or the same leader in a new epoch; the
+        partition's `role` is the Follower."""
         self.on_unfollow: list[Callable[[TopicPartition], None]] = []
-        """Called at once when that is over, for whatever reason: perhaps in the midst of an append,
-        if the disk has failed."""
+        """Called at once when a Follower role has ended for any reason; if the disk has failed,
+        perhaps in the middle of an append."""
         self._broker_id = broker_id
         self._logs = logs
         self._settings_of = settings_of
@@ -132,19 +134,19 @@ class ReplicaManager:
             self._host(log.topic_partition, log.topic_id, log)
 
     def partition(self, topic: str, partition: int) -> Partition | None:
-        """The partition, if this broker has a replica of it."""
+        """Return the hosted partition; None if this broker has no replica of the partition."""
         return self._hosted.get(topic, {}).get(partition)
 
     def partitions(self) -> Iterator[Partition]:
-        """All partitions that this broker has a replica of."""
+        """Yield all partitions that this broker has a replica of."""
         for by_number in self._hosted.values():
             yield from by_number.values()
 
     # --- orders ----------------------------------------------------------------------------------
     def apply(self, orders: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]) -> None:
-        """Carry the orders out, behind those of earlier calls; see ApplyRoleChanges.
+        """Apply the role changes after those of earlier calls, then call `done` with the errors.
 
-        An order fails with StaleOrder (the replica had an order with newer epochs),
+        A role change fails with StaleOrder (the replica has newer epochs already),
         InconsistentTopicId (another topic's replica or folder has the same name), LogStorageError
         (the disk failed: the replica is offline), or OutOfDescriptors or NoRoomLeft (nothing has
         changed).
@@ -161,7 +163,7 @@ class ReplicaManager:
 
     def _apply_next(self) -> None:
         if self._is_beginning:
-            return  # `run` answered at once: the while loop that called it goes on.
+            return  # `run` finished within its call: the loop below is still running.
         self._is_beginning = True
         try:
             while self._queue and self._applied is None:
@@ -180,7 +182,7 @@ class ReplicaManager:
     def _carry_out(self, order: RoleChange, done: OrderDone) -> None:
         partition = self.partition(*order.topic_partition)
         if partition is not None and partition.log is not None and partition.log.is_being_cut:
-            # A helper is at its files. Nobody may lead it, or delete it, before that is over.
+            # A helper thread is truncating the log: apply the role change once that is done.
             partition.log.after_cut(partial(self._carry_out, order, done))
             return
         try:
@@ -209,7 +211,8 @@ class ReplicaManager:
         def made(log: PartitionLog | None, error: BaseException | None) -> None:
             if log is None:
                 failure = _as_failure(error)
-                # What has changed nothing may be tried again, or deleted.
+                # OutOfDescriptors and NoRoomLeft changed nothing, so do not mark the replica as
+                # offline: the role change may be tried again, or the replica deleted.
                 if isinstance(failure, LogStorageError) and not isinstance(
                     failure, OutOfDescriptors | NoRoomLeft
                 ):
@@ -218,11 +221,11 @@ class ReplicaManager:
                 return
             now = self._settings_of(order.topic_partition.topic)
             if now.log != log.config:
-                # The settings have changed while the log was made.
+                # The settings have changed while the log was created.
                 log.update_config(now.log)
             done(self._give_role(self._host(order.topic_partition, order.topic_id, log), order))
 
-        # For a log that exists already, made by a broker that knew no topic ids, this notes the id.
+        # If a broker without topic ids created the log earlier, this call stores the topic id.
         self._logs.changes.create_beside(order.topic_partition, order.topic_id, settings.log, made)
 
     def _give_role(self, partition: Partition, order: RoleAssignment) -> KlogError | None:
@@ -249,7 +252,7 @@ class ReplicaManager:
         partition = self.partition(*order.topic_partition)
         if partition is None or partition.topic_id not in (order.topic_id, NO_TOPIC_ID):
             if order.deletes and partition is None:
-                # The log may lie in an offline directory, and come back with the directory.
+                # The log may be in an offline directory, and return together with that directory.
                 self._logs.check_complete()
             done(None)
             return
@@ -311,7 +314,7 @@ class ReplicaManager:
     def _ended(self, leader: Leader) -> None:
         del self.led[leader.topic_partition]
         by_id = leader.log.topic_id, leader.topic_partition.partition
-        if self.led_by_id.get(by_id) is leader:  # else a controller gave two topics the same id
+        if self.led_by_id.get(by_id) is leader:  # else a controller gave two topics one id
             del self.led_by_id[by_id]
         self.version += 1
         self._untold.extend(partial(tell, leader.topic_partition) for tell in self.on_resign)
@@ -327,25 +330,25 @@ class ReplicaManager:
             tell(topic_partition)
 
     def _tell(self, more: Iterable[Callable[[], None]]) -> None:
-        """Call the coordinators: first about leaderships that have ended, then all of `more`, about
-        new ones."""
+        """Run the pending callbacks: first those for ended leaderships, then the callbacks in
+        `more` for a new role."""
         self._untold.extend(more)
         while self._untold:
             self._untold.popleft()()
 
     def room_changed(self) -> None:
-        """A disk has too little room now for records of clients, or has enough again."""
+        """Raise the version, after a disk fell below its minimum of free space or rose above it."""
         self.version += 1
 
     def topics_changed(self, names: Iterable[str]) -> None:
-        """The settings of these topics may have changed; ``settings_of`` gives the new ones. The
-        first partitions take them at once; if there are many, the rest do so in later turns."""
+        """Apply the settings of these topics, which may have changed, from ``settings_of``. The
+        first partitions get their settings at once, further ones in later event-loop turns."""
         self._updates.update(
             [each for name in names for each in self._hosted.get(name, {}).values()]
         )
 
     def when_settings_are_taken(self, then: Callable[[], None]) -> None:
-        """Call back once all partitions have the settings that `topics_changed` announced."""
+        """Call `then` once all partitions have the settings of the calls of `topics_changed`."""
         self._updates.when_done(then)
 
     def _settings_taken(self) -> None:
@@ -353,7 +356,8 @@ class ReplicaManager:
 
 
 def _check_order(partition: Partition, order: RoleAssignment) -> None:
-    """Raise StaleOrder or InconsistentTopicId if the order is not for this replica."""
+    """Raise InconsistentTopicId if the role assignment is for a topic with another id, or
+    StaleOrder if the replica has newer epochs."""
     if partition.topic_id not in (order.topic_id, NO_TOPIC_ID):
         raise InconsistentTopicId(
             f"{order.topic_partition} is here a replica of the topic with id"
@@ -368,7 +372,7 @@ def _check_order(partition: Partition, order: RoleAssignment) -> None:
 
 
 def _as_failure(error: BaseException | None) -> KlogError:
-    """A helper's error, to be answered. An error that is no KlogError is a bug, and raised."""
+    """Return the error of a helper thread, if it is a KlogError; raise any other one as a bug."""
     if isinstance(error, KlogError):
         return error
     raise error or InvariantViolation("a log was neither made nor refused")

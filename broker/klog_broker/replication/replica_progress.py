@@ -39,8 +39,8 @@ class FollowerProgress(NamedTuple):
 
         If the follower fetches from the leader's end, it has caught up now. If the follower fetches
         from where the leader's log ended at the previous fetch, it counts as caught up at the time
-        of that previous fetch. Without this rule a follower that keeps pace with a busy leader would
-        never count as caught up (Kafka's Replica.updateFetchStateOrThrow).
+        of that previous fetch. Without this rule a follower that keeps pace with a busy leader
+        would never count as caught up (Kafka's Replica.updateFetchStateOrThrow).
         """
         caught_up_ms = self.caught_up_ms
         if fetch.offset >= leader_end:
