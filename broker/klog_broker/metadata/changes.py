@@ -1,7 +1,7 @@
-"""Changes of metadata: from a request to the next state, and to the orders that follow from it.
+"""Metadata changes: each one plans the next state and the role changes that follow from it.
 
-A change is planned on the newest state, the planned state is written, and then the orders are
-carried out. Everything except the writing happens in the loop's thread.
+A change is planned on the newest state. Then the planned state is written, and then the role
+changes are applied. Everything except the writing happens in the event loop's thread.
 """
 
 import logging
@@ -40,17 +40,17 @@ from pyspark_klog.storage.text_files import encode_topic_id
 
 _log = logging.getLogger("klog.topics")
 
-# Costs in elements (runtime/event_loop/slices.py): how many partitions with their orders one
-# element pays for; making a change, or reporting it.
+# Costs in elements (runtime/event_loop/slices.py). PARTITIONS_PER_ELEMENT: how many partitions,
+# with their role changes, cost one element. _CHANGE: the cost to plan a change, or to report it.
 PARTITIONS_PER_ELEMENT = 2
 _CHANGE = 5
 
-# How many entities may have quotas: each costs memory, and is written with every change.
+# How many entities may have quotas: each costs memory, and the file has a line for each.
 MAX_QUOTA_ENTITIES = 100_000
 
 
 class Draft:
-    """The next state, while changes are made to it."""
+    """The next state, which changes modify until `state` finishes it."""
 
     def __init__(self, state: StoredState) -> None:
         self._state = state
@@ -60,7 +60,7 @@ class Draft:
 
     @property
     def is_changed(self) -> bool:
-        """Whether the next state differs from the present one."""
+        """Whether the next state differs from the state that the draft began with."""
         return (
             self.image.is_changed
             or self.next_producer_id != self._state.next_producer_id
@@ -68,7 +68,7 @@ class Draft:
         )
 
     def state(self) -> StoredState:
-        """The next state. The draft cannot be used any more."""
+        """Return the next state. The draft must not be used afterwards."""
         image = self.image.image() if self.image.is_changed else self._state.image
         return replace(
             self._state,
@@ -79,20 +79,22 @@ class Draft:
 
 
 PlanSteps = Generator[int, None, Sequence[RoleChange]]
-"""Yields the costs of its steps, and returns the orders that follow from the change."""
+"""Yields the costs of its steps, and returns the role changes that follow from the change."""
 
 
 class Change(Protocol):
-    """A change that was asked for. After `plan` one of the other two methods is called, once."""
+    """A requested change. After `plan`, either `failed` or `carried_out` is called, once."""
 
     def plan(self, draft: Draft) -> PlanSteps:
-        """Makes the change in the draft. An error refuses the change; the draft is unchanged."""
+        """Make the change in the draft. If `plan` raises, the change is refused, and the draft is
+        unchanged."""
 
     def failed(self, error: Exception) -> None:
-        """The change was refused, or could not be written: nothing has changed."""
+        """Report that the change was refused, or could not be written: nothing has changed."""
 
     def carried_out(self, results: RoleChangeErrors) -> Steps:
-        """The change is durable, and its orders have been answered."""
+        """Report the change's outcome: the change is durable, and its role changes have been
+        applied, except those with an error in `results`."""
 
 
 class CreatePartitions:
@@ -164,7 +166,7 @@ class UpdateTopicConfigs:
 
 
 class UpdateBrokerConfigs:
-    """Changes the settings that are given to a broker, or to all, while they run."""
+    """Changes the dynamic settings of one broker, or those that all brokers share."""
 
     def __init__(
         self,
@@ -221,7 +223,7 @@ class UpdateClientQuotas:
 
 class DeleteTopic:
     """First step of a topic's deletion: clients no longer see the topic, and its logs are set
-    aside. Then ``finish`` asks for the second step."""
+    aside. Then the change calls ``finish``, which requests the second step."""
 
     def __init__(
         self,
@@ -241,7 +243,8 @@ class DeleteTopic:
         yield _CHANGE + len(topic.partitions) // PARTITIONS_PER_ELEMENT
         self._topic = topic
         draft.image.begin_deletion(topic)
-        # A start that finishes the deletion may find no log of the topic any more.
+        # Remove the assignments: if the broker's next start finishes the deletion, the topic's logs
+        # may already be gone, and must not count as missing data.
         draft.assignments = draft.assignments.without_topic(topic.topic_id)
         return stop_orders(topic)
 
@@ -252,14 +255,14 @@ class DeleteTopic:
         yield _CHANGE
         error = first_failure(self._topic, results)
         if error is not None:
-            # The first step is durable: the broker's next start finishes the deletion.
+            # The first step is durable, so the broker's next start will finish the deletion.
             self._done(error)
         else:
             self._finish(self._topic, self._done)
 
 
 class FinishDeletion:
-    """Second step of a topic's deletion: the topic's name is free again."""
+    """Second step of a topic's deletion: frees the topic's name."""
 
     def __init__(self, topic: Topic, done: Done[Topic]) -> None:
         self._topic = topic
@@ -280,7 +283,7 @@ class FinishDeletion:
 
 
 class AllocateProducerIds:
-    """Hands out a block of producer ids."""
+    """Allocates a block of producer ids."""
 
     def __init__(self, done: Done[ProducerIdBlock]) -> None:
         self._done = done
@@ -302,7 +305,8 @@ class AllocateProducerIds:
 
 
 def partition_orders(topic: Topic, first: int = 0, *, is_new: bool) -> list[RoleAssignment]:
-    """Orders for a topic's partitions from `first` on. The lone broker has replicas of all."""
+    """Return the role assignments of a topic's partitions from number `first` on. A standalone
+    broker has a replica of every partition."""
     return [
         partition_order(topic, number, is_new=is_new)
         for number in range(first, len(topic.partitions))
@@ -310,7 +314,7 @@ def partition_orders(topic: Topic, first: int = 0, *, is_new: bool) -> list[Role
 
 
 def partition_order(topic: Topic, partition: int, *, is_new: bool) -> RoleAssignment:
-    """The order for one partition of a topic."""
+    """Return the role assignment for one partition of a topic."""
     state = topic.partitions[partition]
     return RoleAssignment(
         TopicPartition(topic.name, partition),
@@ -325,7 +329,7 @@ def partition_order(topic: Topic, partition: int, *, is_new: bool) -> RoleAssign
 
 
 def stop_orders(topic: Topic) -> list[RoleChange]:
-    """Orders to delete a topic's logs."""
+    """Return the role changes that delete the logs of all the topic's partitions."""
     return [
         RoleRemoval(TopicPartition(topic.name, number), topic.topic_id, state.leader_epoch, True)
         for number, state in enumerate(topic.partitions)
@@ -333,14 +337,14 @@ def stop_orders(topic: Topic) -> list[RoleChange]:
 
 
 def first_failure(topic: Topic, results: RoleChangeErrors) -> KlogError | None:
-    """The error of the topic's first partition whose order failed; None if there is no such."""
+    """Return the error of the topic's first partition whose role change failed, or None."""
     if not results:
         return None
     return next((results[each] for each in topic.topic_partitions() if each in results), None)
 
 
 def tell(event: str, topic: Topic) -> None:
-    """Log what has happened to a topic."""
+    """Log `event` (such as "created") with the topic's name, id, partition count and settings."""
     _log.info(
         "topic=%s %s id=%s partitions=%d configs=%s",
         topic.name,
@@ -352,7 +356,8 @@ def tell(event: str, topic: Topic) -> None:
 
 
 def refuse_too_many_quotas(count: int, known: int) -> None:
-    """TooManyQuotas if a change of the ``known`` entities with quotas leaves so many."""
+    """Raise TooManyQuotas if a change would leave quotas for ``count`` entities, where ``known``
+    have quotas now: more than MAX_QUOTA_ENTITIES is refused unless the number does not grow."""
     if count > max(MAX_QUOTA_ENTITIES, known):
         raise TooManyQuotas(
             f"there would be quotas of {count} users, clients and addresses; at most"
@@ -368,7 +373,7 @@ def _find(image: ImageDraft, name: str) -> Topic:
 
 
 def first_states(assignment: Sequence[Sequence[BrokerId]]) -> tuple[PartitionState, ...]:
-    """The states of new partitions: all replicas are in sync, and the first one leads."""
+    """Return the states of new partitions: all replicas are in sync, and the first one leads."""
     return tuple(
         PartitionState(tuple(replicas), tuple(replicas), replicas[0]) for replicas in assignment
     )

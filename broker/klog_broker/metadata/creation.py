@@ -1,4 +1,5 @@
-"""The change that creates topics: first their logs are made, then their partitions are led."""
+"""The change that creates topics: first their logs are created, then their partitions get a
+leader."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -27,18 +28,19 @@ from klog_broker.runtime.event_loop.slices import Steps
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicId
 
-# Costs in elements (runtime/event_loop/slices.py): making a topic, or reporting its outcome;
-# letting one of its partitions be led, and how many are at a time.
+# Costs in elements (runtime/event_loop/slices.py). _TOPIC: to plan a topic, or to report its
+# outcome. _ROLE: to make this broker the leader of one partition.
+# _LED_AT_ONCE: how many partitions get their leader in one call.
 _TOPIC = 5
 _ROLE = 5
 _LED_AT_ONCE = 20
 
 
 class CreateTopics:
-    """Creates topics. First all logs of a topic are made, while nobody leads its partitions, then
-    they are led. So nothing can have been written to a topic whose logs cannot all be made, and it
-    is taken back: it is deleted again. An internal one stays, since coordinators need it: what is
-    missing is made later."""
+    """Creates topics. All logs of a topic are created while its partitions have no leader; then the
+    partitions get their leader. If a log cannot be created, no client can have written to the topic
+    yet, so the topic is deleted again (`take_back`). An internal topic stays, because coordinators
+    need it: its missing logs are created later."""
 
     def __init__(
         self,
@@ -122,7 +124,8 @@ class CreateTopics:
     def _led(
         self, number: int, topic: Topic, over: Callable[[], None], results: RoleChangeErrors
     ) -> None:
-        """A topic that is led in part stays: something may have been written to it."""
+        """Record the outcome for some of the topic's partitions. If an assignment failed, the topic
+        stays, because clients may have written to the partitions that have a leader."""
         error = first_failure(topic, results)
         if error is not None:
             self._outcomes[number] = error

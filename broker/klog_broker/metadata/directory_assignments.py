@@ -1,7 +1,8 @@
-"""The data directories of a broker that runs alone, and the directory that each log was created in.
+"""The data directories of a standalone broker, and the directory that each log was created in.
 
-Kafka's name for the latter is a replica's directory assignment (KIP-858). klog-metadata keeps both,
-so that a start can tell data that is missing from data that has never been there.
+Kafka calls the directory of a replica's log its directory assignment (KIP-858). The file
+klog-metadata has the directories and the assignments, so that a starting broker can tell a log
+that is missing from a log that was never created.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,10 +14,10 @@ from pyspark_klog.ids import DirectoryId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import decode_topic_id, encode_topic_id
 
 LogsByTopic = Mapping[TopicId, Mapping[int, DirectoryId]]
-"""By topic and partition: the directory that the partition's log is in."""
+"""By topic id and partition number: the id of the directory that the partition's log is in."""
 
 DirectoryOf = Callable[[TopicPartition], DirectoryId | None]
-"""The directory that a partition's log is in; None if the partition has no log."""
+"""Returns the id of the directory that a partition's log is in, or None without a log."""
 
 _NO_LOGS: Mapping[int, DirectoryId] = MappingProxyType({})
 
@@ -31,55 +32,56 @@ def _no_topics() -> LogsByTopic:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryAssignments:
-    """Immutable, as an image is."""
+    """The data directories, and the directory of each log. Immutable, as a metadata image is."""
 
     directories: Mapping[DirectoryId, str] = field(default_factory=_no_directories)
-    """The paths that the directories had at the last start."""
+    """By directory id: the path that the directory had at the last start."""
     logs: LogsByTopic = field(default_factory=_no_topics)
-    """A partition whose log has never been created is not in it."""
+    """The directory of each log. A partition whose log was never created is absent."""
 
     def of_topic(self, topic_id: TopicId) -> Mapping[int, DirectoryId]:
-        """The directories of the topic's logs, by partition."""
+        """Return the directory ids of the topic's logs, by partition number."""
         return self.logs.get(topic_id, _NO_LOGS)
 
     def with_directories(self, directories: Mapping[DirectoryId, str]) -> "DirectoryAssignments":
-        """The same with exactly these directories, by their paths."""
+        """Return a copy whose data directories are exactly `directories` (paths by id)."""
         if directories == self.directories:
             return self
         return replace(self, directories=MappingProxyType(dict(directories)))
 
     def with_logs(self, logs: LogsByTopic) -> "DirectoryAssignments":
-        """The same with these logs added, or assigned to another directory."""
+        """Return a copy with `logs` added, or assigned to another directory."""
         merged = {topic_id: {**self.of_topic(topic_id), **logs[topic_id]} for topic_id in logs}
         return replace(self, logs=MappingProxyType({**self.logs, **merged}))
 
     def without_topic(self, topic_id: TopicId) -> "DirectoryAssignments":
-        """The same without the topic's logs."""
+        """Return a copy without the topic's logs."""
         if topic_id not in self.logs:
             return self
         logs = {key: value for key, value in self.logs.items() if key != topic_id}
         return replace(self, logs=MappingProxyType(logs))
 
     def without_logs(self, topic_id: TopicId, partitions: Iterable[int]) -> "DirectoryAssignments":
-        """The same without these logs of a topic."""
+        """Return a copy without the logs of the topic's `partitions`."""
         gone = set(partitions)
         kept = {key: value for key, value in self.of_topic(topic_id).items() if key not in gone}
         return replace(self, logs=MappingProxyType({**self.logs, topic_id: kept}))
 
 
 def directory_fields(directories: Mapping[DirectoryId, str]) -> dict[str, str]:
-    """The value of `directories` in the header of klog-metadata."""
+    """Return the value of `directories` in the header of klog-metadata: paths by directory id."""
     return {encode_topic_id(key): path for key, path in directories.items()}
 
 
 def directories_of_header(header: Mapping[str, Any]) -> Mapping[DirectoryId, str]:
-    """The inverse; empty for a file of a release before directory ids. ValueError if damaged."""
+    """Return the directories' paths by id from klog-metadata's header; empty if the file was
+    written by a release before directory ids. Raises ValueError if the ids are damaged."""
     rows = header.get("directories", {}).items()
     return MappingProxyType({_directory_id(text): str(path) for text, path in rows})
 
 
 def log_fields(logs: Mapping[int, DirectoryId]) -> dict[str, list[int]]:
-    """The value of `directories` in a topic's line: the partitions by the directory's id."""
+    """Return the value of `directories` in a topic's line: partition numbers by directory id."""
     fields: dict[DirectoryId, list[int]] = {}
     for partition, directory_id in sorted(logs.items()):
         fields.setdefault(directory_id, []).append(partition)
@@ -87,7 +89,8 @@ def log_fields(logs: Mapping[int, DirectoryId]) -> dict[str, list[int]]:
 
 
 def logs_of_topic(row: Mapping[str, Any], partition_count: int) -> Mapping[int, DirectoryId]:
-    """The inverse. ValueError if the line names a partition twice, or one that does not exist."""
+    """Return the directory ids by partition number from a topic's line. Raises ValueError if the
+    line names a partition twice, or a partition that does not exist."""
     logs: dict[int, DirectoryId] = {}
     for text, partitions in row.get("directories", {}).items():
         directory_id = _directory_id(text)

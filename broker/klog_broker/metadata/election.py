@@ -1,4 +1,4 @@
-"""Which partitions begin a new leader epoch when the broker that leads them all starts."""
+"""Partitions that begin a new leader epoch when a standalone broker starts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,14 +10,15 @@ from pyspark_klog.ids import NO_TOPIC_ID, DirectoryId, LeaderEpoch, TopicId, Top
 
 
 class FoundLog(NamedTuple):
-    """A partition's log as it was loaded."""
+    """What the broker's start learned about a partition's log when it loaded the log."""
 
     topic_id: TopicId
-    """NO_TOPIC_ID if the broker that made the log knew no topic ids."""
+    """The topic id that the log was created with; NO_TOPIC_ID if the creating broker had none."""
     leader_epoch: LeaderEpoch
-    """The newest epoch that the log ever had, even if no records of it are left; -1: none."""
+    """The newest leader epoch that the log ever had, even if none of its records is left; -1 if the
+    log never had one."""
     was_unclean: bool
-    """Whether the log had to be recovered: records that clients have read may be gone."""
+    """Whether the log had to be recovered, so that records that clients have read may be gone."""
     directory_id: DirectoryId | None = None
     """The data directory that the log is in."""
 
@@ -25,11 +26,11 @@ class FoundLog(NamedTuple):
 def elected(
     image: MetadataImage, found: Mapping[TopicPartition, FoundLog]
 ) -> dict[TopicPartition, PartitionState]:
-    """The partitions that must begin a new epoch, with their new states.
+    """Return the partitions that must begin a new leader epoch, with their new states.
 
-    An epoch stands for one history of a log's records. After an unclean stop records may be gone,
-    so another history begins. An epoch that only the log knows (an older klog, or Kafka, wrote the
-    directory) was another leader's: the new epoch is above that one, too.
+    A leader epoch stands for one history of a log's records. After an unclean stop records may be
+    gone, so a new epoch begins. If a log has a newer epoch than the image (an older klog, or Kafka,
+    wrote the directory), another leader used that epoch: the new epoch is above the log's, too.
     """
     states: dict[TopicPartition, PartitionState] = {}
     for topic_partition, log in found.items():
@@ -48,8 +49,8 @@ def elected(
 def begun_again(
     image: MetadataImage, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, PartitionState]:
-    """These partitions' states in a new epoch each: their records are missing, and the missing data
-    is accepted."""
+    """Return new states for `partitions`, each with its leader epoch raised by one: their data is
+    missing, and the operator has accepted the loss."""
     states = {each: image.partition(*each) for each in partitions}
     return {
         each: replace(
@@ -67,8 +68,8 @@ def found_directories(
     assignments: DirectoryAssignments,
     found: Mapping[TopicPartition, FoundLog],
 ) -> dict[TopicId, dict[int, DirectoryId]]:
-    """The logs that were found and are not recorded, or recorded in another directory: somebody may
-    have moved their folders."""
+    """Return the directories of the found logs that `assignments` lacks, or has in another
+    directory, because the operator may have moved their folders."""
     logs: dict[TopicId, dict[int, DirectoryId]] = {}
     for topic_partition, log in found.items():
         topic = _topic_of(image, topic_partition, log)
@@ -81,7 +82,8 @@ def found_directories(
 
 
 def _topic_of(image: MetadataImage, topic_partition: TopicPartition, log: FoundLog) -> Topic | None:
-    """The topic that a found log belongs to; None if it is no partition of a known topic."""
+    """Return the topic that a found log belongs to; None if the image has no such partition, or the
+    log has the id of another topic."""
     topic = image.topic(topic_partition.topic)
     if topic is None or image.partition(*topic_partition) is None:
         return None

@@ -1,10 +1,10 @@
-"""The errors of metadata. Only the handlers know Kafka's numbers for them."""
+"""The errors of the metadata package. Only the request handlers map them to Kafka's error codes."""
 
 from pyspark_klog.errors import KlogError
 
 
 class MetadataError(KlogError):
-    """Root of this room's errors."""
+    """Base class of the metadata package's errors."""
 
 
 class TopicExists(MetadataError):
@@ -16,7 +16,7 @@ class UnknownTopic(MetadataError):
 
 
 class PartitionsChanged(MetadataError):
-    """Somebody else added partitions to the topic meanwhile."""
+    """The topic's partition count changed after the request's partitions were planned."""
 
 
 class InvalidTopicName(MetadataError):
@@ -24,19 +24,19 @@ class InvalidTopicName(MetadataError):
 
 
 class TooManyQuotas(MetadataError):
-    """There would be quotas of more entities than the store keeps."""
+    """The change would leave more entities with quotas than the store allows."""
 
 
 class NotInClusters(MetadataError):
-    """A change that a broker which runs alone makes, and one in a cluster does not make yet."""
+    """A standalone broker supports the change; a broker in a cluster does not support it yet."""
 
 
 class UnreadableConfig(MetadataError):
-    """The stored settings cannot be read, so they cannot be changed either."""
+    """The stored settings cannot be read, so they cannot be changed."""
 
 
 class NoAnswer(MetadataError):
-    """Nobody knows in time what became of a change."""
+    """The change's outcome was not known within its timeout; the change may still be made."""
 
 
 class StoreRefused(MetadataError):
@@ -44,5 +44,5 @@ class StoreRefused(MetadataError):
 
 
 class StoreFailed(MetadataError):
-    """The store's file could not be written; nothing was changed. The store takes no more changes,
-    unless only disk space or a file descriptor was missing."""
+    """The store's file could not be written, and nothing was changed. The store refuses all later
+    changes, unless the write failed for lack of disk space or of a file descriptor."""
