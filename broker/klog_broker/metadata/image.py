@@ -1,4 +1,4 @@
-"""Images: immutable snapshots of the metadata. Any thread may read one while the next is made."""
+"""Metadata images: immutable snapshots of the metadata, which any thread may read."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -17,10 +17,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 ALL_BROKERS = ""
-"""In place of a broker's id: the settings that are given to all brokers."""
+"""The key, in place of a broker's id, of the dynamic settings that all brokers share."""
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Whom a quota concerns: types with names, sorted by type; None is the default of its type."""
+"""The entity that a quota limits: pairs of an entity type and a name, sorted by type. The name None
+stands for the default entity of its type."""
 
 NO_BROKER = BrokerId(-1)
 FIRST_LEADER_EPOCH = LeaderEpoch(0)
@@ -33,7 +34,7 @@ INTERNAL_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE))
 MAX_TOPIC_NAME_LENGTH = 249
 _LEGAL_NAME = re.compile("[a-zA-Z0-9._-]+")
 
-# Ids that Kafka reserves: for "no topic", and for its own metadata topic.
+# Topic ids that Kafka reserves: for "no topic", and for its topic __cluster_metadata.
 RESERVED_IDS = frozenset((UUID(int=0), UUID(int=1)))
 
 
@@ -43,23 +44,23 @@ def _empty() -> Mapping[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """A registered broker and the addresses that clients are told, one for each listener."""
+    """A registered broker and its advertised addresses, one for each listener."""
 
     broker_id: BrokerId
     endpoints: tuple[Listener, ...]
     rack: str | None = None
 
     def endpoint(self, listener_name: str) -> Listener | None:
-        """The address for clients of that listener, or None."""
+        """Return the advertised address of the listener, or None if the broker lacks it."""
         return next((each for each in self.endpoints if each.name == listener_name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """A partition's replicas and leader. `leader` is NO_BROKER while no broker can lead.
+    """A partition's replicas and leader. `leader` is NO_BROKER while the partition has no leader.
 
-    The partition epoch rises with every change of the state; the leader epoch rises with every new
-    leader, and when the same leader begins a new history of the log.
+    The partition epoch rises with every change of the state. The leader epoch rises with every new
+    leader, and when the same leader begins a new history of the log after records were lost.
     """
 
     replicas: tuple[BrokerId, ...]
@@ -68,12 +69,12 @@ class PartitionState:
     leader_epoch: LeaderEpoch = FIRST_LEADER_EPOCH
     partition_epoch: int = 0
     offline: tuple[BrokerId, ...] = ()
-    """Of the replicas those of which the controller says that nobody can use them."""
+    """The replicas that the controller reports as offline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic: its partitions by number, and the settings given for it (as unparsed text)."""
+    """A topic: its partitions by number, and the settings set for the topic, as unparsed text."""
 
     name: str
     topic_id: TopicId
@@ -82,11 +83,11 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        """Whether brokers keep their own state in the topic."""
+        """Whether the topic stores the coordinators' state (Kafka's internal topics)."""
         return self.name in INTERNAL_TOPICS
 
     def topic_partitions(self) -> list[TopicPartition]:
-        """The partitions by name and number."""
+        """Return the topic's partitions, in the order of their numbers."""
         return [TopicPartition(self.name, number) for number in range(len(self.partitions))]
 
 
@@ -94,9 +95,9 @@ class Topic:
 class MetadataImage:
     """The whole metadata at one moment. `version` rises by one with every change.
 
-    A topic in `deleting` is gone for clients; its name is free again once its logs are set aside.
-    `broker_configs` are the settings given to brokers while they run, as unparsed text: by the
-    broker's id as text, or ALL_BROKERS.
+    Clients do not see the topics in `deleting`; a topic's name is free once its logs are set aside.
+    `broker_configs` has the dynamic settings of brokers, as unparsed text, by the broker's id as
+    text; those that all brokers share have the key ALL_BROKERS.
     """
 
     cluster_id: str
@@ -112,7 +113,8 @@ class MetadataImage:
     _plain: Mapping[str, str] | None = field(default=None, init=False, compare=False, repr=False)
 
     def names_by_plain_name(self) -> Mapping[str, str]:
-        """Plain name -> name, of all topics with ``.`` or ``_`` in their names."""
+        """Return the names of all topics with ``.`` or ``_`` in their names, by plain name (see
+        `plain_name`)."""
         if self._plain is None:
             found = _by_plain_name(self.topics)
             object.__setattr__(self, "_plain", found)
@@ -120,43 +122,45 @@ class MetadataImage:
         return self._plain
 
     def topic(self, name: str) -> Topic | None:
-        """The topic of that name, or None."""
+        """Return the topic named `name`, or None."""
         return self.topics.get(name)
 
     def topic_by_id(self, topic_id: UUID) -> Topic | None:
-        """The topic with the id, or None. A topic that was deleted and made again has a new id."""
+        """Return the topic with the id, or None. A topic that was deleted and created again has a
+        new id."""
         return self.topics_by_id.get(TopicId(topic_id))
 
     def partition(self, topic: str, partition: int) -> PartitionState | None:
-        """That partition's state, or None."""
+        """Return the partition's state, or None if there is no such partition."""
         found = self.topics.get(topic)
         if found is None or not 0 <= partition < len(found.partitions):
             return None
         return found.partitions[partition]
 
     def with_topics(self, topics: Iterable[Topic]) -> "MetadataImage":
-        """The next image, with each of `topics` added, or replacing the topic with the same id."""
+        """Return the next image: each of `topics` is added, or replaces the topic with its id."""
         draft = ImageDraft(self)
         for topic in topics:
             draft.put(topic)
         return draft.image()
 
     def with_broker(self, broker: BrokerRegistration) -> "MetadataImage":
-        """The next image, with `broker` registered."""
+        """Return the next image, with `broker` registered."""
         brokers = MappingProxyType({**self.brokers, broker.broker_id: broker})
         return replace(self, version=self.version + 1, brokers=brokers)
 
     def with_brokers(self, brokers: Mapping[BrokerId, BrokerRegistration]) -> "MetadataImage":
-        """The next image, with exactly these brokers registered."""
+        """Return the next image, with exactly `brokers` registered."""
         return replace(self, version=self.version + 1, brokers=MappingProxyType(dict(brokers)))
 
     def with_controller(self, controller_id: BrokerId) -> "MetadataImage":
-        """The next image, with another controller."""
+        """Return the next image, with `controller_id` as the controller."""
         return replace(self, version=self.version + 1, controller_id=controller_id)
 
 
 def _copy(mapping: Mapping[K, Topic]) -> dict[K, Topic]:
-    # copy() takes over the keys' hashes and takes a tenth of the time of dict(), which hashes anew.
+    # copy() reuses the keys' hashes, which takes a tenth of the time of dict(): dict() computes
+    # them again.
     return mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)
 
 
@@ -168,10 +172,10 @@ def _put(everything: dict[K, Mapping[str, V]], key: K, values: Mapping[str, V]) 
 
 
 class ImageDraft:
-    """Any number of changes to an image, from which one new image is made.
+    """Collects any number of changes to an image, and makes one new image from them.
 
-    Parts that no change touches are shared with the old image. A part that changes touch is copied
-    once, so that thousands of changes cost one copy.
+    The new image shares all unchanged parts with the old image. A changed part is copied only once,
+    so that thousands of changes cost one copy.
     """
 
     def __init__(self, base: MetadataImage) -> None:
@@ -193,7 +197,7 @@ class ImageDraft:
 
     @property
     def changed_names(self) -> tuple[str, ...]:
-        """The names of topics that were added, removed, or got other settings."""
+        """The names of topics that were added or removed, or whose settings changed."""
         return tuple(self._changed)
 
     @property
@@ -213,16 +217,17 @@ class ImageDraft:
 
     @property
     def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """The settings given to brokers while they run, with the changes made so far."""
+        """The dynamic settings of brokers, with the changes made so far."""
         return self._base.broker_configs if self._broker_configs is None else self._broker_configs
 
     @property
     def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
-        """The quotas by whom they concern, with the changes made so far."""
+        """The quotas by entity, with the changes made so far."""
         return self._base.client_quotas if self._quotas is None else self._quotas
 
     def names_by_plain_name(self) -> Mapping[str, str]:
-        """As ``MetadataImage.names_by_plain_name``, with the changes made so far."""
+        """Return the names of all topics with ``.`` or ``_`` in their names, by plain name, with
+        the changes made so far."""
         if self._topics is None:
             return self._base.names_by_plain_name()
         if self._plain is None:
@@ -230,7 +235,7 @@ class ImageDraft:
         return self._plain
 
     def is_being_deleted(self, name: str) -> bool:
-        """Whether the deletion of a topic of that name has begun and is not finished."""
+        """Return whether the deletion of a topic named `name` has begun and is not finished."""
         if self._deleting_names is None:
             self._deleting_names = {topic.name for topic in self.deleting.values()}
         return name in self._deleting_names
@@ -246,7 +251,7 @@ class ImageDraft:
         topics[topic.name] = self._by_id[topic.topic_id] = topic
 
     def put_partitions(self, states: Mapping[TopicPartition, PartitionState]) -> None:
-        """Replace the states of partitions, whose topics exist."""
+        """Replace the states of existing partitions."""
         by_topic: dict[str, dict[int, PartitionState]] = {}
         for (name, partition), state in states.items():
             by_topic.setdefault(name, {})[partition] = state
@@ -267,17 +272,17 @@ class ImageDraft:
         self._deleting_names = None
 
     def finish_deletion(self, topic_id: TopicId) -> None:
-        """Forget a topic whose deletion has begun."""
+        """Remove a topic from `deleting`, which frees its name."""
         del self._own_deleting()[topic_id]
         self._deleting_names = None
 
     def forget(self, topic: Topic) -> None:
-        """Remove a topic whose deletion is somebody else's work."""
+        """Remove a topic at once, without `deleting`: another broker's controller deletes it."""
         self.begin_deletion(topic)
         self.finish_deletion(topic.topic_id)
 
     def put_broker_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace all settings given to a broker, or to all."""
+        """Replace all dynamic settings of the broker with the id `name`, or of ALL_BROKERS."""
         if self._broker_configs is None:
             self._broker_configs = dict(self._base.broker_configs)
         _put(self._broker_configs, name, configs)
@@ -289,7 +294,7 @@ class ImageDraft:
         _put(self._quotas, entity, quotas)
 
     def image(self) -> MetadataImage:
-        """The next image. The draft cannot be used any more."""
+        """Return the next image. The draft must not be used afterwards."""
         changed: dict[str, Any] = {"version": self._base.version + 1}
         if self._topics is not None:
             changed["topics"] = MappingProxyType(self._topics)
@@ -332,9 +337,10 @@ def check_topic_name(name: str) -> None:
 
 
 def check_no_collision(name: str, image: MetadataImage | ImageDraft) -> None:
-    """Raise InvalidTopicName if a topic's name differs from `name` in ``.`` and ``_`` only.
+    """Raise InvalidTopicName if an existing topic's name differs from `name` in ``.`` and ``_``
+    only.
 
-    Kafka refuses such names, since names of metrics have ``_`` for both characters.
+    Kafka refuses such names, because the names of its metrics have ``_`` for both characters.
     """
     if "." in name or "_" in name:
         other = image.names_by_plain_name().get(plain_name(name), name)
@@ -347,12 +353,12 @@ def _by_plain_name(names: Iterable[str]) -> dict[str, str]:
 
 
 def plain_name(name: str) -> str:
-    """A topic's name as it appears in names of Kafka's metrics."""
+    """Return a topic's name as Kafka's metrics write it: with ``_`` in place of ``.``."""
     return name.replace(".", "_")
 
 
 def collision(name: str, other: str) -> InvalidTopicName:
-    """The error for a `name` that has the same plain name as the existing topic `other`."""
+    """Return the error for a `name` that has the same plain name as the existing topic `other`."""
     return InvalidTopicName(
         f"topic {name} differs from the existing topic {other} only in '.' and '_', which"
         " metrics' names do not tell apart"
@@ -360,8 +366,8 @@ def collision(name: str, other: str) -> InvalidTopicName:
 
 
 def new_id(chance: Chance) -> UUID:
-    """A random id that Kafka does not reserve and whose text does not begin with ``-``, because
-    command line tools would take such a text for an option."""
+    """Return a random id that Kafka does not reserve. The id's text does not begin with ``-``,
+    because command line tools would take such a text for an option."""
     while True:
         found = chance.uuid()
         if found not in RESERVED_IDS and not encode_topic_id(found).startswith("-"):

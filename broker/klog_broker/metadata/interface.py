@@ -1,12 +1,14 @@
-"""What a metadata store promises. `local.LocalStore` is the store that keeps metadata in a file.
+"""The contract of a metadata store. `local.LocalStore` is the store that keeps metadata in a file.
 
-All methods are for the loop's thread, and none blocks unless its text says so. A change is asked
-for, and `done` is called once, later, in the loop. It gets the outcome when the change is durable,
-`image` shows it, and the orders that follow from it have been answered; it gets an exception if the
-change was refused. Changes are made one after the other, each on the state that the earlier ones
-left. A store that waits for other brokers gives up after a change's `timeout_ms`: `done` gets
-NoAnswer then, and the change may still be made. It does not wait for the logs of a topic that is
-deleted, nor for anybody else's orders: leaders are what it waits for.
+Call all methods in the event loop's thread; none blocks unless its docstring says so. A method that
+requests a change calls `done` once, later, in the loop. `done` gets the outcome when the change is
+durable, `image` shows the change, and the role changes that follow from it have been applied.
+`done` gets an exception if the change was refused. Changes are made one after the other, each on
+the state that the earlier changes left.
+
+A store that waits for other brokers gives up after a change's `timeout_ms`: `done` then gets
+NoAnswer, and the change may still be made. Such a store waits until new partitions have leaders. It
+waits neither for the deletion of a deleted topic's logs nor for the role changes of other brokers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,27 +22,27 @@ from pyspark_klog.ids import BrokerId, ProducerId, TopicId
 
 PRODUCER_ID_BLOCK_SIZE = 1000
 CHANGE_TIMEOUT_MS = 60_000
-"""As clients of Kafka wait for a change if they are not told otherwise."""
+"""The default timeout of a change: Kafka's clients wait as long by default."""
 
 T = TypeVar("T")
 Done = Callable[[T | Exception], None]
 
 OnImage = Callable[[MetadataImage, Sequence[str]], None]
-"""Called with each new image, before the orders that come with it, and with the names of topics
-that were added, removed, or got other settings."""
+"""Called with each new image, before the role changes that follow from the image are applied. The
+second argument has the names of topics that were added or removed, or whose settings changed."""
 
 
 class ProducerIdBlock(NamedTuple):
-    """Producer ids that nobody else will get: `first` up to, not including, `end`."""
+    """Producer ids that are allocated only once: `first` up to, not including, `end`."""
 
     first: ProducerId
     end: ProducerId
 
 
 class NewTopic(NamedTuple):
-    """A topic to be created: the replicas of each partition, and the settings given for it.
+    """A topic to be created: the replicas of each partition, and the topic's settings.
 
-    The first replica leads. Without `topic_id` the topic gets a random id.
+    Each partition's first replica leads. Without `topic_id` the topic gets a random id.
     """
 
     name: str
@@ -50,26 +52,28 @@ class NewTopic(NamedTuple):
 
 
 class MetadataStore(Protocol):
-    """The one place that knows the cluster's topics, settings, brokers and producer ids."""
+    """Stores the cluster's topics, settings, brokers and producer ids."""
 
     @property
     def image(self) -> MetadataImage:
-        """The newest durable state. An image never changes; each change makes a new one."""
+        """The newest durable state. An image never changes; each change makes a new image."""
 
     @property
     def is_standalone(self) -> bool:
         """Whether this broker is the only one of its cluster, so that it hosts every replica."""
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
-        """The settings given for a topic; none if there is no topic of that name."""
+        """Return the settings set for a topic; empty if there is no topic named `name`."""
 
     def start(
         self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyRoleChanges
     ) -> None:
-        """Give the store what it works with and whom it calls: once, before any other call."""
+        """Give the store the loop, its helper threads and its callbacks. Call this once, before the
+        store makes any change: `on_image` gets each new image, and `apply` the role changes."""
 
     def register_broker(self, broker: BrokerRegistration) -> None:
-        """Register this broker with its addresses, or change these. It is forgotten at `close`."""
+        """Register this broker with its addresses, or change its addresses. The registration lasts
+        until the broker stops."""
 
     def create_topics(
         self,
@@ -78,11 +82,12 @@ class MetadataStore(Protocol):
         *,
         timeout_ms: int = CHANGE_TIMEOUT_MS,
     ) -> None:
-        """Add topics, each by itself: for each of them `done` gets the topic, or its error.
+        """Create topics independently of each other: `done` gets a topic or an error for each.
 
         Errors: InvalidTopicName (also for a name that differs from another topic's in ``.`` and
-        ``_`` only), TopicExists (also while a topic of that name is being deleted). An order that
-        fails for a partition is the topic's error, and the topic is deleted again.
+        ``_`` only), TopicExists (also while a topic of that name is being deleted). If a
+        partition's log cannot be created, the topic's outcome is that error, and the topic is
+        deleted again.
         """
 
     def create_partitions(
@@ -96,9 +101,9 @@ class MetadataStore(Protocol):
     ) -> None:
         """Add partitions from `first_partition` on, the number after the topic's last partition.
 
-        Errors: UnknownTopic; PartitionsChanged if somebody else added partitions meanwhile. If an
-        order fails for a partition, `done` gets that error; the partitions stay, and the order is
-        given again later.
+        Errors: UnknownTopic; PartitionsChanged if the topic has another number of partitions by
+        now. If a partition's role change fails, `done` gets that error; the partitions stay, and
+        the role change is tried again later.
         """
 
     def update_topic_configs(
@@ -107,8 +112,9 @@ class MetadataStore(Protocol):
         update: Callable[[Mapping[str, str]], Mapping[str, str]],
         done: Done[Topic],
     ) -> None:
-        """Replace a topic's settings by the result of `update(settings)`; no other change can come
-        in between. Errors: UnknownTopic, or the error that `update` raises.
+        """Replace a topic's settings by the result of `update(settings)`. No other change is made
+        between the call of `update` and the replacement. Errors: UnknownTopic, or the error that
+        `update` raises.
         """
 
     def update_broker_configs(
@@ -117,9 +123,9 @@ class MetadataStore(Protocol):
         update: Callable[[Mapping[str, Mapping[str, str]]], Mapping[str, str]],
         done: Done[None],
     ) -> None:
-        """Replace the settings that are given while it runs to a broker, by its id as text, or to
-        ALL_BROKERS. `update` gets those of all names, and makes the new ones of `name`; no other
-        change can come in between. Errors: the error that `update` raises.
+        """Replace the dynamic settings of `name`, which is a broker's id as text, or ALL_BROKERS.
+        `update` gets the dynamic settings of all names, and returns the new settings of `name`. No
+        other change is made in between. Errors: the error that `update` raises.
         """
 
     def update_client_quotas(
@@ -127,20 +133,21 @@ class MetadataStore(Protocol):
         updates: Mapping[QuotaEntity, Mapping[str, float | None]],
         done: Done[None],
     ) -> None:
-        """Set quotas, and remove those that are None. Errors: TooManyQuotas."""
+        """Set quotas, and remove each quota whose value is None. Errors: TooManyQuotas."""
 
     def delete_topic(
         self, topic_id: TopicId, done: Done[Topic], *, timeout_ms: int = CHANGE_TIMEOUT_MS
     ) -> None:
         """Delete a topic in two durable steps. Errors: UnknownTopic.
 
-        After the first step clients no longer see the topic, and its logs are set aside; after the
-        second its name is free. If an order fails, `done` gets that error, the name stays taken,
-        and the broker's next start finishes the deletion.
+        After the first step clients no longer see the topic, and its logs are set aside. After the
+        second step the topic's name is free. If the removal of a log fails, `done` gets that error,
+        the name stays taken, and the broker's next start finishes the deletion.
         """
 
     def allocate_producer_ids(self, done: Done[ProducerIdBlock]) -> None:
-        """Allocate a fresh block; its end is durable before `done` gets the block."""
+        """Allocate a new block of producer ids. The block's end is durable before `done` gets the
+        block, so that no id is allocated twice."""
 
     def close(self) -> None:
-        """Let go of files and connections. Changes that have not been answered may be lost."""
+        """Close files and connections. Changes that have not called `done` may be lost."""

@@ -1,4 +1,4 @@
-"""The brokers that are alive, by what the controller last told: whatever image there is."""
+"""The ids of the live brokers according to the newest metadata image."""
 
 from collections.abc import Callable, Collection, Iterator
 
@@ -7,7 +7,7 @@ from pyspark_klog.ids import BrokerId
 
 
 class LiveBrokers(Collection[BrokerId]):
-    """Those of the present image, at any time."""
+    """The ids of the brokers in the newest image. Each call reads the image that is newest then."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image

@@ -1,7 +1,8 @@
-"""Records the directories of logs in klog-metadata before anybody leads their partitions.
+"""Records the directories of logs in klog-metadata before their partitions get a leader.
 
-Records are acknowledged only by a leader. So a partition that has acknowledged records is recorded,
-and a start that finds no log of the partition knows that data is missing.
+Only a leader acknowledges records. So klog-metadata has the directory of each partition that has
+acknowledged records, and a starting broker that finds no log of the partition knows that data is
+missing.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ from pyspark_klog.ids import DirectoryId, TopicId
 
 
 class RecordLogs:
-    """The change that records the directories of logs. Topics that are gone by now are left out."""
+    """The change that records the directories of logs, except logs of topics deleted by now."""
 
     def __init__(self, logs: LogsByTopic, done: Callable[[Exception | None], None]) -> None:
         self._logs = logs
@@ -50,8 +51,8 @@ class RecordLogs:
 
 
 class RecordingRoleChanges:
-    """Carries orders out as `apply` does; logs that are created by them are recorded durably, and
-    only then are their partitions led."""
+    """Applies role changes by `apply`. If they create logs, records the directories of the logs
+    durably before the logs' partitions get a leader."""
 
     def __init__(
         self,
@@ -69,8 +70,8 @@ class RecordingRoleChanges:
         self._make_change = make_change
 
     def apply(self, orders: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]) -> None:
-        """See ApplyRoleChanges. A log that could not be recorded fails its order with StoreFailed;
-        the partition is then not led."""
+        """Apply role changes, and call `done` with the errors. If a log's directory could not be
+        recorded, its role change fails with StoreFailed, and the partition gets no leader."""
         new = {each.topic_partition: each for each in orders if self._is_unrecorded(each)}
         if not new:
             self._apply(orders, done)
@@ -90,7 +91,8 @@ class RecordingRoleChanges:
         results: RoleChangeErrors,
         done: Callable[[RoleChangeErrors], None],
     ) -> None:
-        """The logs of these orders have been created, but for those with an error."""
+        """Record the directories of the logs that these role changes created. A role change with an
+        error in `results` has created none."""
         logs: dict[TopicId, dict[int, DirectoryId]] = {}
         for order in orders:
             directory_id = self._directory_of(order.topic_partition)
@@ -117,7 +119,8 @@ class RecordingRoleChanges:
         results: RoleChangeErrors,
         done: Callable[[RoleChangeErrors], None],
     ) -> None:
-        """Carry out what is left of these orders: a topic may have been deleted meanwhile."""
+        """Apply the role changes that name a leader, except failed ones and those of topics that
+        were deleted meanwhile."""
         leading = [
             each
             for each in orders
@@ -133,7 +136,7 @@ class RecordingRoleChanges:
 
 
 def _unled(order: RoleChange) -> RoleChange:
-    """The order to create a log that nobody leads yet."""
+    """Return the role change without a leader, so that it only creates the log."""
     if isinstance(order, RoleAssignment) and order.leader != NO_BROKER:
         return order.with_leader(NO_BROKER)
     return order
@@ -142,7 +145,7 @@ def _unled(order: RoleChange) -> RoleChange:
 def unrecorded_logs(
     image: MetadataImage, assignments: DirectoryAssignments, directory_of: DirectoryOf
 ) -> LogsByTopic:
-    """The logs of known topics that exist and are not recorded."""
+    """Return the directories of existing logs of known topics that `assignments` lacks."""
     logs: dict[TopicId, dict[int, DirectoryId]] = {}
     for topic in image.topics.values():
         recorded = assignments.of_topic(topic.topic_id)

@@ -1,9 +1,9 @@
 """Role changes: what a broker does with its replicas, as the cluster's controller decides.
 
-In a cluster over ZooKeeper a role change is a partition of a LeaderAndIsr or StopReplica request;
-a standalone broker's store makes the same role changes. A role change has no trace of the request
-that brought it, so a broker may also derive it from metadata that it reads itself. Metadata images
-are what clients see of the cluster; no role follows from them.
+In a cluster that uses ZooKeeper a role change is a partition of a LeaderAndIsr or StopReplica
+request; a standalone broker's store makes the same role changes. A role change does not name the
+request that it came in, so a broker may also derive role changes from metadata that it reads
+itself. Metadata images show clients the cluster; a broker's roles do not depend on them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,11 +15,12 @@ from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class RoleAssignment:
-    """This broker has a replica of the partition, which is led by `leader` in these epochs.
+    """Makes this broker a replica of the partition, which `leader` leads in these epochs.
 
-    `leader` is NO_BROKER while no broker can lead. The leader epoch rises with each new leader, the
-    partition epoch also with each change of the in-sync set. `is_new` says that no replica of the
-    partition has had data yet, so that a log may be made even while a data directory is offline.
+    `leader` is NO_BROKER while the partition has no leader. The leader epoch rises with each new
+    leader, the partition epoch also with each change of the ISR. `is_new` says that no replica of
+    the partition has had data yet, so that its log may be created even while a data directory is
+    offline.
     """
 
     topic_partition: TopicPartition
@@ -48,7 +49,7 @@ class RoleAssignment:
 
 @dataclass(frozen=True, slots=True)
 class RoleRemoval:
-    """This broker is to have no replica any more; with `deletes` the log is deleted, too."""
+    """Stops this broker's replica of the partition; if `deletes`, deletes the log, too."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -59,8 +60,8 @@ class RoleRemoval:
 RoleChange = RoleAssignment | RoleRemoval
 
 RoleChangeErrors = Mapping[TopicPartition, KlogError]
-"""By partition: the error of a role change that failed. All others were carried out."""
+"""By partition: the error of a role change that failed. All other role changes were applied."""
 
 ApplyRoleChanges = Callable[[Sequence[RoleChange], Callable[[RoleChangeErrors], None]], None]
-"""Carries role changes out, after all earlier ones, and calls back in the loop with the errors once
+"""Applies role changes, after all earlier ones. Calls the callback in the loop with the errors once
 the work on the disk is done."""

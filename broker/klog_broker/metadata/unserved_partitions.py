@@ -1,6 +1,6 @@
-"""Partitions without a usable log: their orders are given again until one is carried out.
+"""Partitions without a usable log: their role assignments are tried again until one succeeds.
 
-An order fails, for example, because the disk is full or a data directory is offline.
+An assignment fails, for example, because the disk is full or a data directory is offline.
 """
 
 import logging
@@ -24,7 +24,7 @@ RETRIED_AT_ONCE = 100
 
 
 class UnservedPartitions:
-    """Repeats failed orders every RETRY_MS. Every call is made in the loop's thread."""
+    """Repeats failed role assignments every RETRY_MS. Call all methods in the loop's thread."""
 
     def __init__(
         self, loop: Loop, image: Callable[[], MetadataImage], apply: ApplyRoleChanges
@@ -36,7 +36,7 @@ class UnservedPartitions:
         self._is_retrying = False
 
     def add_failed(self, orders: Sequence[RoleChange], results: RoleChangeErrors) -> None:
-        """Add the partitions of the orders that failed according to `results`."""
+        """Add the partitions of the role assignments that have an error in `results`."""
         self.add(
             {
                 order.topic_partition: order.topic_id
@@ -46,7 +46,7 @@ class UnservedPartitions:
         )
 
     def add(self, partitions: Mapping[TopicPartition, TopicId]) -> None:
-        """Give the orders of these partitions again after RETRY_MS, if their topics still exist."""
+        """Assign these partitions' roles again after RETRY_MS, if their topics still exist."""
         self._waiting.update(partitions)
         if self._waiting and not self._is_retrying:
             self._is_retrying = True
@@ -57,8 +57,8 @@ class UnservedPartitions:
         for topic_partition in list(self._waiting)[:RETRIED_AT_ONCE]:
             topic = self._image().topic_by_id(self._waiting.pop(topic_partition))
             if topic is not None:
-                # The order is not for a new partition: a data directory that is offline now may
-                # hold the partition's records.
+                # Do not mark the partition as new: a data directory that is offline now may hold
+                # the partition's records.
                 order = changes.partition_order(topic, topic_partition.partition, is_new=False)
                 orders.append(order)
 
