@@ -10,7 +10,7 @@ from pyspark_klog.ids import NO_TOPIC_ID, DirectoryId, LeaderEpoch, TopicId, Top
 
 
 class FoundLog(NamedTuple):
-    """What the broker's start learned about a partition's log when it loaded the log."""
+    """The facts about a partition's log that are known once the log is loaded."""
 
     topic_id: TopicId
     """The topic id that the log was created with; NO_TOPIC_ID if the creating broker had none."""

@@ -277,7 +277,7 @@ class ImageDraft:
         self._deleting_names = None
 
     def forget(self, topic: Topic) -> None:
-        """Remove a topic at once, without `deleting`: another broker's controller deletes it."""
+        """Remove a topic at once, without `deleting`: the cluster's controller deletes its logs."""
         self.begin_deletion(topic)
         self.finish_deletion(topic.topic_id)
 

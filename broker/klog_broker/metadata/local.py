@@ -1,9 +1,9 @@
-"""The metadata of a broker that runs alone: the store of a controller that is always elected.
+"""The metadata store of a standalone broker, which is always its own controller.
 
-Changes wait in a queue. When nothing is being written, all waiting changes are planned, in slices,
-and go to the disk in one write. Then the new image is announced, and the orders that follow are
-carried out while the next changes are written. The queue holds at most one request of each
-connection: until it is answered no other request of the connection is served.
+Changes wait in a queue. When no write is under way, all waiting changes are planned, in slices, and
+written to the disk together. Then the new image is announced, and the role changes that follow are
+applied while the next changes are written. The queue has at most one request of each connection,
+because a connection's next request is served only after the response to the earlier one.
 """
 
 import logging
@@ -58,7 +58,7 @@ class _Planned(NamedTuple):
 
 
 class LocalStore:
-    """A `MetadataStore` in a file. The lock of the data directory keeps other processes away.
+    """A `MetadataStore` in a file. Only the process with the data directory's lock may write it.
 
     Calls at the start, in order: ``open``, ``take_directories``, perhaps ``adopt``, ``start``,
     ``elect``, ``register_broker``. Then the store takes changes.
@@ -67,7 +67,7 @@ class LocalStore:
     def __init__(
         self, file: MetadataFile, state: StoredState, *, is_new: bool, chance: Chance
     ) -> None:
-        """Use `open`."""
+        """Take a state that `open` has read or made: callers use `open` instead."""
         self._file = file
         image = replace(state.image, features=STANDALONE_FEATURES)
         self._state = replace(state, image=image)
@@ -93,13 +93,13 @@ class LocalStore:
         others: Sequence[Path] = (),
         chance: Chance | None = None,
     ) -> "LocalStore":
-        """Read the store in `directory`. Writes nothing: `register_broker` begins a new file.
+        """Read the store in `directory`. Writes nothing: `register_broker` writes a new file.
 
-        A new store belongs to `cluster_id` if given; else to the cluster that a meta.properties in
-        `directory` or in `others` names (after a crash, or with a new disk, these may be all that
-        is left); else to a new cluster with a random id. StoreRefused if the file cannot be read,
-        is damaged, or is of another version, broker or cluster. The caller must hold the lock of
-        the directory before it asks for changes.
+        A new store belongs to `cluster_id` if given. Without `cluster_id` the store takes the
+        cluster id of a meta.properties in `directory` or in `others`, which may be the only files
+        left after a crash or with a new disk; without such a file, a new, random cluster id.
+        Raises StoreRefused if the file cannot be read, is damaged, or is of another version, broker
+        or cluster. The caller must hold the lock of the directory before it requests changes.
         """
         chance = chance or Chance()
         file = MetadataFile(files, directory)
@@ -120,17 +120,17 @@ class LocalStore:
 
     @property
     def is_standalone(self) -> bool:
-        """See MetadataStore."""
+        """True: this broker is the only one of its cluster."""
         return True
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
-        """See MetadataStore."""
+        """Return the settings set for a topic; empty if there is no topic named `name`."""
         topic = self.image.topic(name)
         return {} if topic is None else topic.configs
 
     @property
     def is_new(self) -> bool:
-        """Whether there is no file yet."""
+        """Whether the store's file has not been written yet."""
         return self._is_new
 
     @property
@@ -142,7 +142,9 @@ class LocalStore:
     def take_directories(
         self, directories: Mapping[DirectoryId, Path], missing: Collection[TopicPartition]
     ) -> None:
-        """See AdoptingStore. Writes nothing: the next write of the start has it."""
+        """Replace the data directories, begin a new leader epoch for each partition with `missing`
+        data, and remove the assignments of these partitions' logs. Writes nothing: the next write
+        of the broker's start makes the result durable."""
         draft = Draft(self._state)
         draft.image.put_partitions(begun_again(self.image, missing))
         draft.assignments = self.assignments.with_directories(
@@ -158,10 +160,10 @@ class LocalStore:
             self._is_unwritten = not self._is_new
 
     def adopt(self, topics: Sequence[Topic], after: int) -> None:
-        """Add or replace the topics, all of them or none, and hand out no producer id up to
-        `after`. Blocks; durable when it returns. StoreFailed."""
+        """Add or replace the topics, all of them or none, and allocate no producer id up to `after`
+        from now on. Blocks until the change is durable. Raises StoreFailed."""
         image = self._state.image.with_topics(topics)
-        # Other ids of the block of `after`, and of the next block, may be in use, too.
+        # Skip the whole block of `after` and the next block: their ids may be in use, too.
         first = (after // PRODUCER_ID_BLOCK_SIZE + 2) * PRODUCER_ID_BLOCK_SIZE
         producer_id = ProducerId(max(self._state.next_producer_id, first))
         self._write(replace(self._state, image=image, next_producer_id=producer_id))
@@ -169,7 +171,7 @@ class LocalStore:
     def start(
         self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyRoleChanges
     ) -> None:
-        """See MetadataStore."""
+        """Give the store the loop, its helper threads and its callbacks, before `elect`."""
         self._loop = loop
         self._helpers = helpers
         self._slices = Slices(loop)
@@ -184,12 +186,12 @@ class LocalStore:
         found: Mapping[TopicPartition, FoundLog],
         directory_of: DirectoryOf | None = None,
     ) -> None:
-        """Announce the image, and order the broker to lead every partition.
+        """Announce the image, and make this broker the leader of every partition.
 
-        `found` are the logs that were loaded. Epochs that have to rise, and directories that logs
-        were found in, are made durable before, in one write. Deletions that had begun are finished.
-        `directory_of` tells where logs lie that are created from now on; without it they are not
-        recorded. Blocks; ``apply`` has to answer before it returns. StoreFailed.
+        `found` has the logs that were loaded. First, new leader epochs and the directories of found
+        logs are made durable, in one write. Deletions that had begun are finished. `directory_of`
+        returns the directories of logs that are created from now on; without it they are not
+        recorded. Blocks; ``apply`` must call back before it returns. Raises StoreFailed.
         """
         draft = Draft(self._state)
         draft.image.put_partitions(elected(self.image, found))
@@ -226,7 +228,8 @@ class LocalStore:
             else:
                 _log.error("topic=%s deletion is not finished: %s", topic.name, error)
         if directory_of is not None:
-            # No client is connected yet, so no record is acknowledged before this is durable.
+            # No client is connected yet, so no record is acknowledged before the directories of
+            # these logs are durable.
             logs = unrecorded_logs(self.image, self.assignments, directory_of)
             if logs:
                 draft.assignments = draft.assignments.with_logs(logs)
@@ -246,8 +249,8 @@ class LocalStore:
                 self._unserved.add(dict.fromkeys(failed, topic.topic_id))
 
     def register_broker(self, broker: BrokerRegistration) -> None:
-        """Register this broker with its addresses, which the file does not keep. A new store's file
-        is written now, so the call may block; it is made once, at the start. StoreFailed."""
+        """Register this broker with its addresses, which are not written to the file. Writes the
+        file of a new store, so the first call may block. Raises StoreFailed."""
         state = replace(self._state, image=self.image.with_broker(broker))
         if self._is_new:
             self._write(state)
@@ -260,9 +263,9 @@ class LocalStore:
         topics: Sequence[NewTopic],
         done: Callable[[list[Topic | Exception]], None],
         *,
-        timeout_ms: int = CHANGE_TIMEOUT_MS,  # noqa: ARG002 - it waits for its own disk only
+        timeout_ms: int = CHANGE_TIMEOUT_MS,  # noqa: ARG002 - the store waits only for its own disk
     ) -> None:
-        """See MetadataStore."""
+        """Create topics independently of each other: `done` gets a topic or an error for each."""
         self._ask(CreateTopics(topics, self._new_topic_id, self._lead, self._take_back, done))
 
     def create_partitions(
@@ -274,7 +277,7 @@ class LocalStore:
         *,
         timeout_ms: int = CHANGE_TIMEOUT_MS,  # noqa: ARG002
     ) -> None:
-        """See MetadataStore."""
+        """Add partitions to a topic from number `first_partition` on."""
         self._ask(changes.CreatePartitions(name, first_partition, assignment, done))
 
     def update_topic_configs(
@@ -283,7 +286,7 @@ class LocalStore:
         update: Callable[[Mapping[str, str]], Mapping[str, str]],
         done: Done[Topic],
     ) -> None:
-        """See MetadataStore."""
+        """Replace a topic's settings by the result of `update(settings)`."""
         self._ask(changes.UpdateTopicConfigs(name, update, done))
 
     def update_broker_configs(
@@ -292,7 +295,7 @@ class LocalStore:
         update: Callable[[Mapping[str, Mapping[str, str]]], Mapping[str, str]],
         done: Done[None],
     ) -> None:
-        """See MetadataStore."""
+        """Replace the dynamic settings of `name`, a broker's id as text, or ALL_BROKERS."""
         self._ask(changes.UpdateBrokerConfigs(name, update, done))
 
     def update_client_quotas(
@@ -300,7 +303,7 @@ class LocalStore:
         updates: Mapping[QuotaEntity, Mapping[str, float | None]],
         done: Done[None],
     ) -> None:
-        """See MetadataStore."""
+        """Set quotas, and remove each quota whose value is None."""
         self._ask(changes.UpdateClientQuotas(updates, done))
 
     def delete_topic(
@@ -310,15 +313,15 @@ class LocalStore:
         *,
         timeout_ms: int = CHANGE_TIMEOUT_MS,  # noqa: ARG002
     ) -> None:
-        """See MetadataStore."""
+        """Delete a topic in two durable steps (see `changes.DeleteTopic`)."""
         self._ask(changes.DeleteTopic(topic_id, self._finish_deletion, done))
 
     def allocate_producer_ids(self, done: Done[ProducerIdBlock]) -> None:
-        """See MetadataStore."""
+        """Allocate a new block of producer ids, which is durable before `done` gets the block."""
         self._ask(changes.AllocateProducerIds(done))
 
     def close(self) -> None:
-        """Nothing to do: no file is open between two writes."""
+        """Do nothing, because no file is open between two writes."""
 
     def _new_topic_id(self) -> TopicId:
         return TopicId(new_id(self._chance))
@@ -329,8 +332,8 @@ class LocalStore:
     def _lead(
         self, topic: Topic, partitions: Sequence[int], done: Callable[[RoleChangeErrors], None]
     ) -> None:
-        """Lead partitions of a new topic whose logs are there, unless it has been deleted by now.
-        ``done`` is called once, perhaps within the call."""
+        """Make this broker the leader of partitions of a new topic whose logs exist, unless the
+        topic has been deleted by now. Calls ``done`` once, perhaps before `_lead` returns."""
         if self.image.topic_by_id(topic.topic_id) is None:
             done({})
             return
@@ -343,9 +346,9 @@ class LocalStore:
         self._apply(orders, led)
 
     def _take_back(self, topic: Topic, over: Callable[[], None]) -> None:
-        """Delete a topic whose logs could not all be made. If that fails, too, or the topic has got
-        further partitions meanwhile, which may have records, the orders for its partitions are
-        given again later."""
+        """Delete a topic whose logs could not all be created. If the deletion fails, too, or if the
+        topic has more partitions by now, which may have records, the topic stays, and its
+        partitions' role assignments are tried again later."""
         now = self.image.topic_by_id(topic.topic_id)
         if now is None:
             over()  # the topic has been deleted meanwhile
@@ -373,21 +376,23 @@ class LocalStore:
     def _begin(self) -> None:
         if self._queue and not self._is_changing:
             self._is_changing = True
-            # Changes that are asked for later in this turn are planned and written with this one.
+            # Plan at the end of this event-loop turn, so that all changes that the turn requests
+            # are written together.
             self._loop.call_at_append(self._plan_queued)
 
     def _plan_queued(self) -> None:
         self._slices.run(self._plan(), lambda: True)
 
     def _plan(self) -> Steps:
-        """Plan the waiting changes, each on the state that the one before it leaves; then write."""
+        """Plan the waiting changes, each on the state that the change before it leaves, and write
+        the last state. Plans at most CHANGES_PER_WRITE changes."""
         draft = Draft(self._state)
         planned: list[_Planned] = []
         for _ in range(min(len(self._queue), CHANGES_PER_WRITE)):
             change = self._queue.popleft()
             try:
                 orders = yield from change.plan(draft)
-            except Exception as error:  # also an error of a caller's `update`
+            except Exception as error:  # any class: a caller's `update` may raise
                 change.failed(error)
             else:
                 planned.append(_Planned(change, orders))
@@ -422,7 +427,8 @@ class LocalStore:
         self._begin()
 
     def _carry_out(self, planned: Sequence[_Planned]) -> None:
-        """Give the orders; several changes' orders in one call if they are of different topics."""
+        """Apply the role changes of planned changes, in order. Changes of different topics share
+        one call of `_apply`."""
         together: list[_Planned] = []
         names: set[str] = set()
         for each in planned:

@@ -1,9 +1,9 @@
-"""The file that a `LocalStore` keeps: klog-metadata.
+"""Reads and writes klog-metadata, the file of a `LocalStore`.
 
-The whole state is written with every change (temporary file, fsync, rename, fsync of the
-directory), so a crash leaves the old state or the new one. The file is lines of JSON: a header, one
-line for each topic, broker with settings given while it ran, and entity with quotas, and a last
-line with the CRC-32C of all lines before it. docs/operations.md has an example.
+Each write has the whole state (temporary file, fsync, rename, fsync of the directory), so a crash
+leaves the old state or the new state. The file consists of lines of JSON: a header; one line for
+each topic, each broker with dynamic settings, and each entity with quotas; and a last line with the
+CRC-32C of all lines before it. docs/operations.md has an example.
 """
 
 import errno
@@ -44,13 +44,13 @@ FILE_NAME = "klog-metadata"
 FORMAT = "klog-metadata"
 VERSION = 1
 VERSION_WITH_SETTINGS = 2
-"""Written where there are lines of brokers or quotas, so that a klog from before them refuses the
-file by its version."""
+"""The version of a file with lines of brokers or quotas. Releases that cannot read these lines
+refuse the file by its version."""
 
 
 @dataclass(frozen=True)
 class StoredState:
-    """The contents of the file. The brokers of the image are not in it."""
+    """The contents of the file, which does not include the brokers of the image."""
 
     image: MetadataImage
     broker_id: BrokerId
@@ -59,29 +59,29 @@ class StoredState:
 
 
 class _Line(NamedTuple):
-    """A line of the file and its sources: a topic and the directories of its logs, or the quotas of
-    an entity."""
+    """A line of the file and the objects that it encodes: a topic and the directories of its logs,
+    or the quotas of an entity."""
 
     sources: tuple[object, ...]
     data: bytes
 
 
 class MetadataFile:
-    """Reads and writes the file in `directory`. Any thread, one at a time."""
+    """Reads and writes the file in `directory`. Any thread may call, but only one at a time."""
 
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
         self._path = directory / FILE_NAME
         self._failure: OSError | None = None
-        # The lines of topics, by id and whether the topic is being deleted, and of quotas, by their
-        # entity, so that a change encodes only what is changed.
+        # Cached lines, so that a write encodes only changed topics and quotas. The key of a topic's
+        # line is its id and whether the topic is being deleted; the key of quotas is their entity.
         self._lines: dict[Hashable, _Line] = {}
 
     def read(self, broker_id: BrokerId, cluster_id: str | None) -> StoredState | None:
-        """The state; None if there is no file.
+        """Return the state in the file, or None if there is no file. Blocks.
 
-        StoreRefused if the file cannot be read, is damaged, or is of another version, broker or (if
-        one is given) cluster. Blocks.
+        Raises StoreRefused if the file cannot be read, is damaged, or is of another version,
+        broker or (if `cluster_id` is given) cluster.
         """
         data = self._read()
         if data is None:
@@ -91,10 +91,10 @@ class MetadataFile:
         return state
 
     def write(self, state: StoredState) -> None:
-        """Replace the file by one with `state`, durably. Blocks.
+        """Replace the file durably by a file with `state`. Blocks.
 
-        With StoreFailed nothing has changed. Later writes fail, too, unless the disk was full or no
-        descriptor was left.
+        Raises StoreFailed if the write fails; then nothing has changed. Later writes fail, too,
+        unless the disk was full or no file descriptor was left.
         """
         if self._failure is not None:
             raise StoreFailed(
@@ -104,8 +104,9 @@ class MetadataFile:
         try:
             self._files.write_atomically(self._path, self._encode(state))
         except OSError as error:
-            # A full disk may have room again later, descriptors may be free again, and the next
-            # write is a whole new file. After any other error nobody knows what the disk holds.
+            # A full disk may have free space later, and descriptors may be free again: the next
+            # write may succeed, because it writes a whole new file. After any other error the
+            # contents of the disk are unknown.
             if is_exhausted(error):
                 raise StoreFailed(f"cannot write {self._path}: {why(error)}") from error
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -127,7 +128,7 @@ class MetadataFile:
             header["brokers"] = len(image.broker_configs)
             header["quotas"] = len(image.client_quotas)
         if state.assignments.directories:
-            # Releases that do not know directory ids ignore this key, and that of the topics.
+            # Releases without directory ids ignore the key "directories", here and in topics.
             header["directories"] = directory_fields(state.assignments.directories)
         lines: dict[Hashable, _Line] = {}
         parts = [_json_line(header)]
@@ -183,7 +184,7 @@ def _topic_fields(topic: Topic, logs: Mapping[int, DirectoryId]) -> dict[str, An
         "configs": dict(topic.configs),
     }
     if any(state.partition_epoch for state in topic.partitions):
-        # Releases that do not know partition epochs ignore this key.
+        # Releases without partition epochs ignore this key.
         fields["partition_epochs"] = [state.partition_epoch for state in topic.partitions]
     if logs:
         fields["directories"] = log_fields(logs)
@@ -195,7 +196,8 @@ def _quota_fields(entity: QuotaEntity, quotas: Mapping[str, float]) -> dict[str,
 
 
 def decode_state(data: bytes, path: Path) -> StoredState:
-    """The state in the file's bytes; StoreRefused if they are damaged or of another version."""
+    """Return the state in the file's bytes `data`. Raises StoreRefused if the bytes are damaged or
+    have another version. `path` only names the file in the error."""
     lines = data.splitlines(keepends=True)
     version = _version_of(lines, path)
     if version not in (VERSION, VERSION_WITH_SETTINGS):
@@ -213,7 +215,7 @@ def decode_state(data: bytes, path: Path) -> StoredState:
 
 
 def _version_of(lines: list[bytes], path: Path) -> int:
-    """The version in the first line, which every version keeps readable."""
+    """Return the version in the first line, which has this format in every version."""
     try:
         header = json.loads(lines[0])
         if header["format"] == FORMAT and isinstance(header["version"], int):
@@ -303,13 +305,14 @@ def _check_owner(
 
 
 def owner_of(files: Files, directory: Path) -> MetaProperties | None:
-    """Whose a data directory is by its meta.properties; None without a readable one."""
+    """Return the cluster id and broker id in a data directory's meta.properties, or None if the
+    directory has no readable meta.properties."""
     path = directory / META_PROPERTIES
     try:
         if files.exists(path):
             return decode_meta_properties(files.read_bytes(path))
     except (OSError, StorageFormatError):
-        pass  # the log manager will refuse to load the directory, and say why
+        pass  # the log manager refuses later to load the directory, and names the reason
     return None
 
 
