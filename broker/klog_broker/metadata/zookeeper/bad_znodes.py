@@ -1,26 +1,27 @@
-"""Znodes that cannot be used: each is named in the log, once, and left as it is.
+"""Logs each znode that cannot be used, once. The broker ignores such a znode and never changes it.
 
-What has been named is kept as digests, and the oldest are forgotten: a znode may have a megabyte,
-and somebody may make ever new ones.
+The logged znodes are remembered as digests, because a znode's data may be a megabyte. The oldest
+digests are forgotten, because clients of ZooKeeper may create new bad znodes without end.
 """
 
 from hashlib import blake2b
 from logging import Logger
 
 MAX_NAMED = 10_000
-"""Beyond it those that were named first may be named once more."""
+"""How many logged znodes are remembered. A znode that is forgotten may be logged again."""
 _DIGEST_BYTES = 16
 
 
 class BadZnodes:
-    """See the module."""
+    """Logs unusable znodes, each once for the same data."""
 
     def __init__(self, log: Logger) -> None:
         self._log = log
         self._named: dict[bytes, bytes] = {}
 
     def name(self, path: str, data: bytes, why: str) -> None:
-        """Name a znode; once, as long as it is as it is."""
+        """Log that the znode `path` with `data` cannot be used because of `why`, unless the last
+        log line about `path` was for the same data."""
         key, found = _digest(path.encode(errors="surrogatepass")), _digest(data)
         if self._named.pop(key, None) != found:
             self._log.error("znode=%s is left out, and left as it is: %s", path, why)

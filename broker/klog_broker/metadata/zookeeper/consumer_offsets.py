@@ -1,7 +1,7 @@
-"""/consumers/G/offsets: the positions that OffsetCommit 0 and OffsetFetch 0 are about.
+"""/consumers/G/offsets: the offsets that OffsetCommit and OffsetFetch of version 0 use.
 
-As in Kafka with ZooKeeper any broker answers, and no coordinator knows of them: clients that move
-from version 0 to a later one copy what they have committed.
+Any broker serves these requests, like Kafka with ZooKeeper. The group coordinators do not have
+these offsets: a client that moves from version 0 to a later version copies its committed offsets.
 """
 
 import logging
@@ -33,17 +33,18 @@ from pyspark_klog.znodes.consumers import decode_offset, encode_offset, offset_p
 from pyspark_klog.znodes.data import ZnodeError
 
 TIMEOUT_MS = 30_000
-"""How long a request waits for ZooKeeper."""
+"""How long a request waits for ZooKeeper, in milliseconds."""
 _AT_ONCE = 200
 
 Fetched = Mapping[TopicPartition, Offset | Exception | None]
-"""None: nothing is committed."""
+"""By partition: the committed offset, an error, or None if no offset is committed."""
 Committed = Mapping[TopicPartition, Exception | None]
-"""None: it is written."""
+"""By partition: the error, or None if the offset was written."""
 
 
 class ConsumerOffsets:
-    """For the loop's thread; a SessionUser. A request whose connection broke is made again."""
+    """Reads and writes committed offsets in ZooKeeper. A SessionUser, for the loop's thread.
+    Requests that are unfinished when the connection is lost are made again."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -52,20 +53,21 @@ class ConsumerOffsets:
         self._jobs: dict[_Job, None] = {}
 
     def connected(self, session: Session) -> None:
-        """See SessionUser."""
+        """Continue all requests in `session`."""
         self._session = session
         for job in tuple(self._jobs):
             job.begin(session)
 
     def expired(self) -> None:
-        """See SessionUser. Requests wait for the next session."""
+        """Let all requests wait for the next session."""
         self._session = None
 
     def fetch(
         self, group_id: str, partitions: Sequence[TopicPartition], done: Callable[[Fetched], None]
     ) -> None:
-        """The group's positions. The error of each that cannot be read is ZnodeError, of a group
-        that can have no znode, too; NoAnswer, or another ZooKeeperError."""
+        """Read the group's committed offsets. Errors of a partition: ZnodeError if its znode cannot
+        be decoded, or if the group's name cannot be part of a path; NoAnswer; or a ZooKeeperError.
+        """
         asked = dict.fromkeys(partitions)
         self._ask(_Job(group_id, asked, self._read, done))
 
@@ -75,7 +77,8 @@ class ConsumerOffsets:
         offsets: Mapping[TopicPartition, Offset],
         done: Callable[[Committed], None],
     ) -> None:
-        """Write positions. Errors as of `fetch`; after NoAnswer it may be written all the same."""
+        """Write the group's committed offsets. Errors of a partition: those of `fetch`. After
+        NoAnswer the offset may still be written."""
         self._ask(_Job(group_id, offsets, _write, done))
 
     def _ask(self, job: "_Job") -> None:
@@ -91,7 +94,8 @@ class ConsumerOffsets:
             job.begin(self._session)
 
     def _read(self, session: Session, paths: Mapping[str, Any]) -> Steps[list[Any]]:
-        # What another broker has answered is there, also if this one's server lags behind.
+        # This broker's ZooKeeper server may lag behind. Sync first, so that the read includes each
+        # offset that another broker has acknowledged.
         lost = yield from sync(session)
         if lost is not None:
             return [lost] * len(paths)
@@ -109,7 +113,7 @@ class ConsumerOffsets:
 
 
 def _write(session: Session, paths: Mapping[str, Offset]) -> Steps[list[Any]]:
-    """Whichever version there is: of two that commit at once the last one counts."""
+    """Write offsets whatever version their znodes have: of two concurrent commits the last wins."""
     data = {path: encode_offset(offset) for path, offset in paths.items()}
     sets: list[Ask] = [partial(_set, session, path, data[path]) for path in paths]
     found = dict(zip(paths, (yield from together(sets)), strict=True))
@@ -118,7 +122,8 @@ def _write(session: Session, paths: Mapping[str, Offset]) -> Steps[list[Any]]:
         yield from create(session, parent, b"")
     creates: list[Ask] = [partial(_create, session, path, data[path]) for path in new]
     found.update(zip(new, (yield from together(creates)), strict=True))
-    # Another request, or this one before its connection broke, has made it.
+    # The create fails if another request, or this request before its connection was lost, has
+    # created the znode.
     again = [path for path in new if isinstance(found[path], ZooKeeperError)]
     sets = [partial(_set, session, path, data[path]) for path in again]
     found.update(zip(again, (yield from together(sets)), strict=True))
@@ -134,7 +139,7 @@ def _create(session: Session, path: str, data: bytes, done: Callable[[Any], None
 
 
 class _Job:
-    """One request; its partitions a part at a time."""
+    """One request, which reads or writes at most _AT_ONCE partitions at a time."""
 
     def __init__(
         self,
@@ -152,11 +157,11 @@ class _Job:
         self._conversation = Conversation()
 
     def begin(self, session: Session) -> None:
-        """Ask, in this session or connection; what is answered already is not asked again."""
+        """Read or write the partitions without a result so far, in `session`."""
         self._conversation.begin(self._steps(session))
 
     def give_up(self) -> None:
-        """Nobody has answered in time."""
+        """Finish the request after TIMEOUT_MS: partitions without a result get NoAnswer."""
         self._conversation.drop()
         error = NoAnswer(f"ZooKeeper did not answer within {TIMEOUT_MS} ms")
         self._finish({each: self._results.get(each, error) for each in self._asked})

@@ -1,8 +1,9 @@
-"""Conversations with ZooKeeper: requests one after the other, each decided on the last answer.
+"""Conversations with ZooKeeper: sequences of requests, each chosen by the response to the last one.
 
-A conversation is a generator: it yields what makes a request, and gets the answer, an error too.
-When the connection breaks the generator is closed where it is, since nobody knows what became of
-its request: whoever led it begins anew at the next connection, and reads first what is there.
+A conversation is a generator. The generator yields a function that sends a request, and receives
+the response, which may be an error. When the connection is lost, the generator is closed, because
+the outcome of its last request is unknown. The owner of the conversation starts a new one at the
+next connection, which first reads the present state.
 """
 
 from collections.abc import Callable, Generator
@@ -29,7 +30,7 @@ Steps = Generator[Ask, Any, T]
 
 
 class Conversation:
-    """One conversation at a time."""
+    """Runs one conversation at a time."""
 
     def __init__(self) -> None:
         self._steps: Steps[None] | None = None
@@ -37,17 +38,17 @@ class Conversation:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether an answer is waited for."""
+        """Whether a conversation is running."""
         return self._steps is not None
 
     def begin(self, steps: Steps[None]) -> None:
-        """Take the first step now, in place of the conversation that was under way."""
+        """Drop the running conversation, if any, and take the first step of `steps` now."""
         self.drop()
         self._steps = steps
         self._go_on(None)
 
     def drop(self) -> None:
-        """End the conversation where it is. Its answer is not heard any more."""
+        """End the running conversation, and ignore the response that it waits for."""
         steps, self._steps = self._steps, None
         self._turn += 1
         if steps is not None:
@@ -77,7 +78,7 @@ class Conversation:
 
 
 def get(session: Session, path: str, watch: Watch | None = None) -> Steps[Node | ZooKeeperError]:
-    """Data of a node."""
+    """Return the data and stat of a znode, or an error."""
     answer: Node | ZooKeeperError
     answer = yield lambda done: session.get(path, done, watch=watch)
     return answer
@@ -86,7 +87,7 @@ def get(session: Session, path: str, watch: Watch | None = None) -> Steps[Node |
 def exists(
     session: Session, path: str, watch: Watch | None = None
 ) -> Steps[Stat | ZooKeeperError | None]:
-    """A node's stat, or None."""
+    """Return the stat of a znode, None if there is no such znode, or an error."""
     answer: Stat | ZooKeeperError | None
     answer = yield lambda done: session.exists(path, done, watch=watch)
     return answer
@@ -95,7 +96,7 @@ def exists(
 def children(
     session: Session, path: str, watch: Watch | None = None
 ) -> Steps[Children | ZooKeeperError]:
-    """Names of a node's children."""
+    """Return the names of a znode's children, or an error."""
     answer: Children | ZooKeeperError
     answer = yield lambda done: session.children(path, done, watch=watch)
     return answer
@@ -104,7 +105,7 @@ def children(
 def create(
     session: Session, path: str, data: bytes, *, ephemeral: bool = False
 ) -> Steps[Created | ZooKeeperError]:
-    """A new node, with its parents."""
+    """Create a znode, and its missing parents."""
     answer: Created | ZooKeeperError
     answer = yield lambda done: session.create(
         path, data, done, ephemeral=ephemeral, makes_parents=True
@@ -113,21 +114,21 @@ def create(
 
 
 def put(session: Session, path: str, data: bytes, version: int) -> Steps[Stat | ZooKeeperError]:
-    """A node's data replaced, if it has the version."""
+    """Replace the data of a znode if the znode has `version`."""
     answer: Stat | ZooKeeperError
     answer = yield lambda done: session.set(path, data, version, done)
     return answer
 
 
 def multi(session: Session, *operations: Operation) -> Steps[tuple[Result, ...] | ZooKeeperError]:
-    """All of these or none."""
+    """Make all the operations, or none of them."""
     answer: tuple[Result, ...] | ZooKeeperError
     answer = yield lambda done: session.multi(operations, done)
     return answer
 
 
 def together(asks: list[Ask]) -> Steps[list[Any]]:
-    """The answers to several requests at once, in their order."""
+    """Send several requests at once, and return their responses in the order of `asks`."""
     if not asks:
         return []
     answers: list[Any] = [None] * len(asks)
@@ -140,7 +141,8 @@ def together(asks: list[Ask]) -> Steps[list[Any]]:
             left -= 1
             if left == 0:
                 lost = (ConnectionLost, SessionExpired)
-                # Alone it ends the conversation, as for a single request.
+                # Pass a lost connection or session on as the only response, so that it ends the
+                # conversation as it does for a single request.
                 done(next((each for each in answers if isinstance(each, lost)), answers))
 
         for place, ask in enumerate(asks):
@@ -151,7 +153,7 @@ def together(asks: list[Ask]) -> Steps[list[Any]]:
 
 
 def sync(session: Session) -> Steps[ZooKeeperError | None]:
-    """What is read from now on shows all that was written so far."""
+    """Sync this session's server with the leader: later reads see all earlier writes."""
     answer: ZooKeeperError | None
     answer = yield lambda done: session.sync(done)
     return answer

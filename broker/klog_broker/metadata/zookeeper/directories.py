@@ -1,4 +1,4 @@
-"""What the data directories say before ZooKeeper is asked: whose they are."""
+"""Checks the owner of the data directories before the broker connects to ZooKeeper."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from pyspark_klog.ids import BrokerId
 
 
 def refuse_a_lone_brokers(files: Files, directories: Sequence[Path]) -> None:
-    """StoreRefused if a directory is that of a broker that runs alone."""
+    """Raise StoreRefused if a data directory belongs to a standalone broker."""
     for directory in directories:
         path = directory / FILE_NAME
         if files.exists(path):
@@ -22,7 +22,7 @@ def refuse_a_lone_brokers(files: Files, directories: Sequence[Path]) -> None:
 
 
 def stored_id(files: Files, directories: Sequence[Path]) -> BrokerId | None:
-    """The number that a meta.properties names; the directories are checked against each other
-    when they are loaded."""
+    """Return the broker id in the first readable meta.properties, or None. Whether the directories
+    agree is checked later, when their logs are loaded."""
     owners = (owner_of(files, each) for each in directories)
     return next((BrokerId(each.broker_id) for each in owners if each is not None), None)

@@ -1,4 +1,4 @@
-"""Who waits until the image shows something, and how long."""
+"""Waits, with a timeout, until the metadata image fulfils a condition."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,8 @@ IsShown = Callable[[MetadataImage], bool]
 
 
 class ImageWaits:
-    """For the loop's thread. `changed` is called with each new image."""
+    """All waits for conditions on the image. For the loop's thread. The owner calls `changed` after
+    each new image."""
 
     def __init__(self, loop: Loop, image: Callable[[], MetadataImage]) -> None:
         self._loop = loop
@@ -17,18 +18,18 @@ class ImageWaits:
         self._waiting: dict[ImageWait, None] = {}
 
     def begin(self, timeout_ms: int, over: Callable[[bool], None]) -> "ImageWait":
-        """The time begins now; what for is said later (`until`). `over` is called once, later:
-        whether it was shown in time."""
+        """Start the timeout of a new wait now; `ImageWait.until` sets the condition later. Calls
+        `over` once, with whether an image fulfilled the condition in time, unless dropped."""
         return ImageWait(self._loop, self._image, self._waiting, timeout_ms, over)
 
     def changed(self) -> None:
-        """There is another image."""
+        """Check the conditions of all waits against the new image."""
         for each in list(self._waiting):
             each.look()
 
 
 class ImageWait:
-    """One that waits; see ImageWaits.begin."""
+    """One wait for a condition on the image, made by `ImageWaits.begin`."""
 
     def __init__(
         self,
@@ -46,21 +47,21 @@ class ImageWait:
         self._timer = loop.call_later(max(timeout_ms, 0), lambda: self._end(is_shown=False))
 
     def until(self, is_shown: IsShown) -> None:
-        """What is waited for; the present image may show it."""
+        """Set the condition, and check it against the present image at once."""
         if not self._is_over:
             self._is_shown = is_shown
             self._waiting[self] = None
             self.look()
 
     def drop(self) -> bool:
-        """Nothing is waited for any more, and `over` is not called. Whether it had not been."""
+        """End the wait without a call of `over`. Return False if the wait was over before."""
         was_over, self._is_over = self._is_over, True
         self._timer.cancel()
         self._waiting.pop(self, None)
         return not was_over
 
     def look(self) -> None:
-        """The image is another one."""
+        """Check the condition against the present image, and end the wait if it is fulfilled."""
         if not self._is_over and self._is_shown(self._image()):
             self._end(is_shown=True)
 

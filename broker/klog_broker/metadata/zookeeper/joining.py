@@ -1,7 +1,8 @@
-"""The first conversation of a broker's start: whose cluster this is, and the broker's number.
+"""The first conversation of a starting broker: finds the cluster's id and the broker's id.
 
-What it makes is what Kafka's brokers make, and in their order: the nodes that stay, then the
-cluster's id. Everything can be repeated: after a break it begins anew.
+The conversation creates the znodes that Kafka's brokers create, in their order: the persistent
+znodes, then the cluster id. Every step can be repeated, so the conversation starts again after a
+lost connection.
 """
 
 import logging
@@ -57,7 +58,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What the broker needs to know before it looks at its data."""
+    """The ids that the broker needs before it loads its data."""
 
     cluster_id: str
     broker_id: BrokerId
@@ -65,15 +66,16 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class NotJoined:
-    """The cluster cannot be joined; a sentence says why and what to do."""
+    """The broker cannot join the cluster; `text` says why and what to do."""
 
     text: str
 
 
 class Joining:
-    """Calls `done` once.
+    """Joins the cluster, and calls `done` once. A SessionUser.
 
-    `broker_id` None asks for a number: the first above `reserved_max_id` that nobody was given.
+    If `broker_id` is None, the broker gets a generated id above `reserved_max_id` that no other
+    broker was given.
     """
 
     def __init__(
@@ -91,12 +93,12 @@ class Joining:
         self._conversation = Conversation()
 
     def connected(self, session: Session) -> None:
-        """See SessionUser."""
+        """Start the conversation again in `session`, unless `done` was called."""
         if not self._is_done:
             self._conversation.begin(self._steps(session))
 
     def expired(self) -> None:
-        """See SessionUser."""
+        """End the conversation; the next session starts it again."""
         self._conversation.drop()
 
     def _steps(self, session: Session) -> Steps[None]:
@@ -120,7 +122,7 @@ class Joining:
         if isinstance(node, NoNode):
             made = encode_topic_id(new_id(self._chance))
             _check(CLUSTER_ID, (yield from _make(session, CLUSTER_ID, encode_cluster_id(made))))
-            # Another broker may have been first.
+            # Read the id again: another broker may have created the znode first.
             node = yield from get(session, CLUSTER_ID)
         try:
             return decode_cluster_id(_check(CLUSTER_ID, node).data)
@@ -135,7 +137,7 @@ class Joining:
 
 
 class _Refused(Exception):
-    """The text is the sentence."""
+    """Ends the conversation; the exception's text becomes the text of NotJoined."""
 
 
 def _refuse_migration(session: Session) -> Steps[None]:
@@ -150,7 +152,8 @@ def _refuse_migration(session: Session) -> Steps[None]:
     try:
         controller = decode_controller(_check(CONTROLLER, node).data)
     except ZnodeError as error:
-        # Whoever made it may end; the election says so again.
+        # Join anyway: the broker that wrote /controller may stop, and the controller election
+        # reports the bad znode again.
         _log.error("znode=%s is left as it is: %s", CONTROLLER, error)
         return
     if controller.kraft_controller_epoch != -1:
@@ -162,7 +165,8 @@ def _refuse_migration(session: Session) -> Steps[None]:
 
 
 def _make(session: Session, path: str, data: bytes) -> Steps[Stat | ZooKeeperError | None]:
-    """A node that stays, if it is not there yet."""
+    """Create a persistent znode unless it exists. Return its stat if it existed, None if this or
+    another broker has just created it, or an error."""
     found = yield from exists(session, path)
     if found is None:
         made = yield from create(session, path, data)
@@ -175,8 +179,8 @@ def _make(session: Session, path: str, data: bytes) -> Steps[Stat | ZooKeeperErr
 def _make_with_features(
     session: Session, path: str, data: bytes
 ) -> Steps[Stat | ZooKeeperError | None]:
-    """The same, and /feature with it: of a cluster that has the one already, Kafka's controller has
-    made the other."""
+    """Create a persistent znode, and /feature in the same multi, unless the znode exists. If it
+    exists, Kafka's controller has created /feature. Return the same values as `_make`."""
     found = yield from exists(session, path)
     if found is not None:
         return found
