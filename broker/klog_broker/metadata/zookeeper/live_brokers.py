@@ -1,4 +1,4 @@
-"""/brokers/ids: which brokers live, and where each is reached."""
+"""/brokers/ids: the live brokers and their advertised addresses."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -28,9 +28,10 @@ RETRY_MS = 1_000
 
 
 class LiveBrokers:
-    """Reads all registrations at each connection, and again when one of them comes, goes or
-    changes: also one that went and came again at once. `on_read` gets them by number, those that
-    can be read. One that an access list keeps from this broker is none, as for the controller.
+    """Reads all registrations at each connection, and again when a registration is created, deleted
+    or changed, even if it is deleted and created again at once. `on_read` gets all readable
+    registrations by broker id. A registration that an access list hides from this broker is left
+    out, as the controller leaves it out. A SessionUser.
     """
 
     def __init__(
@@ -46,13 +47,13 @@ class LiveBrokers:
         self._bad = BadZnodes(_log)
 
     def connected(self, session: Session) -> None:
-        """See SessionUser."""
+        """Read and watch all registrations in `session`."""
         self._session = session
         self._watched = set()
         self._read()
 
     def expired(self) -> None:
-        """See SessionUser. What was read last stays in force until something else is read."""
+        """Stop reading. The registrations that were read last stay valid until the next read."""
         self._session = None
         self._conversation.drop()
         self._cancel_retry()
@@ -65,7 +66,7 @@ class LiveBrokers:
             self._conversation.begin(self._steps(session))
 
     def _changed(self) -> None:
-        # What is being read may be from before or after the change.
+        # A read that is under way may have missed the change, so read once more after it.
         if self._conversation.is_under_way:
             self._changed_again = True
         else:
@@ -90,7 +91,7 @@ class LiveBrokers:
                 if not isinstance(node, Node):
                     self._watched.discard(path)
                 if isinstance(node, NoNode):
-                    continue  # gone since: the watch of the children tells it
+                    continue  # deleted since the list was read: the watch of the list fires
                 if isinstance(node, NoAuth):
                     self._bad.name(path, b"", str(node))
                     continue
@@ -106,8 +107,8 @@ class LiveBrokers:
                 return
 
     def _watch(self, path: str) -> Callable[[], None] | None:
-        """For the next request that watches the path: watches pile up unless each is asked for
-        once, and until it is called or its request fails."""
+        """Return the watch for the next request about `path`, or None if an earlier watch of `path`
+        has not fired yet: with a watch for each request, watches would pile up."""
         if path in self._watched:
             return None
         self._watched.add(path)
@@ -129,9 +130,9 @@ class LiveBrokers:
 
 
 def decode_registration(broker_id: BrokerId, data: bytes) -> BrokerRegistration:
-    """What the znode of a broker says.
+    """Return the registration in a broker's znode data.
 
-    :raises ZnodeError: if that cannot be used
+    :raises ZnodeError: if the data cannot be decoded
     """
     read = decode_broker(broker_id, data)
     endpoints = tuple(

@@ -1,7 +1,8 @@
-"""/brokers/ids/N, ephemeral: that this broker lives. The node's czxid is the broker's epoch.
+"""/brokers/ids/N: this broker's registration, an ephemeral znode. Its czxid is the broker epoch.
 
-The same multi sets the data of /brokers/ids, to nothing, as it was: so its version tells that
-somebody has registered, and a controller's write can check that nobody has since it looked.
+The multi that creates the znode also sets the empty data of /brokers/ids again, which raises the
+version of /brokers/ids. A controller's write can check this version, and so fails if a broker has
+registered since the controller read the brokers.
 """
 
 import logging
@@ -33,11 +34,12 @@ _UNSIGNED = (1 << 64) - 1
 
 
 class Registration:
-    """Registers the broker once it is asked to, and again in every later session.
+    """Registers the broker after `register` is called, and again in every later session.
 
-    Another session may have the number: that of this broker's last life, which ends by itself, or
-    another broker's. Nobody can tell which, so it is waited for, `patience_ms` at most, and then
-    `on_in_use` is called with a sentence, and nothing more is done.
+    Another session may own the registration: an earlier session of this broker, which will expire,
+    or the session of another broker with the same id. The broker cannot tell which, so it waits at
+    most `patience_ms` for that session's end. Then the broker calls `on_in_use` with a sentence for
+    the operator, and never registers.
     """
 
     def __init__(
@@ -49,11 +51,11 @@ class Registration:
         then: SessionUser,
         on_in_use: Callable[[str], None],
     ) -> None:
-        """`then` is connected once the broker is registered, and is the first to hear that the
-        session is over."""
+        """`then.connected` is called once the broker is registered. At the end of a session
+        `then.expired` is called before the registration resets its own state."""
         self.broker_id = broker_id
         self.broker_epoch = -1
-        """While the broker is not registered -1."""
+        """The epoch of the present registration; -1 while the broker is not registered."""
         self._loop = loop
         self._path = broker_path(broker_id)
         self._patience_ms = patience_ms
@@ -67,19 +69,20 @@ class Registration:
         self._is_refused = False
 
     def register(self, says: Callable[[], BrokerRegistration]) -> None:
-        """Be registered from now on; `says` is called each time, since its time is part of it."""
+        """Register the broker now and in every later session. `says` makes the registration's data
+        for each attempt, because the data includes the time."""
         self._says = says
         self._begin()
 
     def connected(self, session: Session) -> None:
-        """See SessionUser. A node that is there already may be this session's. Time without a
-        connection may be time without a ZooKeeper, in which no session ends: it does not count."""
+        """Register in `session`, which may have registered the broker before. Starts the wait for
+        another session's end again, because ZooKeeper may have been down, when no session ends."""
         self._session = session
         self._end_waiting()
         self._begin()
 
     def expired(self) -> None:
-        """See SessionUser."""
+        """Report the session's end to `then`, and wait for the next session."""
         self._then.expired()
         self._session = None
         self.broker_epoch = -1
@@ -111,7 +114,7 @@ class Registration:
             if stat.ephemeral_owner == session.session_id:
                 self._registered(session, stat.czxid)
                 return
-            # The watch begins again when the node goes.
+            # The watch of `exists` calls _begin when the other session's znode is deleted.
             yield from self._wait(session, says, stat.ephemeral_owner)
             return
 
@@ -144,8 +147,9 @@ class Registration:
     def _look_again(
         self, session: Session, says: Callable[[], BrokerRegistration], owner: int
     ) -> Steps[None]:
-        """The time is over, by this broker's clock. Without a ZooKeeper the answer to this is that
-        the connection is lost, and the next one begins anew."""
+        """Check, after `patience_ms`, whether the same session still owns the registration. If
+        ZooKeeper is down, the check ends with the connection, and the next connection waits again.
+        """
         self._deadline = None
         stat = yield from exists(session, self._path)
         if not isinstance(stat, Stat) or stat.ephemeral_owner != owner:

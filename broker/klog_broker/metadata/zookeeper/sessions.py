@@ -11,26 +11,27 @@ _log = logging.getLogger("klog.zookeeper")
 
 
 class SessionUser(Protocol):
-    """Works with ZooKeeper, through one session after the other."""
+    """Uses ZooKeeper through the present session, and through each later one."""
 
     def connected(self, session: Session) -> None:
-        """A server was found: for the first time in this session or again. Watches of before are
-        gone, so all that matters has to be read and watched anew."""
+        """Start work: the session has connected to a server, for the first time or again. Earlier
+        watches are lost, so the user must read and watch its znodes again."""
 
     def expired(self) -> None:
-        """The session is over, and with it whatever it held. The next `connected` has another."""
+        """Stop work: the session has expired, and its ephemeral znodes are deleted. The next call
+        of `connected` passes a new session."""
 
 
 class Sessions:
-    """Opens a session, and another one once all users have heard that the last one has expired:
-    so nobody can take what the old one held for what the new one holds.
+    """Opens a session, and a new one after each that expires. All users' `expired` returns before
+    the new session opens, so no user confuses the ephemeral znodes of the two.
 
     For the loop's thread.
     """
 
     def __init__(self, loop: Loop, open_session: OpenSession) -> None:
         self.connections = 0
-        """How often a server was found."""
+        """How many times a session has connected to a server."""
         self.is_connected = False
         self._loop = loop
         self._open_session = open_session
@@ -44,16 +45,16 @@ class Sessions:
         self._open()
 
     def use(self, users: Sequence[SessionUser]) -> None:
-        """From now on these are told, in this order, and no others: at once if there is a
-        connection."""
+        """Replace the users, whose methods are called in this order. If the session is connected,
+        call their `connected` at once."""
         self._users = users
         if self._session is not None and self.is_connected:
             for user in users:
                 user.connected(self._session)
 
     def close(self, done: Callable[[], None]) -> None:
-        """End the session: what it holds in ZooKeeper goes. Nothing else is called any more, and
-        `done` once ZooKeeper has heard of it or cannot be told."""
+        """Close the session, which deletes its ephemeral znodes. The users' methods are not called
+        any more. Calls `done` once ZooKeeper has closed the session or cannot be reached."""
         self._is_closed = True
         if self._session is not None:
             self._session.close(done)

@@ -1,9 +1,9 @@
-"""/config and /config/changes: settings and quotas, read, followed and changed.
+"""/config and /config/changes: reads, follows and changes settings and quotas.
 
-Everything is read at each connection; after that /config/changes says what is to be read again. A
-change is one multi: the settings, if nobody else has changed them since they were read, and the
-notification for the other brokers. All of it is one conversation, so that what was read earlier
-never comes after what was written later.
+All settings are read at each connection. After that, notifications below /config/changes name the
+settings to read again. A change is one multi: it writes the settings, if their version is the one
+that was read, and the notification for the other brokers. Reads and changes share one conversation,
+so that an earlier read never replaces the result of a later change.
 """
 
 import logging
@@ -56,27 +56,27 @@ _log = logging.getLogger("klog.cluster")
 
 RETRY_MS = 1_000
 CHANGE_TIMEOUT_MS = 30_000
-"""How long a change waits for ZooKeeper, and for its turn."""
+"""How long a change waits for earlier changes and for ZooKeeper together, in milliseconds."""
 KEPT_MS = 15 * 60_000
-"""So long a notification stays, so that brokers which were away for a moment find it."""
+"""How long a notification stays, so that a broker without a connection for a moment finds it."""
 _TRIES = 100
 
 Update = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""Makes new settings from the present ones, or raises why not."""
+"""Returns new settings, made from the present settings, or raises an error to refuse the change."""
 
 OnRead = Callable[[Settings, bool], None]
-"""Called with settings that were read; True: all that there are."""
+"""Called with settings that were read. The second argument is True if these are all settings."""
 
 
 class ClusterSettings:
-    """For the loop's thread; a SessionUser. `on_read` is called before whoever asked for a change
-    hears of it."""
+    """The settings and quotas below /config. A SessionUser, for the loop's thread. `on_read` gets a
+    change before the change's `done` is called."""
 
     def __init__(self, loop: Loop, on_read: OnRead) -> None:
         self.topic_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
-        """By the name of each topic that has a znode below /config/topics."""
+        """The settings of each topic that has a znode below /config/topics, by the topic's name."""
         self.is_read = False
-        """Whether everything was read once."""
+        """Whether all settings were read at least once."""
         self._loop = loop
         self._on_read = on_read
         self._reader = SettingsReader()
@@ -90,32 +90,34 @@ class ClusterSettings:
         self._retry: Timer | None = None
 
     def connected(self, session: Session) -> None:
-        """See SessionUser."""
+        """Read all settings in `session`, and then continue with the waiting changes."""
         self._session = session
         self._begin_anew()
 
     def expired(self) -> None:
-        """See SessionUser. What was read last stays in force; changes wait for the next session."""
+        """Keep the settings that were read last; changes wait for the next session."""
         self._session = None
         self._is_current = False
         self._conversation.drop()
         self._cancel_retry()
 
-    # --- what is asked for -----------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------
     def learn_topics(self, names: Sequence[str], done: Callable[[], None]) -> None:
-        """Read the settings of topics that are new to this broker: `done` once they are in
-        `topic_configs`. Nobody is notified of a topic that is made. Waits for ZooKeeper."""
+        """Read the settings of topics that are new to this broker, because no notification is
+        written for a new topic. Calls `done` once they are in `topic_configs`, which may wait for
+        ZooKeeper."""
         self._ask(_Learning(self._taken, names, done))
 
     def forget_topic(self, name: str) -> None:
-        """The topic is gone."""
+        """Remove the settings of a deleted topic from `topic_configs`."""
         self._topic_configs.pop(name, None)
 
     def change(
         self, names: Entity, update: Update, done: Callable[[Exception | None], None]
     ) -> None:
-        """Change the settings of an entity. `update` may be called several times. `done` gets its
-        error, UnknownTopic, NoAnswer, or None once `on_read` has been called with the change."""
+        """Change the settings of an entity. `update` may be called several times. `done` gets None
+        once `on_read` has been called with the change, or an error: that of `update`, UnknownTopic,
+        UnreadableConfig, NoAnswer, or a ZooKeeperError."""
         job = _Change(self._taken, names, update, done)
         timer = self._loop.call_later(CHANGE_TIMEOUT_MS, lambda: self._give_up(job))
         job.when_over = timer.cancel
@@ -168,7 +170,8 @@ class ClusterSettings:
             self._retry = self._loop.call_later(RETRY_MS, self._begin_anew)
 
     def _read_all(self, session: Session) -> Steps[None]:
-        # What these notifications say is there when everything is read, which comes after.
+        # List the notifications first: all settings are read afterwards, and so include the changes
+        # that these notifications are about.
         self._is_notified = False
         names = yield from self._reader.notifications(session, self._notified)
         self._see(names)
@@ -193,14 +196,15 @@ class ClusterSettings:
         self._on_read(found, False)
 
     def _see(self, names: Sequence[str]) -> list[str]:
-        """Those that were not there the last time."""
+        """Return the names of notifications that were not in the list at the last call."""
         before, now_ms = self._seen_ms, self._loop.now_ms()
         self._seen_ms = {name: before.get(name, now_ms) for name in names}
         return [name for name in names if name not in before]
 
     def _purge(self, session: Session) -> None:
-        """As in Kafka, each broker takes old ones away when there is a new one. Age counts from
-        when this broker saw them: clocks may differ."""
+        """Delete notifications older than KEPT_MS. Each broker does so after a new notification,
+        like Kafka. A notification's age counts from the time when this broker first listed it,
+        because the brokers' clocks may differ."""
         oldest_ms = self._loop.now_ms() - KEPT_MS
         for name, seen_ms in self._seen_ms.items():
             if seen_ms < oldest_ms:
@@ -213,7 +217,7 @@ class ClusterSettings:
 
 
 class _Job(ABC):
-    """What is done between two notifications. It is done anew when the connection broke."""
+    """A job that runs between two notifications. After a lost connection the job runs again."""
 
     @abstractmethod
     def run(self, session: Session, reader: SettingsReader, /) -> Steps[None]: ...
@@ -228,7 +232,8 @@ class _Learning(_Job):
         self._done = done
 
     def run(self, session: Session, reader: SettingsReader) -> Steps[None]:
-        # Who told of the topics may have read, or written, at a server that is ahead of ours.
+        # The controller may have created the topics at a ZooKeeper server that is ahead of this
+        # broker's server, so sync before the read.
         lost = yield from sync(session)
         if lost is not None:
             raise CannotRead(str(lost))
@@ -253,7 +258,7 @@ class _Change(_Job):
         self._is_over = False
 
     def finish(self, error: Exception | None) -> None:
-        """Tell whoever asked, once."""
+        """Call `done` with the outcome, unless it was called before."""
         if not self._is_over:
             self._is_over = True
             self.when_over()
@@ -263,7 +268,7 @@ class _Change(_Job):
         error: Exception | None
         try:
             changed = yield from self._write(session)
-        except Exception as refused:  # also an error of a caller's `update`
+        except Exception as refused:  # any class: a caller's `update` may raise
             error = refused
         else:
             error = None
@@ -271,7 +276,7 @@ class _Change(_Job):
         self.finish(error)
 
     def _write(self, session: Session) -> Steps[Mapping[str, str]]:
-        """The new settings, once they are written."""
+        """Write the changed settings, and return them."""
         is_newest = False
         for _ in range(_TRIES):
             node = yield from get(session, self._path)
@@ -281,10 +286,12 @@ class _Change(_Job):
             present = self._decode(found)
             changed = dict(self._update(present))
             if changed == present and is_newest:
-                # So it is, too, when the answer to the write was lost.
+                # The settings need no write, perhaps because an earlier try was written and its
+                # response was lost.
                 return changed
             if changed == present:
-                # Or the server lags behind, and this is what another broker has changed since.
+                # The settings seem to need no write, but this broker's server may lag behind
+                # another broker's change: sync, and read again.
                 lost = yield from sync(session)
                 if lost is not None:
                     raise lost
@@ -335,7 +342,8 @@ class _Change(_Job):
         return operations
 
     def _parents(self) -> tuple[str, ...]:
-        """Those that a client of a user may be the first to need; others are there."""
+        """Return the parent paths that may be missing: those of a user's first client. The parents
+        of all other entities always exist."""
         if len(self._names) == 1:
             return ()
         user = config_path(self._names[:1])

@@ -1,4 +1,4 @@
-"""Changes of settings and quotas that clients ask a cluster for: any broker makes them."""
+"""Changes settings and quotas in ZooKeeper for clients. Any broker makes such changes."""
 
 from collections.abc import Callable, Mapping
 
@@ -13,7 +13,8 @@ from pyspark_klog.znodes.configs import BROKERS, TOPICS, entity
 
 
 class SettingsChanges:
-    """The part of a MetadataStore that changes them; the image shows them when `done` is called."""
+    """The part of a MetadataStore that changes settings and quotas. The image shows a change before
+    `done` is called."""
 
     def __init__(
         self, loop: Loop, settings: ClusterSettings, image: Callable[[], MetadataImage]
@@ -28,7 +29,7 @@ class SettingsChanges:
         update: Callable[[Mapping[str, str]], Mapping[str, str]],
         done: Done[Topic],
     ) -> None:
-        """See MetadataStore."""
+        """Replace a topic's settings by the result of `update(settings)`."""
 
         def changed(error: Exception | None) -> None:
             topic = self._image().topic(name)
@@ -44,7 +45,7 @@ class SettingsChanges:
         update: Callable[[Mapping[str, Mapping[str, str]]], Mapping[str, str]],
         done: Done[None],
     ) -> None:
-        """See MetadataStore."""
+        """Replace the dynamic settings of `name`, a broker's id as text, or ALL_BROKERS."""
 
         def of_one(texts: Mapping[str, str]) -> Mapping[str, str]:
             return update({**self._image().broker_configs, name: texts})
@@ -57,7 +58,8 @@ class SettingsChanges:
         updates: Mapping[QuotaEntity, Mapping[str, float | None]],
         done: Done[None],
     ) -> None:
-        """See MetadataStore. If one of them fails the others may have been changed."""
+        """Set quotas, and remove each quota whose value is None. Entities are changed independently
+        of each other: if one fails, the others may have changed. `done` gets the first error."""
         known = self._image().client_quotas
         count = len(known.keys() | {who for who, update in updates.items() if any(update.values())})
         try:

@@ -1,4 +1,4 @@
-"""From settings in ZooKeeper to the image, and back: who is who, and what a quota is. Pure."""
+"""Converts settings and quotas in ZooKeeper to those of the image, and back. Pure functions."""
 
 import logging
 import math
@@ -24,7 +24,7 @@ _log = logging.getLogger("klog.cluster")
 
 _KINDS = {USERS: "user", CLIENTS: "client-id", IPS: "ip"}
 _TYPES = {kind: entity_type for entity_type, kind in _KINDS.items()}
-# Kafka writes these without a fraction.
+# Quotas that Kafka writes without a fraction.
 _WHOLE = frozenset(("producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"))
 _QUOTAS = _WHOLE | {"request_percentage", "controller_mutation_rate"}
 _ROUNDED = 1e-6
@@ -33,8 +33,9 @@ _ROUNDED = 1e-6
 def with_settings(
     image: MetadataImage, settings: Settings, *, is_all: bool
 ) -> tuple[MetadataImage, Sequence[str]]:
-    """The next image, and the names of topics that have other settings. `is_all`: who is not named
-    has none. Topics that the image does not show are passed over."""
+    """Return the image with `settings`, and the names of topics whose settings changed. With
+    `is_all`, an entity that `settings` lacks loses its settings. Settings of topics that the image
+    lacks are ignored."""
     draft = ImageDraft(image)
     if is_all:
         settings = {**_nothing(image), **settings}
@@ -56,19 +57,19 @@ def with_settings(
 
 
 def quota_entity(names: Entity) -> QuotaEntity:
-    """Whom a quota concerns, by the znode's entity."""
+    """Return the image's name of the entity that a quota's znode is for."""
     return tuple(sorted((_KINDS[each.entity_type], each.name) for each in names))
 
 
 def znode_entity(who: QuotaEntity) -> Entity:
-    """The inverse: users before their clients."""
+    """Return the znode's entity for a quota entity of the image: a user comes before a client."""
     names = (EntityName(_TYPES[kind], name) for kind, name in who)
     return tuple(sorted(names, key=lambda each: each.entity_type, reverse=True))
 
 
 def with_quotas(settings: Mapping[str, str], update: Mapping[str, float | None]) -> dict[str, str]:
-    """A znode's settings with some quotas set, and those that are None taken away. What else is
-    there (a user's passwords) stays."""
+    """Return a znode's settings with the quotas in `update` set, or removed if their value is None.
+    All other settings, such as a user's passwords, stay."""
     changed = dict(settings)
     for key, value in update.items():
         if value is None:
@@ -98,7 +99,7 @@ def _quotas(names: Entity, settings: Mapping[str, str]) -> dict[str, float]:
 
 
 def _nothing(image: MetadataImage) -> dict[Entity, Mapping[str, str]]:
-    """No settings, for each who has some."""
+    """Return empty settings for each entity that has settings in the image."""
     none: Mapping[str, str] = MappingProxyType({})
     topics = (entity(TOPICS, each.name) for each in image.topics.values() if each.configs)
     brokers = (entity(BROKERS, name or None) for name in image.broker_configs)

@@ -1,4 +1,4 @@
-"""What there is below /config, and which notifications of changes there are."""
+"""Reads the settings below /config, and the notifications below /config/changes."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -37,29 +37,33 @@ from pyspark_klog.znodes.paths import (
 _log = logging.getLogger("klog.cluster")
 
 Settings = Mapping[Entity, Mapping[str, str]]
-"""Of users, clients and addresses these are quotas, and of users passwords, too."""
+"""The settings of entities. Users, clients and addresses have quotas as settings; users also have
+passwords."""
 
 _READ_AT_ONCE = 256
-"""Answers of so many requests may come in one turn of the loop."""
+"""How many requests are sent at once, because all their responses may arrive in one turn of the
+event loop."""
 
 
 _OF_CLIENTS = tuple(f"{CONFIG}/{each}/" for each in (USERS, CLIENTS, IPS))
-"""Without the settings of a topic its records might be deleted, or lost, that are to be kept."""
+"""The paths that may be unreadable because of access lists. The settings of topics and brokers must
+be readable: without a topic's settings, retention might delete records that are to be kept."""
 
 
 class CannotRead(MetadataError):
-    """ZooKeeper did not give what every broker may read."""
+    """ZooKeeper did not return a znode that every broker must be able to read."""
 
 
 class SettingsReader:
-    """Reads in one session. What is no settings is named in the log, once, and left. So is what an
-    access list keeps from this broker of users, clients and addresses: passwords lie there, too."""
+    """Reads settings and notifications. Znodes that cannot be decoded are logged once and ignored.
+    So are znodes of users, clients and addresses that an access list hides from this broker:
+    operators may restrict them, because users' znodes have passwords, too."""
 
     def __init__(self) -> None:
         self._bad = BadZnodes(_log)
 
     def all(self, session: Session) -> Steps[dict[Entity, Mapping[str, str]]]:
-        """Everything that can be used."""
+        """Read all usable settings of all entities."""
         paths: dict[str, Entity] = {}
         yield from self._list(session, [f"{CONFIG}/{each}" for each in ENTITY_TYPES], paths)
         users = [path for path, names in paths.items() if names[0].entity_type == USERS]
@@ -69,15 +73,16 @@ class SettingsReader:
         return found
 
     def of(self, session: Session, entities: Iterable[Entity]) -> Steps[Settings]:
-        """Those of these entities; nothing is set where there is no znode. What cannot be used is
-        missing in the answer."""
+        """Read the settings of `entities`. An entity without a znode has empty settings; an entity
+        whose znode cannot be used is missing in the result."""
         paths = {config_path(names): names for names in entities}
         found: dict[Entity, Mapping[str, str]] = {names: {} for names in paths.values()}
         yield from self._read(session, paths, found)
         return found
 
     def notifications(self, session: Session, watch: Callable[[], None]) -> Steps[tuple[str, ...]]:
-        """All that are there. Their order does not matter: they say who, not what."""
+        """Return the names of all notifications, in any order: a notification names the entity that
+        changed, not the new settings. `watch` is called when the list changes."""
         listed = yield from children(session, CONFIG_CHANGES, watch)
         return tuple(
             name
@@ -86,7 +91,7 @@ class SettingsReader:
         )
 
     def changed(self, session: Session, notifications: Iterable[str]) -> Steps[list[Entity]]:
-        """Whose settings these notifications say to be others, each once."""
+        """Return the entities whose settings changed according to `notifications`, each once."""
         paths = {f"{CONFIG_CHANGES}/{name}": name for name in notifications}
         found: dict[Entity, None] = {}
         for some in _parts(list(paths)):
@@ -119,7 +124,7 @@ class SettingsReader:
                     self._bad.name(path, node.data, str(error))
 
     def _list(self, session: Session, parents: list[str], paths: dict[str, Entity]) -> Steps[None]:
-        """Adds the entities that have these parents."""
+        """Add the entities below `parents` to `paths`, by the paths of their znodes."""
         for some in _parts(parents):
             answers = yield from together([partial(session.children, path) for path in some])
             for parent, answer in zip(some, answers, strict=True):
@@ -134,7 +139,8 @@ class SettingsReader:
                         self._bad.name(path, b"", str(error))
 
     def _get_all(self, session: Session, paths: list[str]) -> Steps[dict[str, Node | None]]:
-        """Data of these paths, without those that are not there; None: they may not be read."""
+        """Return the znodes at `paths` that exist. The value None means that an access list hides
+        the znode from this broker."""
         asks: list[Ask] = [partial(session.get, path) for path in paths]
         answers = yield from together(asks)
         found: dict[str, Node | None] = {}

@@ -1,10 +1,10 @@
-"""The metadata of a broker in a cluster: what it sees of the cluster, and what it asks to change.
+"""The metadata store of a broker in a cluster that uses ZooKeeper.
 
-Settings and quotas any broker changes, in ZooKeeper. Topics are changed by the controller, which
-this broker may be, and producer ids come from there.
+Any broker changes settings and quotas, in ZooKeeper. Only the controller, which may be this broker,
+changes topics and allocates producer ids.
 """
 
-# ruff: noqa: ARG002 - what only a broker that runs alone does looks at nothing here
+# ruff: noqa: ARG002 - the methods that only a standalone broker needs ignore their arguments
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -37,8 +37,8 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class TopicChanges(Protocol):
-    """Changes of topics as MetadataStore has them, made by the controller that this broker may be;
-    NOT_CONTROLLER (BrokerError) while it is not."""
+    """The topic changes of MetadataStore, which only the controller makes. A change fails with
+    NOT_CONTROLLER (a BrokerError) while this broker is not the controller."""
 
     def create_topics(
         self,
@@ -47,7 +47,7 @@ class TopicChanges(Protocol):
         *,
         timeout_ms: int,
     ) -> None:
-        """Add topics, each by itself."""
+        """Create topics independently of each other: `done` gets a topic or an error for each."""
 
     def create_partitions(
         self,
@@ -58,17 +58,17 @@ class TopicChanges(Protocol):
         *,
         timeout_ms: int,
     ) -> None:
-        """Add partitions."""
+        """Add partitions to a topic from number `first_partition` on."""
 
     def delete_topic(self, topic_id: TopicId, done: Done[Topic], *, timeout_ms: int) -> None:
-        """Delete a topic: `done` when clients no longer see it."""
+        """Delete a topic, and call `done` when clients no longer see the topic."""
 
     def image_changed(self) -> None:
-        """The image is another one: who waits for it hears of it."""
+        """Check whether the new image shows the changes that wait to be seen."""
 
 
 class ClusterStore:
-    """A `MetadataStore` whose image is that of `view`: what ZooKeeper and the controller tell, from
+    """A `MetadataStore` with the image of `view`, which follows ZooKeeper and the controller from
     the moment when the broker has joined the cluster."""
 
     def __init__(
@@ -78,50 +78,51 @@ class ClusterStore:
         *,
         register: Callable[[BrokerRegistration], None],
     ) -> None:
-        """`register` is called with this broker's addresses, once they are known."""
+        """`register` is called with this broker's addresses once the addresses are known."""
         self.view = ClusterView(cluster_id, self.topic_configs)
         self.settings = ClusterSettings(loop, self._settings_are)
-        """Settings and quotas in ZooKeeper, which it follows through the broker's sessions."""
+        """The settings and quotas in ZooKeeper; a user of the broker's ZooKeeper sessions."""
         self.consumer_offsets = ConsumerOffsets(loop)
-        """Positions in ZooKeeper of consumers that keep them there."""
+        """The committed offsets in ZooKeeper of consumers that commit with OffsetCommit 0."""
         self._settings_changes = SettingsChanges(loop, self.settings, lambda: self.view.image)
         self._register = register
         self.changes: TopicChanges
-        """Who asks the controller for changes of topics; set at once."""
+        """Makes the topic changes; set right after the store is made."""
         self.allocate: Callable[[Done[ProducerIdBlock]], None]
-        """Who asks it for producer ids; set before any is wanted."""
+        """Requests a block of producer ids from the controller; set before the first request."""
         self.on_settings: Callable[[Settings], None] | None = None
-        """Called with settings that were read, once they are in force."""
+        """Called with settings that were read, after the image has them."""
         self._on_image: OnImage | None = None
         self._seen = self.view.image
         self._learnt: dict[str, TopicId] = {}
-        """Topics whose settings are known, and that the image does not show yet."""
+        """Topics whose settings are known, but which the image does not show yet."""
         self._unlearnt: set[TopicId] = set()
-        """Topics that it shows, and whose settings are being asked for."""
+        """Topics that the image shows, but whose settings are still being read."""
         self.view.on_image = self._image_is
 
     @property
     def image(self) -> MetadataImage:
-        """The newest state."""
+        """The newest image of the cluster that this broker knows."""
         return self.view.image
 
     @property
     def is_new(self) -> bool:
-        """A cluster's metadata are never this broker's to begin."""
+        """False: the metadata belong to the cluster, so this broker never begins a new store."""
         return False
 
-    # --- what is told ----------------------------------------------------------------------------
+    # --- reads -----------------------------------------------------------------------------------
     @property
     def is_standalone(self) -> bool:
-        """See MetadataStore."""
+        """False: other brokers of the cluster may host replicas, too."""
         return False
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
-        """The settings given for a topic, also before the image shows it."""
+        """Return the settings set for a topic, even before the image shows the topic."""
         return self.settings.topic_configs.get(name, _NONE)
 
     def learn_topics(self, topics: Mapping[str, TopicId], done: Callable[[], None]) -> None:
-        """`done` once the settings of these topics are known. Waits for ZooKeeper if need be."""
+        """Call `done` once the settings of `topics` are known: at once, or after ZooKeeper's
+        response."""
         new = {name: topic_id for name, topic_id in topics.items() if not self._knows(topic_id)}
         if not new:
             done()
@@ -163,7 +164,7 @@ class ClusterStore:
             elif new is None and name not in self._learnt:
                 self.settings.forget_topic(name)
         if unknown:
-            # No replica of these is here: the settings may come later than the topic.
+            # This broker has no replica of these topics, so their settings may be read later.
             self._unlearnt.update(unknown.values())
             self.settings.learn_topics(
                 list(unknown), lambda: self._unlearnt.difference_update(unknown.values())
@@ -174,36 +175,37 @@ class ClusterStore:
 
     # --- at the start ----------------------------------------------------------------------------
     def adopt(self, topics: Sequence[Topic], after: int) -> None:
-        """See AdoptingStore; a cluster takes nothing in, and nobody asks."""
+        """Raise NotInClusters, because only a standalone broker adopts topics."""
         raise NotInClusters("a broker in a cluster takes no topics in")
 
     def start(
         self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyRoleChanges
     ) -> None:
-        """See MetadataStore. The orders are a controller's, and do not come through here."""
+        """Set the callback for new images. `apply` is not used, because the role changes come in
+        the controller's requests."""
         self._on_image = on_image
 
     @property
     def assignments(self) -> DirectoryAssignments:
-        """See AdoptingStore. A cluster does not keep them, like Kafka 3.9 with ZooKeeper: followers
-        copy missing data from their leaders."""
+        """No assignments: a cluster does not store them, like Kafka 3.9 with ZooKeeper, because
+        followers copy missing data from their leaders."""
         return DirectoryAssignments()
 
     def take_directories(
         self, directories: Mapping[DirectoryId, Path], missing: Collection[TopicPartition]
     ) -> None:
-        """See AdoptingStore. A cluster does not keep them."""
+        """Do nothing, because a cluster does not store directory assignments."""
 
     def elect(
         self,
         found: Mapping[TopicPartition, FoundLog],
         directory_of: DirectoryOf | None = None,
     ) -> None:
-        """See AdoptingStore. Orders give replicas their roles; until then they have none."""
+        """Announce the image. Replicas have no role until the controller's requests assign it."""
         self.view.take(self.image)
 
     def register_broker(self, broker: BrokerRegistration) -> None:
-        """See MetadataStore. The image shows the broker when ZooKeeper has it."""
+        """Register this broker in ZooKeeper; the image shows the broker once that is done."""
         self._register(broker)
 
     # --- changes ---------------------------------------------------------------------------------
@@ -214,7 +216,7 @@ class ClusterStore:
         *,
         timeout_ms: int = CHANGE_TIMEOUT_MS,
     ) -> None:
-        """See MetadataStore."""
+        """Create topics independently of each other: `done` gets a topic or an error for each."""
         self.changes.create_topics(topics, done, timeout_ms=timeout_ms)
 
     def create_partitions(
@@ -226,7 +228,7 @@ class ClusterStore:
         *,
         timeout_ms: int = CHANGE_TIMEOUT_MS,
     ) -> None:
-        """See MetadataStore."""
+        """Add partitions to a topic from number `first_partition` on."""
         self.changes.create_partitions(
             name, first_partition, assignment, done, timeout_ms=timeout_ms
         )
@@ -237,7 +239,7 @@ class ClusterStore:
         update: Callable[[Mapping[str, str]], Mapping[str, str]],
         done: Done[Topic],
     ) -> None:
-        """See MetadataStore."""
+        """Replace a topic's settings by the result of `update(settings)`."""
         self._settings_changes.update_topic_configs(name, update, done)
 
     def update_broker_configs(
@@ -246,7 +248,7 @@ class ClusterStore:
         update: Callable[[Mapping[str, Mapping[str, str]]], Mapping[str, str]],
         done: Done[None],
     ) -> None:
-        """See MetadataStore."""
+        """Replace the dynamic settings of `name`, a broker's id as text, or ALL_BROKERS."""
         self._settings_changes.update_broker_configs(name, update, done)
 
     def update_client_quotas(
@@ -254,18 +256,18 @@ class ClusterStore:
         updates: Mapping[QuotaEntity, Mapping[str, float | None]],
         done: Done[None],
     ) -> None:
-        """See MetadataStore. Each entity is changed by itself."""
+        """Set quotas, and remove each quota whose value is None; each entity independently."""
         self._settings_changes.update_client_quotas(updates, done)
 
     def delete_topic(
         self, topic_id: TopicId, done: Done[Topic], *, timeout_ms: int = CHANGE_TIMEOUT_MS
     ) -> None:
-        """See MetadataStore."""
+        """Delete a topic, and call `done` when clients no longer see the topic."""
         self.changes.delete_topic(topic_id, done, timeout_ms=timeout_ms)
 
     def allocate_producer_ids(self, done: Done[ProducerIdBlock]) -> None:
-        """See MetadataStore."""
+        """Request a block of producer ids from the controller."""
         self.allocate(done)
 
     def close(self) -> None:
-        """Nothing to do: whoever has the sessions closes them."""
+        """Do nothing, because the owner of the ZooKeeper sessions closes them."""

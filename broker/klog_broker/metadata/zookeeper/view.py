@@ -1,4 +1,4 @@
-"""What a broker in a cluster knows of it: the image that follows ZooKeeper and the controller."""
+"""The metadata image of a broker in a cluster, which follows ZooKeeper and the controller."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
@@ -16,11 +16,13 @@ from klog_broker.metadata.interface import OnImage
 from pyspark_klog.ids import NO_LEADER_EPOCH, BrokerId, TopicId
 
 UNTOLD = PartitionState((), (), NO_BROKER, NO_LEADER_EPOCH, -1)
-"""A partition between others that the controller has told of, and that never had a leader."""
+"""The state of a partition that the controller has sent no state of, though it has sent a state of
+a partition with a higher number."""
 
 
 class ToldTopic(NamedTuple):
-    """What a controller says of a topic: states by partition. Other partitions are as before."""
+    """The states of a topic's partitions, by number, in an update from the controller. Partitions
+    that are missing keep their states, unless the update is complete."""
 
     name: str
     topic_id: TopicId
@@ -30,42 +32,46 @@ class ToldTopic(NamedTuple):
 
 
 class ClusterView:
-    """For the loop's thread. `on_image` is set once somebody is to hear of new images."""
+    """Makes new images from the cluster's changes. For the loop's thread. `on_image`, if set, is
+    called with each new image."""
 
     def __init__(self, cluster_id: str, configs_of: Callable[[str], Mapping[str, str]]) -> None:
-        """`configs_of` gives the settings of a topic that is new here."""
+        """`configs_of` returns the settings of a topic, by the name of a topic new to the image."""
         self.image = MetadataImage(cluster_id)
         self.on_image: OnImage | None = None
         self.unreadable: Set[str] = frozenset()
-        """Topics that are there, and that the controller cannot read. The image shows those of
-        which it has heard otherwise."""
+        """The names of existing topics that the controller cannot read. The image shows such a
+        topic as an earlier update described it, if there was one."""
         self._configs_of = configs_of
 
     def take(self, image: MetadataImage, names: Sequence[str] = ()) -> None:
-        """The image is this one now; `names` as for OnImage."""
+        """Replace the image. `names` has the topics that were added or removed, or whose settings
+        changed."""
         self.image = image
         if self.on_image is not None:
             self.on_image(image, names)
 
     def brokers_are(self, brokers: Mapping[BrokerId, BrokerRegistration]) -> None:
-        """These brokers are registered."""
+        """Replace the image's brokers by the registered `brokers`."""
         if brokers != self.image.brokers:
             self.take(self.image.with_brokers(brokers))
 
     def controller_is(self, controller_id: BrokerId) -> None:
-        """This broker is the controller; NO_BROKER while nobody is, or nobody knows."""
+        """Replace the image's controller; NO_BROKER means none, or an unknown controller."""
         if controller_id != self.image.controller_id:
             self.take(self.image.with_controller(controller_id))
 
     def topics_are(
         self, told: Sequence[ToldTopic], *, is_all: bool, unreadable: Set[str] = frozenset()
     ) -> None:
-        """The controller tells of topics; if `is_all`, there are no others but those that are
-        `unreadable` for it, which stay as they are.
+        """Apply the controller's update `told`. If `is_all`, the update is complete: all other
+        topics are removed, except those that the controller cannot read (`unreadable`).
 
-        A topic that was deleted, and made again under the same name, goes before it comes again.
+        If a topic was deleted and created again under the same name, one image without the topic
+        comes before the image with the new topic.
         """
-        # Names and ids are each told once: what contradicts itself must not confuse the image.
+        # Use each name and each id once, so that an update that contradicts itself cannot make an
+        # inconsistent image.
         told = list({each.topic_id: each for each in told}.values())
         told = list({each.name: each for each in told}.values())
         self.unreadable = (unreadable if is_all else self.unreadable) - {each.name for each in told}
@@ -105,9 +111,10 @@ class ClusterView:
         partitions = [*before, *[UNTOLD] * (count - len(before))]
         for number, state in told.partitions.items():
             if known is not None and state.partition_epoch < 0 and number < len(known.partitions):
-                # Its controller cannot read what was written of it.
+                # The controller cannot read the partition's state: keep the last known state.
                 partitions[number] = known.partitions[number]
-            # An order that came late by another connection tells what is known better.
+            # Ignore a state with an older partition epoch: it may have arrived late, by another
+            # connection.
             if state.partition_epoch >= partitions[number].partition_epoch:
                 partitions[number] = state
         if known is not None:
