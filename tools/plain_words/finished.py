@@ -6,6 +6,7 @@ FINISHED: tuple[str, ...] = (
     "broker/klog_broker/compaction",
     "broker/klog_broker/config",
     "broker/klog_broker/log",
+    "broker/klog_broker/metadata",
     "broker/klog_broker/metrics",
     "broker/klog_broker/runtime",
     "broker/klog_broker/security",
