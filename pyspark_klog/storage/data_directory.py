@@ -1,4 +1,4 @@
-"""A broker's data directory: which partitions it has, and what its checkpoints say of them."""
+"""Read a broker's data directory: its partitions, and the offsets in its checkpoint files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,9 +10,9 @@ from pyspark_klog.storage.text_files import decode_leader_epochs, decode_offset_
 
 
 def partitions_in(path: Path) -> frozenset[TopicPartition]:
-    """The partitions of a data directory; deleted and moving ones are left out.
+    """Return the partitions of a data directory, without those that are being deleted or moved.
 
-    :raises OSError: if it cannot be listed
+    :raises OSError: if the directory cannot be listed
     """
     found = set()
     for entry in path.iterdir():
@@ -26,9 +26,9 @@ def partitions_in(path: Path) -> frozenset[TopicPartition]:
 
 
 def read_checkpoint(path: Path, name: str) -> Mapping[TopicPartition, Offset] | None:
-    """A checkpoint of the data directory; None if there is none.
+    """Return the offsets in the checkpoint file ``name``; None if the file does not exist.
 
-    :raises StorageFormatError: naming the file, if it is damaged
+    :raises StorageFormatError: if the file is damaged; the text names the file
     """
     try:
         data = (path / name).read_bytes()
@@ -41,10 +41,10 @@ def read_checkpoint(path: Path, name: str) -> Mapping[TopicPartition, Offset] | 
 
 
 def first_epoch_start(directory: Path) -> Offset | None:
-    """Where the oldest leader epoch of a partition begins; None if that is not known.
+    """Return the start offset of the partition's oldest leader epoch; None if no epoch is stored.
 
-    Epochs are cut with the log's start. They go back before the first segment only where older
-    segments lie in a remote tier.
+    The broker removes epochs below the log start offset. The oldest epoch starts before the first
+    local segment only if older segments are in remote storage.
     """
     try:
         data = (directory / names.LEADER_EPOCH_CHECKPOINT).read_bytes()

@@ -1,8 +1,8 @@
-"""What reading the files of a log can raise."""
+"""The error that is raised when a file of a log cannot be decoded."""
 
 from pyspark_klog.errors import KlogError
 
 
 class StorageFormatError(KlogError):
-    """A file of the log (not its records) cannot be what its name says. The text names the file's
-    kind, what was found and what was expected."""
+    """An index, checkpoint or other file beside the records of a log has no valid content. The
+    text names the kind of file, the content that was found and the content that was expected."""

@@ -1,7 +1,9 @@
-"""The two indexes of a segment: from offsets, and from timestamps, to places in it.
+"""The two indexes of a segment: the offset index and the time index.
 
-Both are rows of fixed size in rising order, so that a look-up is a binary search. The views work on
-any buffer and copy nothing; they are what the broker's active indexes search with, too.
+An offset index maps offsets to byte positions in the log file; a time index maps timestamps to
+offsets. Both consist of rows of fixed size in rising order, so that a look-up is a binary search.
+The views work on any buffer and copy nothing. The broker searches the active segment's indexes
+with them, too.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,26 +22,28 @@ OFFSET_INDEX_ENTRY_BYTES = 8
 TIME_INDEX_ENTRY_BYTES = 12
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
-# So many rows behind the one that is said to be near are searched first, 2 KB of the file.
+# If the result lies within this many rows after `near_row`, only those rows (2 KB of the file) are
+# searched.
 _ROWS_AHEAD = 256
 
 
 class OffsetIndexEntry(NamedTuple):
-    """The batch that starts at ``position`` ends with ``offset``."""
+    """One row of an offset index: the batch at byte ``position`` has the last offset ``offset``."""
 
     offset: Offset
     position: int
 
 
 class TimeIndexEntry(NamedTuple):
-    """Up to and with ``offset`` no record is later than ``timestamp_ms``."""
+    """One row of a time index: no record up to ``offset`` (inclusive) is later than
+    ``timestamp_ms``."""
 
     timestamp_ms: int
     offset: Offset
 
 
 def rows_at_or_below(count: int, key_at: Callable[[int], int], target: int) -> int:
-    """How many of ``count`` rising keys are <= target."""
+    """Return how many of the ``count`` keys, which rise with their rows, are <= ``target``."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -51,7 +55,7 @@ def rows_at_or_below(count: int, key_at: Callable[[int], int], target: int) -> i
 
 
 class OffsetIndexView:
-    """The ``entries`` first rows of an .index file (default: all of the buffer)."""
+    """A view of the first ``entries`` rows of an .index file (default: all rows of the buffer)."""
 
     __slots__ = ("_buffer", "base_offset", "entries")
 
@@ -82,8 +86,11 @@ class OffsetIndexView:
         return (self[row] for row in range(self.entries))
 
     def rows_at_or_below(self, offset: int, near_row: int = 0) -> int:
-        """How many rows have an offset <= ``offset``. Quicker if that is a little more than
-        ``near_row``, which may be any number of rows."""
+        """Return how many rows have an offset <= ``offset``.
+
+        ``near_row`` is a guess of the result. The search is quicker if the guess is a little too
+        low, and correct for any guess.
+        """
         buffer, unpack = self._buffer, OFFSET_INDEX_ENTRY.unpack_from
         target = offset - self.base_offset
         low, high = 0, self.entries
@@ -102,7 +109,7 @@ class OffsetIndexView:
         return low
 
     def lookup(self, offset: int) -> OffsetIndexEntry:
-        """The last row whose offset is <= ``offset``; (base offset, 0) if there is none."""
+        """Return the last row whose offset is <= ``offset``; (base offset, 0) if no row is."""
         rows = self.rows_at_or_below(offset)
         return self[rows - 1] if rows else OffsetIndexEntry(Offset(self.base_offset), 0)
 
@@ -113,7 +120,7 @@ class OffsetIndexView:
             relative, position = OFFSET_INDEX_ENTRY.unpack_from(
                 self._buffer, row * OFFSET_INDEX_ENTRY_BYTES
             )
-            # A first entry is never of the segment's first batch, so both are above 0.
+            # The first batch of a segment never gets a row, so both values are above 0.
             if relative <= last_relative or position <= last_position:
                 raise StorageFormatError(
                     f"offset index of segment {self.base_offset}: row {row} says offset "
@@ -129,7 +136,7 @@ class OffsetIndexView:
 
 
 class TimeIndexView:
-    """The ``entries`` first rows of a .timeindex file (default: all of the buffer)."""
+    """A view of the first ``entries`` rows of a .timeindex file (default: all of the buffer)."""
 
     __slots__ = ("_buffer", "base_offset", "entries")
 
@@ -160,7 +167,8 @@ class TimeIndexView:
         return (self[row] for row in range(self.entries))
 
     def lookup(self, timestamp_ms: int) -> TimeIndexEntry:
-        """The last row whose timestamp is <= ``timestamp_ms``; (-1, base offset) if none."""
+        """Return the last row whose timestamp is <= ``timestamp_ms``; (-1, base offset) if no row
+        is."""
         rows = rows_at_or_below(
             self.entries,
             lambda row: int(

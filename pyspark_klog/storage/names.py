@@ -1,4 +1,7 @@
-"""The names of directories and files. The offsets in them are 20 digits, so that names sort."""
+"""The names of a data directory's directories and files.
+
+Offsets in file names have 20 digits, so that names sort in the order of their offsets.
+"""
 
 import re
 from enum import StrEnum
@@ -11,7 +14,7 @@ MAX_NAME_BYTES = 255
 
 
 class Suffix(StrEnum):
-    """What follows the base offset in a file's name."""
+    """The ending of a segment file's name, after the base offset."""
 
     LOG = ".log"
     OFFSET_INDEX = ".index"
@@ -20,34 +23,36 @@ class Suffix(StrEnum):
     PRODUCER_SNAPSHOT = ".snapshot"
 
 
-# Appended to a name: the file is of a deleted segment and goes after file.delete.delay.ms.
+# Appended to the names of a deleted segment's files: after file.delete.delay.ms they are removed.
 DELETED_SUFFIX = ".deleted"
-# The log cleaner's: a result that is not ready, and one that is being put in place.
+# The log cleaner writes a new segment under `.cleaned`, and renames it to `.swap` once the segment
+# is complete and about to replace the old segments.
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 DELETED_DIRECTORY_SUFFIX = "-delete"
 TEMPORARY_SUFFIX = ".tmp"
 
-# In a partition's directory.
+# Files in a partition's directory.
 PARTITION_METADATA = "partition.metadata"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
-# In a data directory.
+# Files and directories in a data directory.
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 LOCK = ".lock"
-# The log of a KRaft controller: no topic of anybody's.
+# The metadata log of a KRaft controller, which is not a topic of clients.
 KRAFT_METADATA_DIRECTORY = "__cluster_metadata-0"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
-# Up to where the log cleaner has cleaned each compacted log.
+# The offset up to which the log cleaner has cleaned each compacted log.
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
-# klog's own: the logs that are being synced.
+# A file of klog's own, which Kafka does not have: the logs that are being synced.
 SYNC_NOTES = "klog-syncs"
 
 _SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)\Z", re.ASCII)
 _PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d{1,10})\Z", re.ASCII)
-# Kafka's: a replica that its controller did not know, and one that was being moved here.
+# Kafka renames the directory of a replica that the controller does not know to `-stray`. A replica
+# that is being moved into this data directory has the suffix `-future`.
 _SET_ASIDE_DIRECTORY = re.compile(
     r"([a-zA-Z0-9._-]+)-(\d{1,10})\.([0-9a-f]{32})-(stray|future)\Z", re.ASCII
 )
@@ -55,23 +60,27 @@ _DELETED_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d{1,10})\.([0-9a-f]{32})-d
 
 
 def segment_file_name(base_offset: int, suffix: Suffix) -> str:
-    """``00000000000000000042.log``"""
+    """Return the name of a segment's file, for example ``00000000000000000042.log``."""
     return f"{base_offset:0{OFFSET_DIGITS}d}{suffix.value}"
 
 
 def parse_segment_file_name(name: str) -> tuple[Offset, Suffix] | None:
-    """Base offset and kind; None for a name of another form."""
+    """Return the base offset and suffix in a segment file's name; None for any other name."""
     match = _SEGMENT_FILE.match(name)
     return (Offset(int(match[1])), Suffix(match[2])) if match else None
 
 
 def partition_directory_name(topic_partition: TopicPartition) -> str:
-    """``topic-0``"""
+    """Return the name of a partition's directory, for example ``topic-0``."""
     return f"{topic_partition.topic}-{topic_partition.partition}"
 
 
 def parse_partition_directory_name(name: str) -> TopicPartition:
-    """The inverse; StorageFormatError for a name of another form, or of a deleted partition."""
+    """Return the partition that a directory's name stands for.
+
+    :raises StorageFormatError: if the name is not that of a partition's directory, or the partition
+        is deleted, stray or being moved
+    """
     if _SET_ASIDE_DIRECTORY.match(name):
         raise StorageFormatError(
             f"the directory {name!r} is a copy that Kafka had set aside and is not served; delete "
@@ -87,11 +96,14 @@ def parse_partition_directory_name(name: str) -> TopicPartition:
 
 
 def deleted_directory_name(topic_partition: TopicPartition, unique: UUID) -> str:
-    """``topic-0.<32 hex digits>-delete``; a long topic name is cut so that it fits 255 bytes."""
+    """Return ``topic-0.<32 hex digits>-delete``, the directory name of a deleted partition.
+
+    A long topic name is cut, so that the directory's name has at most 255 bytes.
+    """
     suffix = f"-{topic_partition.partition}.{unique.hex}{DELETED_DIRECTORY_SUFFIX}"
     return topic_partition.topic[: MAX_NAME_BYTES - len(suffix)] + suffix
 
 
 def is_deleted_directory(name: str) -> bool:
-    """Whether the directory is of a partition that has been deleted."""
+    """Return whether the name is that of a deleted partition's directory."""
     return _DELETED_DIRECTORY.match(name) is not None

@@ -1,8 +1,8 @@
-"""A partition's directory as files that can be read while a broker writes, rolls and deletes them.
+"""Read a partition's files while a broker writes, rolls and deletes them.
 
-Nothing is mapped into memory: a mapped file that its broker cuts would end the reader's process. A
-file that is open stays whole under any name, also when it is deleted; FileNotFoundError for a name
-that has gone means to list again.
+The reader maps no file into memory, because the process would be killed if the broker truncated a
+mapped file. An open file stays readable when the broker renames or deletes it. FileNotFoundError
+means that a file was renamed or deleted since the listing: the caller lists the directory again.
 """
 
 import os
@@ -29,20 +29,20 @@ from pyspark_klog.storage.names import (
     segment_file_name,
 )
 
-_NEVER = 2**63  # above every offset and timestamp: the key of a row that is not there
+_NEVER = 2**63  # above every offset and timestamp: the key of a row that cannot be read
 
 
 @dataclass(slots=True)
 class ReadCounter:
-    """How many bytes were read from files."""
+    """The total number of bytes that were read from files."""
 
     total_bytes: int = 0
 
 
 class ReadOnlyFile:
-    """An open file. Closed by `close`, at the end of a with statement, or with its last reference.
+    """An open file, which is closed by `close`, by a with statement, or with its last reference.
 
-    :raises FileNotFoundError: if it is not there
+    :raises FileNotFoundError: if the file does not exist
     """
 
     def __init__(self, path: Path, counter: ReadCounter) -> None:
@@ -51,7 +51,8 @@ class ReadOnlyFile:
         self._file = path.open("rb", buffering=0)
         status = os.fstat(self._file.fileno())
         self.identity = (status.st_dev, status.st_ino)
-        """Tells a file from one that has been put in its place, while either of them is open."""
+        """Device and inode: while the file is open, another file under its name has another
+        identity."""
 
     def __enter__(self) -> Self:
         return self
@@ -65,15 +66,22 @@ class ReadOnlyFile:
         self.close()
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the file descriptor."""
         self._file.close()
 
     def size(self) -> int:
-        """Its bytes now. Never the end of a log: there may be room kept, or a torn write."""
+        """Return the file's size in bytes now.
+
+        The batches of a log file may end before its size: preallocated zeros, or a batch that is
+        not completely written, may follow them.
+        """
         return os.fstat(self._file.fileno()).st_size
 
     def read_into(self, target: memoryview, position: int) -> int:
-        """Fill ``target`` from ``position`` on; fewer bytes only at the file's end."""
+        """Read from ``position`` into ``target`` and return the number of bytes that were read.
+
+        The number is below the length of ``target`` only if the file ends before.
+        """
         self._file.seek(position)
         filled = 0
         while filled < len(target):
@@ -85,44 +93,49 @@ class ReadOnlyFile:
         return filled
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to ``size`` bytes; fewer only at the file's end."""
+        """Return ``size`` bytes from ``position`` on, or fewer if the file ends before."""
         data = bytearray(size)
         with memoryview(data) as view:
             return bytes(view[: self.read_into(view, position)])
 
 
 class Listing(NamedTuple):
-    """What a partition's directory held at one moment."""
+    """The segments and producer snapshots that a partition's directory held at one moment."""
 
     bases: tuple[int, ...]
-    """The segments' base offsets, rising."""
+    """The base offsets of the segments, lowest first."""
     snapshots: tuple[int, ...]
-    """The offsets of producer snapshots, rising."""
+    """The offsets of the producer snapshots, lowest first."""
     is_being_swapped: bool
-    """Whether the log cleaner is putting its result in place: names are missing for a moment."""
+    """Whether the log cleaner is replacing segments now: some segments may have no .log name for a
+    moment."""
 
     def segment_of(self, offset: int) -> int | None:
-        """The base of the segment that holds the offset if any does; None before the first."""
+        """Return the base offset of the last segment that begins at or before ``offset``.
+
+        No other segment can hold the offset. The result is None if ``offset`` is below the first
+        segment.
+        """
         row = bisect_right(self.bases, offset)
         return self.bases[row - 1] if row else None
 
     def after(self, base: int) -> int | None:
-        """The next segment's base; None behind the last."""
+        """Return the base offset of the first segment above ``base``; None if no segment is."""
         row = bisect_right(self.bases, base)
         return self.bases[row] if row < len(self.bases) else None
 
 
 class PartitionFiles:
-    """The directory ``path`` of one partition; ``counter`` adds up what is read from it."""
+    """The directory ``path`` of one partition; ``counter`` counts the bytes that are read."""
 
     def __init__(self, path: Path, counter: ReadCounter | None = None) -> None:
         self.path = path
         self.counter = ReadCounter() if counter is None else counter
 
     def listing(self) -> Listing:
-        """What is there now.
+        """Return the segments and producer snapshots that the directory holds now.
 
-        :raises FileNotFoundError: if the directory is not there
+        :raises FileNotFoundError: if the directory does not exist
         """
         bases, snapshots, is_being_swapped = [], [], False
         for path in self.path.iterdir():
@@ -136,29 +149,33 @@ class PartitionFiles:
         return Listing(tuple(sorted(bases)), tuple(sorted(snapshots)), is_being_swapped)
 
     def open(self, base: int, suffix: Suffix = Suffix.LOG) -> ReadOnlyFile:
-        """One of a segment's files.
+        """Open the file of the segment ``base`` that has the given suffix.
 
-        :raises FileNotFoundError: if it is not there (any more)
+        :raises FileNotFoundError: if the file does not exist, or no longer exists
         """
         return ReadOnlyFile(self.path / segment_file_name(base, suffix), self.counter)
 
     def open_if_there(self, base: int, suffix: Suffix) -> ReadOnlyFile | None:
-        """The same, None for a file that a segment need not have.
+        """Open an optional file of the segment ``base``; None if the segment has no such file.
 
-        :raises FileNotFoundError: if the segment itself has gone, with which its other files go
+        :raises FileNotFoundError: if the segment's .log file does not exist either: the segment was
+            deleted or replaced
         """
         try:
             return self.open(base, suffix)
         except FileNotFoundError:
-            # A segment's .log is renamed before its other files: as long as it is there, so would
-            # the other one have been.
+            # The broker renames the .log of a deleted segment before the segment's other files. If
+            # the .log still exists, the segment never had the missing file.
             (self.path / segment_file_name(base, Suffix.LOG)).stat()
             return None
 
 
-# --- indexes: searched row by row, as the zeros behind the active segment's may go any moment -----
+# --- indexes: read row by row, because the broker may cut the zeros after the last row any time ---
 class IndexSearch:
-    """A segment's offset index. Rows that cannot be read, and zeros, are behind the last row."""
+    """Search the offset index of the segment ``base`` in its file.
+
+    The index ends at the first row that is all zeros or cannot be read.
+    """
 
     def __init__(self, file: ReadOnlyFile, base: int) -> None:
         self._file = file
@@ -181,22 +198,26 @@ class IndexSearch:
         return rows_at_or_below(self._count, key_at, offset)
 
     def lookup(self, offset: int) -> OffsetIndexEntry:
-        """The last row whose offset is <= ``offset``; (base, 0) if there is none."""
+        """Return the last row whose offset is <= ``offset``; (base, 0) if no row is."""
         rows = self._rows_at_or_below(offset)
         found = self._row(rows - 1) if rows else None
         return found or OffsetIndexEntry(Offset(self._base), 0)
 
     def position_behind(self, offset: int) -> int | None:
-        """A position behind all batches that begin at or before ``offset``, as near as the index
-        knows; None: the end of the file."""
+        """Return a position that is behind all batches which begin at or before ``offset``.
+
+        The result is the nearest position that the index proves to be behind them; None if the
+        index has no such row.
+        """
         rows = self._rows_at_or_below(offset - 1)
-        # The batches of row `rows` end at the offset or later: those of the next row begin later.
+        # The batch of row `rows` ends at the offset or later, so the batch of the next row begins
+        # later.
         found = self._row(rows + 1) if rows + 1 < self._count else None
         return None if found is None else found.position
 
 
 class TimeIndexSearch:
-    """A segment's time index."""
+    """Search the time index of the segment ``base`` in its file."""
 
     def __init__(self, file: ReadOnlyFile, base: int) -> None:
         self._file = file
@@ -212,7 +233,7 @@ class TimeIndexSearch:
         return TimeIndexEntry(timestamp_ms, Offset(self._base + relative))
 
     def lookup(self, timestamp_ms: int) -> TimeIndexEntry:
-        """The last row whose timestamp is <= ``timestamp_ms``; (-1, base) if there is none."""
+        """Return the last row whose timestamp is <= ``timestamp_ms``; (-1, base) if no row is."""
 
         def key_at(row: int) -> int:
             entry = self._row(row)
@@ -223,8 +244,11 @@ class TimeIndexSearch:
         return found or TimeIndexEntry(-1, Offset(self._base))
 
     def largest_timestamp_ms(self) -> int | None:
-        """The segment's largest timestamp (-1: it has none), once it is known for good: the last
-        row is made when the segment is rolled, just before the room behind it is cut off."""
+        """Return the segment's largest timestamp in ms; -1 if the index has no rows.
+
+        The result is None while the index ends with zeros. When the broker rolls the segment, it
+        writes the last row, which has the largest timestamp, and then cuts off the zeros.
+        """
         if not self._count:
             return -1
         last = self._row(self._count - 1)

@@ -1,7 +1,8 @@
-"""Producer snapshots, ``<offset>.snapshot``: who had written what before that offset (version 1).
+"""Producer snapshots, ``<offset>.snapshot``: the state of all producers before that offset.
 
-One entry for each producer id, of its last batch only: the window of five that retries are checked
-against is not in the file, it is read back from the log.
+The format is version 1. Each producer id has one entry, which describes its last batch only. A
+broker checks retries against the last five batches of a producer; it reads the other four back from
+the log.
 """
 
 from collections.abc import Iterable
@@ -26,7 +27,10 @@ NO_OFFSET = Offset(-1)
 
 
 class ProducerSnapshotEntry(NamedTuple):
-    """A producer and its last batch; last_sequence and last_offset are -1 without one."""
+    """The state of one producer: its epoch, its last batch and its open transaction.
+
+    ``last_sequence`` and ``last_offset`` are -1 if the producer has no last batch.
+    """
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -39,7 +43,7 @@ class ProducerSnapshotEntry(NamedTuple):
 
 
 def encode_producer_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
-    """The bytes of a snapshot file."""
+    """Return the bytes of a snapshot file with these entries."""
     rows = [ENTRY.pack(*entry) for entry in entries]
     data = bytearray(HEADER.pack(VERSION, 0, len(rows)))
     for row in rows:
@@ -50,7 +54,10 @@ def encode_producer_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
 
 
 def decode_producer_snapshot(data: Buffer) -> list[ProducerSnapshotEntry]:
-    """The entries; StorageFormatError if version, length or CRC do not fit."""
+    """Return the entries of a snapshot file.
+
+    :raises StorageFormatError: if the version is not 1, or the length or CRC is wrong
+    """
     try:
         version, crc, count = HEADER.unpack_from(data, 0)
     except struct_error:

@@ -1,7 +1,7 @@
 """The small text files beside the segments: checkpoints, partition.metadata, meta.properties.
 
-All of them carry a version, 0, and are replaced whole, never changed in place. KRaft's
-meta.properties has version 1.
+Each file carries the version 0, except KRaft's meta.properties, which has version 1. A broker
+replaces such a file as a whole and never changes it in place.
 """
 
 import json
@@ -14,21 +14,24 @@ from pyspark_klog.storage.errors import StorageFormatError
 
 VERSION = 0
 NODE_ID_NAMES = {0: "broker.id", 1: "node.id"}
-"""The name of the broker's number in meta.properties, by the version of the file."""
+"""The property of meta.properties that holds the broker id, by the version of the file."""
 FIRST_UNRESERVED_DIRECTORY_ID = 100
 T = TypeVar("T")
 
 
 class EpochStart(NamedTuple):
-    """The leader epoch that begins at ``start_offset``."""
+    """A leader epoch and the offset of its first record."""
 
     epoch: LeaderEpoch
     start_offset: Offset
 
 
 class MetaProperties(NamedTuple):
-    """The broker that a data directory belongs to, and the directory's own id: None in files that
-    Kafka before 3.7 or an earlier klog wrote. Version 1 is KRaft's."""
+    """The contents of meta.properties: the cluster and broker that own a data directory.
+
+    ``directory_id`` is None in files that Kafka before 3.7 or an earlier klog wrote. KRaft writes
+    version 1.
+    """
 
     cluster_id: str
     broker_id: int
@@ -65,16 +68,23 @@ def _decode_rows(data: bytes, kind: str, parse: Callable[[list[str]], T]) -> lis
 
 
 def encode_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """recovery-point-, log-start- and replication-offset-checkpoint: topic, partition, offset."""
+    """Return the bytes of an offset checkpoint, with a row `topic partition offset` for each
+    partition.
+
+    recovery-point-offset-checkpoint, log-start-offset-checkpoint and replication-offset-checkpoint
+    have this format.
+    """
     return _encode_rows(
         f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())
     )
 
 
 def decode_offset_checkpoint(data: bytes) -> dict[TopicPartition, Offset]:
-    """The offsets; StorageFormatError if it is none.
+    """Return the offsets in an offset checkpoint.
 
-    Kafka makes each checkpoint as an empty file, which is one without rows.
+    Kafka first creates each checkpoint as an empty file, so an empty file gives no offsets.
+
+    :raises StorageFormatError: if the data is not an offset checkpoint
     """
 
     def parse(words: list[str]) -> tuple[TopicPartition, Offset]:
@@ -85,12 +95,18 @@ def decode_offset_checkpoint(data: bytes) -> dict[TopicPartition, Offset]:
 
 
 def encode_leader_epochs(epochs: Iterable[EpochStart]) -> bytes:
-    """leader-epoch-checkpoint: epoch, start offset; both rise."""
+    """Return the bytes of a leader-epoch-checkpoint, with a row `epoch offset` for each epoch.
+
+    Both the epochs and their start offsets must rise from row to row.
+    """
     return _encode_rows(f"{epoch} {start}" for epoch, start in epochs)
 
 
 def decode_leader_epochs(data: bytes) -> list[EpochStart]:
-    """The epochs, in order; StorageFormatError if it is none."""
+    """Return the epochs in a leader-epoch-checkpoint, lowest first.
+
+    :raises StorageFormatError: if the data is not a leader-epoch-checkpoint
+    """
 
     def parse(words: list[str]) -> EpochStart:
         epoch, start = words
@@ -101,12 +117,15 @@ def decode_leader_epochs(data: bytes) -> list[EpochStart]:
 
 # --- partition.metadata --------------------------------------------------------------------------
 def encode_topic_id(topic_id: UUID) -> str:
-    """22 characters of base64, as Kafka prints ids."""
+    """Return the id as 22 characters of URL-safe base64, the form in which Kafka prints ids."""
     return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def decode_topic_id(text: str) -> TopicId:
-    """The inverse; StorageFormatError if it is none."""
+    """Return the id that ``text`` stands for, the inverse of `encode_topic_id`.
+
+    :raises StorageFormatError: if the text is not such an id
+    """
     try:
         raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
         return TopicId(UUID(bytes=raw))
@@ -115,12 +134,15 @@ def decode_topic_id(text: str) -> TopicId:
 
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:
-    """partition.metadata: which topic the directory belongs to."""
+    """Return the bytes of partition.metadata, which holds the id of the directory's topic."""
     return f"version: {VERSION}\ntopic_id: {encode_topic_id(topic_id)}".encode()
 
 
 def decode_partition_metadata(data: bytes) -> TopicId:
-    """The topic's id; StorageFormatError if it is none."""
+    """Return the topic id in partition.metadata.
+
+    :raises StorageFormatError: if the data is not partition.metadata of version 0
+    """
     kind = "partition.metadata"
     fields = _fields(data, ":", kind)
     _check_version(fields, kind)
@@ -131,7 +153,7 @@ def decode_partition_metadata(data: bytes) -> TopicId:
 
 # --- meta.properties -----------------------------------------------------------------------------
 def encode_meta_properties(meta: MetaProperties) -> bytes:
-    """meta.properties in the version that `meta` names."""
+    """Return the bytes of meta.properties in the version `meta.version`."""
     lines = [
         "#",
         f"cluster.id={meta.cluster_id}",
@@ -144,7 +166,10 @@ def encode_meta_properties(meta: MetaProperties) -> bytes:
 
 
 def decode_meta_properties(data: bytes) -> MetaProperties:
-    """The contents of version 0 or 1; StorageFormatError for another version."""
+    """Return the contents of meta.properties, of version 0 or 1.
+
+    :raises StorageFormatError: if the version is another one, or a property is missing or invalid
+    """
     kind = "meta.properties"
     fields = _fields(data, "=", kind)
     version = next((each for each in NODE_ID_NAMES if fields.get("version") == str(each)), None)
@@ -173,8 +198,11 @@ def _decode_directory_id(text: str, kind: str) -> DirectoryId:
 
 
 def is_reserved_directory_id(directory_id: UUID) -> bool:
-    """Whether Kafka gives the id a meaning of its own (unassigned, lost, migrating), or may do so
-    later: Kafka's DirectoryId compares both halves as signed numbers."""
+    """Return whether Kafka gives the directory id a special meaning, or reserves it for one.
+
+    The special meanings are unassigned, lost and migrating. The test is that of Kafka's
+    DirectoryId, which compares both halves of an id as signed numbers.
+    """
     high, low = directory_id.int >> 64, directory_id.int & (1 << 64) - 1
     is_negative = bool(low >> 63)
     return high == 0 and (is_negative or low < FIRST_UNRESERVED_DIRECTORY_ID)
@@ -182,7 +210,7 @@ def is_reserved_directory_id(directory_id: UUID) -> bool:
 
 # --- the marker of a clean shutdown --------------------------------------------------------------
 def encode_clean_shutdown_marker() -> bytes:
-    """.kafka_cleanshutdown. A broker without a controller has no broker epoch."""
+    """Return the bytes of .kafka_cleanshutdown, with the broker epoch -1 (none)."""
     return json.dumps({"version": VERSION, "brokerEpoch": -1}, separators=(",", ":")).encode()
 
 

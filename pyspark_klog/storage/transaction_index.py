@@ -1,7 +1,8 @@
 """Transaction indexes, ``<base>.txnindex``: the aborted transactions that end in a segment.
 
-A row is added when a marker of an abort is. A segment without such markers has no file, or an empty
-one. Readers of committed records find in it what to leave out.
+The broker adds a row when it appends an abort marker to the segment. A segment without abort
+markers has no transaction index, or an empty one. A read_committed reader leaves out the batches of
+the transactions that the index lists.
 """
 
 from collections.abc import Iterable
@@ -18,25 +19,27 @@ assert ENTRY.size == 34
 
 
 class AbortedEntry(NamedTuple):
-    """The producer's transactional batches from ``first_offset`` to ``last_offset`` are void."""
+    """One aborted transaction: the producer's transactional batches from ``first_offset`` to
+    ``last_offset`` are not to be delivered to read_committed readers."""
 
     producer_id: int
     first_offset: int
     last_offset: int
-    """The marker's."""
+    """The offset of the abort marker."""
     last_stable_offset: int
-    """As it was once the transaction had ended: whatever ends later begins there or behind it."""
+    """The last stable offset right after the transaction ended. Transactions that end later have
+    their first offset at or above this one."""
 
 
 def encode_transaction_index(entries: Iterable[AbortedEntry]) -> bytes:
-    """The bytes of a .txnindex file."""
+    """Return the bytes of a .txnindex file with these entries."""
     return b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
 
 
 def decode_transaction_index(data: Buffer) -> list[AbortedEntry]:
-    """The whole rows, in order: a row that is being written now is none yet.
+    """Return the complete rows, in order. The last row is left out if the broker is writing it now.
 
-    :raises StorageFormatError: for a row of another version, and one that ends before it begins
+    :raises StorageFormatError: if a row has another version, or its last offset is below its first
     """
     whole = memoryview(data)[: len(data) - len(data) % ENTRY.size]
     entries = []

@@ -1,6 +1,7 @@
-"""A walk over the batches of a segment's file, by the records' scan kernel; what they say of a log.
+"""Read the batch headers of a segment's file, and answer questions about a log from them.
 
-Tables have the columns of records/kernels/scan.py, one row a batch, with positions in the file.
+A table of batches has one row for each batch. The columns are those of records/kernels/scan.py, and
+positions are byte positions in the file.
 """
 
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ from pyspark_klog.storage.transaction_index import (
 
 Table: TypeAlias = npt.NDArray[np.int64]
 
-# Larger batches are stepped over by their headers, unless their CRC is wanted.
+# The size of one read. If a batch is larger, only its header is read, unless its CRC is checked.
 _WINDOW_BYTES = 1 << 16
 _CRC_WINDOW_BYTES = 1 << 20
 _TABLE_ROWS = 4096
@@ -44,11 +45,12 @@ _MOST_STEPS = 64
 def walk(
     file: ReadOnlyFile, position: int, *, check_crc: bool = False, is_closed: bool = False
 ) -> Iterator[Table]:
-    """The batches from the one that starts at ``position`` on, in tables; up to zeros (room that is
-    kept), to a batch that is cut off, or to the file's end.
+    """Yield tables of the batches in the file, from the batch that starts at ``position`` on.
 
-    :raises CorruptRecords: at what is no batch, or not what its CRC says, after those before it;
-        of a segment that ``is_closed`` also at a batch that is cut off
+    The walk ends at preallocated zeros, at a batch that is cut off, or at the end of the file.
+
+    :raises CorruptRecords: after the batches before it, if bytes are not a batch, or the CRC does
+        not match (with ``check_crc``), or a batch is cut off in a segment that ``is_closed``
     """
     window = bytearray(_CRC_WINDOW_BYTES if check_crc else _WINDOW_BYTES)
     table = np.empty(_TABLE_ROWS * scan.TABLE_COLUMNS, np.int64)
@@ -90,12 +92,12 @@ def walk(
 
 
 def _head(window: bytearray, filled: int) -> EntryHead | None:
-    """The head of the entry that the window begins with, if that much of it is there."""
+    """Return the head of the entry at the window's start; None if the window is too short."""
     return look(window) if filled >= at.BATCH_HEADER_BYTES else None
 
 
 def _row_of_header(window: bytearray, position: int) -> Table:
-    """The row of a batch of which the window has the header only."""
+    """Return a table of one row for a batch of which the window has the header only."""
     field = dict(
         zip(
             (name for name, _ in at.BATCH_FIELDS),
@@ -124,10 +126,11 @@ def _row_of_header(window: bytearray, position: int) -> Table:
 def place_of(
     files: PartitionFiles, file: ReadOnlyFile, base: int, start: int, end: int
 ) -> tuple[int, int | None]:
-    """Where in a segment the batches of the offsets from ``start`` up to ``end`` (exclusive) lie.
+    """Return a byte range of a segment with the offsets from ``start`` to ``end`` (exclusive).
 
-    The first position is that of a batch, at or before the wanted ones; the second is behind them,
-    as near as the index knows (None: it does not). Without a usable index: all of the file.
+    The first position is the start of a batch, at or before the first batch of the range. The
+    second position is behind the last batch of the range, or None if the index names no such
+    position. Without a usable offset index the result is (0, None), the whole file.
     """
     index_file = files.open_if_there(base, Suffix.OFFSET_INDEX)
     if index_file is None:
@@ -137,12 +140,13 @@ def place_of(
         row = search.lookup(start)
         behind = search.position_behind(end - 1)
     if row.position and not _is_batch_of(file, row.position, base, row.offset):
-        return 0, None  # nonsense, as a crash may leave it
+        return 0, None  # a crash may leave an index with wrong rows
     return _step(file, row.position, start), behind
 
 
 def _is_batch_of(file: ReadOnlyFile, position: int, base: int, last_offset: int) -> bool:
-    """Whether a batch with offsets from ``base`` to ``last_offset`` can start there."""
+    """Return whether a batch starts at ``position`` with an offset from ``base`` to
+    ``last_offset``."""
     data = file.read_at(position, at.UP_TO_MAGIC_BYTES)
     with suppress(CorruptRecords):
         return base <= look(data).offset <= last_offset
@@ -150,8 +154,11 @@ def _is_batch_of(file: ReadOnlyFile, position: int, base: int, last_offset: int)
 
 
 def _step(file: ReadOnlyFile, position: int, offset: int) -> int:
-    """Step over batches that end before ``offset``, some at most: they are not worth reading. Not
-    over what is no whole batch: whoever reads from there says so."""
+    """Return the position after the batches from ``position`` on that end before ``offset``.
+
+    At most _MOST_STEPS batches are skipped, so that the caller need not read them. The result is
+    never behind bytes that are not a complete batch: the caller reads them and reports the fault.
+    """
     size = file.size()
     for _ in range(_MOST_STEPS):
         data = file.read_at(position, at.BATCH_HEADER_BYTES)
@@ -181,13 +188,15 @@ def last_stable_offset(
     *,
     enough: int | None = None,
 ) -> int:
-    """The first offset of the oldest transaction that is open at the high watermark, else that.
+    """Return the last stable offset of a log that begins at ``start``.
 
-    The newest producer snapshot at or before the high watermark has those that were open then; from
-    there on headers are followed. ``start`` is where the log begins. If the snapshot alone tells
-    that all is stable before ``enough``, that is the answer and no header is read.
+    The last stable offset is the first offset of the oldest transaction that is open at the high
+    watermark, or the high watermark if no transaction is open. The newest producer snapshot at or
+    below the high watermark lists the transactions that were open at the snapshot's offset; the
+    batch headers from that offset on show later changes. If the snapshot alone shows that the last
+    stable offset is at least ``enough``, the result is ``enough``, and no header is read.
 
-    :raises FileNotFoundError: if a segment has gone meanwhile: list again
+    :raises FileNotFoundError: if a segment was deleted since the listing: list again
     """
     began, position = _open_at_snapshot(files, listing, start, high_watermark)
     if enough is not None and enough <= min([*began.values(), position]):
@@ -208,7 +217,11 @@ def last_stable_offset(
 def _open_at_snapshot(
     files: PartitionFiles, listing: Listing, start: int, high_watermark: int
 ) -> tuple[dict[int, int], int]:
-    """First offsets of open transactions by producer, and the offset before which that holds."""
+    """Return the transactions that the newest usable producer snapshot lists as open.
+
+    The result is the first offset of each open transaction, by producer id, and the offset of the
+    snapshot. Without a usable snapshot the result is ({}, ``start``).
+    """
     for offset in reversed(listing.snapshots):
         if not start <= offset <= high_watermark:
             continue
@@ -225,9 +238,12 @@ def _open_at_snapshot(
 
 
 def _follow(rows: Table, began: dict[int, int], start: int, end: int) -> None:
-    """Let the transactional batches of a table change what is open. Those that compaction emptied
-    are of transactions that have ended; their markers may be gone. The batch that a log starts in
-    counts whole: DeleteRecords may have raised the start into it."""
+    """Update ``began``, the open transactions, from the transactional batches of a table.
+
+    Batches without records are skipped: compaction emptied them after their transaction had ended,
+    and the marker may have been removed. A batch that begins before ``start`` and ends at or after
+    it counts: DeleteRecords may have raised the log start offset into the middle of a batch.
+    """
     is_transactional = rows[:, scan.ATTRIBUTES] & at.TRANSACTIONAL_BIT != 0
     transactional = rows[is_transactional & (rows[:, scan.RECORD_COUNT] > 0)]
     columns = [scan.PRODUCER_ID, scan.BASE_OFFSET, scan.LAST_OFFSET, scan.ATTRIBUTES]
@@ -235,7 +251,7 @@ def _follow(rows: Table, began: dict[int, int], start: int, end: int) -> None:
         if last_offset < start or base_offset >= end:
             continue
         if attributes & at.CONTROL_BIT:
-            began.pop(producer_id, None)  # a marker: nothing else is both
+            began.pop(producer_id, None)  # only a marker is both transactional and a control batch
         else:
             began.setdefault(producer_id, base_offset)
 
@@ -243,10 +259,11 @@ def _follow(rows: Table, began: dict[int, int], start: int, end: int) -> None:
 def aborted_transactions(
     files: PartitionFiles, listing: Listing, start: int, end: int
 ) -> list[AbortedEntry]:
-    """The aborted transactions with batches from ``start`` up to ``end`` (exclusive, at most the
-    last stable offset), by their ends.
+    """Return the aborted transactions with batches from ``start`` to ``end``.
 
-    :raises FileNotFoundError: if a segment has gone meanwhile: list again
+    ``end`` is exclusive and at most the last stable offset. The result is sorted by last offset.
+
+    :raises FileNotFoundError: if a segment was deleted since the listing: list again
     """
     found = []
     first = listing.segment_of(start)
@@ -266,13 +283,15 @@ def aborted_transactions(
     return sorted(found, key=lambda entry: entry.last_offset)
 
 
-# --- by time, and by what is whole ----------------------------------------------------------------
+# --- offsets and timestamps, and the end of the complete batches ----------------------------------
 def offset_at_time(
     files: PartitionFiles, listing: Listing, timestamp_ms: int, start: int, end: int
 ) -> int | None:
-    """The first record from ``start`` up to ``end`` (exclusive) that is not before the timestamp.
+    """Return the offset of the first record whose timestamp is at least ``timestamp_ms``.
 
-    :raises FileNotFoundError: if a segment has gone meanwhile: list again
+    Only offsets from ``start`` to ``end`` (exclusive) count; None if no such record is there.
+
+    :raises FileNotFoundError: if a segment was deleted since the listing: list again
     """
     for base in listing.bases:
         following = listing.after(base)
@@ -298,9 +317,11 @@ def offset_at_time(
 
 
 def first_time_from(files: PartitionFiles, listing: Listing, start: int, end: int) -> int | None:
-    """The timestamp of the first record from offset ``start`` up to ``end`` (exclusive), in ms.
+    """Return the timestamp in ms of the first record with an offset from ``start`` to ``end``.
 
-    :raises FileNotFoundError: if a segment has gone meanwhile: list again
+    ``end`` is exclusive. The result is None if no such record is there.
+
+    :raises FileNotFoundError: if a segment was deleted since the listing: list again
     """
     for base in listing.bases:
         following = listing.after(base)
@@ -345,11 +366,12 @@ def _first_from(
 
 
 def whole_end(files: PartitionFiles, listing: Listing, recovery_point: int | None) -> int:
-    """The offset behind the last whole batch of a log that nobody writes to.
+    """Return the end offset of the valid batches of a log that no broker is writing to.
 
-    Checked is from the recovery point's segment on, before which all is whole (None: the last one
-    only): the log ends with the first batch that is cut off, has another CRC than it says, or an
-    offset that does not rise; what follows it, later segments too, a broker would drop.
+    Batches are checked from the segment with the recovery point on, because those before it have
+    been synced to disk; with the recovery point None, in the last segment only. The log ends before
+    the first batch that is cut off, has a wrong CRC, or has an offset that does not rise. When a
+    broker starts, it drops the batches and segments after that place.
     """
     first = listing.bases[-1] if recovery_point is None else listing.segment_of(recovery_point)
     end = listing.bases[0]
