@@ -1,4 +1,4 @@
-"""Names of cipher suites: IANA's, as Java and Kafka's settings have them, to OpenSSL's. Pure."""
+"""Translate the IANA names of cipher suites, which Kafka's settings use, to OpenSSL's. No I/O."""
 
 import logging
 from collections.abc import Sequence
@@ -21,10 +21,11 @@ _TLS_1_3 = frozenset(
 def openssl_names(
     suites: Sequence[str], versions: Sequence[str], prefix: str
 ) -> tuple[list[str], list[str]]:
-    """OpenSSL's names of the suites before TLS 1.3, and the versions that have one of ``suites``.
+    """Return OpenSSL's names of the TLS 1.2 suites, and the TLS versions that ``suites`` allow.
 
-    Python's ssl cannot choose among the suites of TLS 1.3: with one of them named, all may be used.
-    :raises SettingError: for a name that is none, or if no version is left
+    Python's ssl cannot select single suites of TLS 1.3: if ``suites`` names one, all may be used.
+
+    :raises SettingError: if a name has not IANA's form, or no version of ``versions`` has a suite
     """
     older = [suite for suite in suites if suite not in _TLS_1_3]
     newest = [suite for suite in suites if suite in _TLS_1_3]
@@ -40,7 +41,10 @@ def openssl_names(
 
 
 def _openssl_name(suite: str, prefix: str) -> str:
-    """``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`` as ``ECDHE-RSA-AES128-GCM-SHA256``."""
+    """Return OpenSSL's name of a TLS 1.2 suite, for example ``ECDHE-RSA-AES128-GCM-SHA256``.
+
+    The IANA name of that suite is ``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256``.
+    """
     exchange, found, cipher = suite.removeprefix("TLS_").partition("_WITH_")
     if not suite.startswith(("TLS_", "SSL_")) or not found:
         raise SettingError(

@@ -1,7 +1,8 @@
-"""What the settings of TLS and SASL mean together: checked, typed, without a file or connection.
+"""Read the settings of TLS and SASL together into one checked value, `SecurityConfig`.
 
-`ClientSettings` keeps it as ``security``. What is wrong with a file is found when a connection is
-made (tls.py). ``prefix`` stands before names in messages (``kafka.`` for Spark's options).
+No file is read and no connection is made here: tls.py reports a faulty file when the client
+connects. `ClientSettings` keeps the value as ``security``. ``prefix`` is put before the names of
+settings in messages (``kafka.`` for Spark's options).
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,10 @@ from pyspark_klog.security.tls_config import TlsConfig, read_tls
 
 @dataclass(frozen=True, slots=True)
 class SecurityConfig:
-    """How connections are secured; ``tls`` and ``sasl`` are None where they are not used."""
+    """The security of a client's connections: the protocol, and the settings of TLS and SASL.
+
+    ``tls`` and ``sasl`` are None if the protocol does not use them.
+    """
 
     protocol: str
     tls: TlsConfig | None = None
@@ -21,26 +25,26 @@ class SecurityConfig:
 
 
 def uses_tls(protocol: str) -> bool:
-    """Whether a security.protocol has TLS."""
+    """Return whether a security.protocol uses TLS."""
     return protocol.endswith("SSL")
 
 
 def uses_sasl(protocol: str) -> bool:
-    """Whether a security.protocol has SASL."""
+    """Return whether a security.protocol uses SASL."""
     return protocol.startswith("SASL_")
 
 
 def without_effect(name: str, protocol: str) -> bool:
-    """Whether a setting counts for nothing under that security.protocol."""
+    """Return whether the setting ``name`` has no effect under the given security.protocol."""
     if name.startswith("ssl."):
         return not uses_tls(protocol)
     return name.startswith("sasl.") and not uses_sasl(protocol)
 
 
 def read_security(settings: Lookup, prefix: str = "") -> SecurityConfig:
-    """The settings of TLS and SASL as far as security.protocol asks for them.
+    """Return the settings of TLS and SASL that security.protocol needs; the others are not checked.
 
-    :raises SettingError: saying which is missing, wrong or not supported, and what to do
+    :raises SettingError: if a setting is missing, wrong or not supported; the text says what to do
     """
     protocol = text_of(settings, "security.protocol") or "PLAINTEXT"
     return SecurityConfig(

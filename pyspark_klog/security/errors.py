@@ -1,9 +1,9 @@
-"""Errors of settings and authentication, and how a message quotes the other side."""
+"""Errors of settings and authentication, and a function that quotes a peer's text in a message."""
 
 from pyspark_klog.errors import ClientError
 
 LONGEST_TEXT = 300
-"""Characters of the other side's text that go into a message."""
+"""The largest number of characters of a peer's text that go into a message."""
 
 
 class SettingError(ClientError):

@@ -23,21 +23,21 @@ EXAMPLE = (
 
 _SHADED = "kafkashaded."
 _SHOWN = ("username", "password", "client", "scope", "extension_", "unsecuredLogin", "ssl.")
-"""How options begin that may be named in a message."""
+"""The first characters of the options that a message may name."""
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v"}
 _OCTAL = "01234567"
 
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """A login module: its class without any ``kafkashaded.`` before it, and its options."""
+    """A login module: its class name, without a leading ``kafkashaded.``, and its options."""
 
     class_name: str
     options: Mapping[str, Secret] = field(default_factory=dict)
 
     @property
     def short_name(self) -> str:
-        """The class without its package."""
+        """The name of the class without its package."""
         return self.class_name.rpartition(".")[2]
 
 
@@ -48,9 +48,10 @@ class _Token(NamedTuple):
 
 
 def read_jaas(config: Secret, name: str = "sasl.jaas.config") -> LoginModule:
-    """The one login module of a configuration; ``name`` is the setting's, for messages.
+    """Return the login module in ``config``; messages call the setting ``name``.
 
-    :raises SettingError: saying what is missing, with an example, and without any value
+    :raises SettingError: unless ``config`` is exactly one login module. The text says what is
+        missing and gives an example; it never shows a value.
     """
     tokens = _tokens(config.reveal(), name)
     modules = [_module(token, tokens, name) for token in tokens]
@@ -101,7 +102,7 @@ def _value(key: str, tokens: Iterator[_Token], name: str) -> Secret:
         )
     value = next(tokens, None)
     if value is None or value.kind not in ("word", "quoted"):
-        # What stands as a key may be part of a password whose quotes were left out.
+        # The key may be part of a password without quotes, so only known options are named.
         shown = key if key.startswith(_SHOWN) else "password"
         raise SettingError(
             f"{name} has no value that could be read for an option: put it in double quotes, as in "
@@ -111,7 +112,8 @@ def _value(key: str, tokens: Iterator[_Token], name: str) -> Secret:
 
 
 def _tokens(text: str, name: str) -> Iterator[_Token]:
-    """Words, quoted texts, numbers and single characters, as java.io.StreamTokenizer cuts them."""
+    """Split ``text`` into words, quoted texts, numbers and single characters, in the same way as
+    java.io.StreamTokenizer."""
     at, end = 0, len(text)
     while at < end:
         char = text[at]
@@ -138,7 +140,10 @@ def _is_letter(char: str) -> bool:
 
 
 def _after_comment(text: str, at: int) -> int:
-    """After a comment: /* to */, and from any other slash to the end of the line."""
+    """Return the position after the comment that begins at ``at``.
+
+    A comment is the text from /* to */, or from any other slash to the end of the line.
+    """
     if text.startswith("/*", at):
         close = text.find("*/", at + 2)
         return len(text) if close < 0 else close + 2
@@ -147,7 +152,7 @@ def _after_comment(text: str, at: int) -> int:
 
 
 def _quoted(text: str, at: int, name: str) -> tuple[str, int]:
-    """A text in quotes, and the position after it."""
+    """Return the quoted text at ``at`` without its quotes, and the position after it."""
     quote, parts, end = text[at], [], len(text)
     at += 1
     while at < end and text[at] not in (quote, "\n", "\r"):

@@ -1,4 +1,4 @@
-"""The values that settings are read from: `ClientSettings`, or a login module's options."""
+"""Look up the values of settings, in `ClientSettings` or in the options of a login module."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -11,17 +11,17 @@ _ROWS = {row.name: row for row in SECURITY}
 
 
 class Lookup(Protocol):
-    """Values by Kafka's names, with Kafka's defaults."""
+    """The values of settings by Kafka's names, with Kafka's defaults."""
 
     def __getitem__(self, name: str) -> Value:
-        """The value that was given, or the default."""
+        """Return the value that the user gave, or else the default."""
 
     def is_given(self, name: str) -> bool:
-        """Whether the user gave a value."""
+        """Return whether the user gave a value."""
 
 
 class LoginOptions:
-    """Options of a login module, read as settings: those of the token endpoint's TLS."""
+    """The options of a login module, looked up as settings: TLS settings of the token endpoint."""
 
     def __init__(self, options: Mapping[str, Secret]) -> None:
         self._options = options
@@ -33,24 +33,24 @@ class LoginOptions:
         return value if row.kind is Secret else value.reveal().strip()
 
     def is_given(self, name: str) -> bool:
-        """Whether the option is there."""
+        """Return whether the login module has the option ``name``."""
         return name in self._options
 
 
 def text_of(lookup: Lookup, name: str) -> str | None:
-    """The value of a text's setting; None if it is not given, or empty."""
+    """Return the value of a text setting; None if it is not given, or is empty."""
     value = lookup[name]
     return value if isinstance(value, str) and value else None
 
 
 def secret_of(lookup: Lookup, name: str) -> Secret | None:
-    """The value of a secret setting; None if it is not given, or empty."""
+    """Return the value of a secret setting; None if it is not given, or is empty."""
     value = lookup[name]
     return value if isinstance(value, Secret) and value else None
 
 
 def number_of(lookup: Lookup, name: str) -> int:
-    """The value of a number's setting."""
+    """Return the value of a number setting."""
     value = lookup[name]
     assert isinstance(value, int)
     return value

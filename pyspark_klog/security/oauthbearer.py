@@ -1,4 +1,4 @@
-"""SASL OAUTHBEARER (RFC 7628), and tokens as far as a client reads them. Pure."""
+"""The SASL mechanism OAUTHBEARER (RFC 7628), and functions that check and read tokens. No I/O."""
 
 import base64
 import binascii
@@ -21,36 +21,39 @@ _DEFAULT_LIFETIME_S = 3_600
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A bearer token. ``expires_ms`` is a time since the epoch; None if it is not known."""
+    """A bearer token. ``expires_ms`` is the expiry in ms since the epoch, or None if unknown."""
 
     value: Secret
     expires_ms: int | None = None
     extensions: Mapping[str, str] = field(default_factory=dict)
-    """SASL extensions (KIP-342), which some services need beside the token."""
+    """SASL extensions (KIP-342), which some services need in addition to the token."""
 
 
 class OAuthBearer:
-    """One exchange."""
+    """The client's side of one authentication with a bearer token."""
 
     name = "OAUTHBEARER"
     who = ""
-    """Empty: only the token says who the user is, and this client does not read it."""
+    """The user's name is empty, because only the token has it and the client does not read it."""
 
     def __init__(self, token: Token) -> None:
         self._token = token
         self._refusal: str | None = None
 
     def initial(self) -> bytes:
-        """The token and its extensions."""
+        """Return the client's first message: the token and its extensions."""
         parts = ["n,,", f"auth=Bearer {self._token.value.reveal()}"]
         parts += [f"{name}={value}" for name, value in self._token.extensions.items()]
         return (_SEPARATOR.join(parts) + _SEPARATOR * 2).encode()
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """None when the broker has accepted. A challenge says why it refuses, and must be answered
-        before the broker's error comes (RFC 7628, 3.2.3)."""
+        """Return None if the broker accepted the token, or else the next message to send.
+
+        A broker that refuses the token sends the reason as a challenge. The client must answer the
+        challenge before the broker sends its error (RFC 7628, 3.2.3).
+        """
         if self._refusal is not None:
-            # After a refusal there is no consent: only an error may follow (RFC 7628, 3.2.3).
+            # The broker has refused the token, so only an error may follow (RFC 7628, 3.2.3).
             raise AuthenticationFailed(f"it refused the token: {self._refusal}")
         if not challenge:
             return None
@@ -58,11 +61,12 @@ class OAuthBearer:
         return _SEPARATOR.encode()
 
     def explain(self, text: str) -> str:
-        """The broker's last words, with the reason that it gave before, and without the token."""
+        """Return the broker's error text, with the reason from its challenge and without the
+        token."""
         text = self._without_token(text)
         if self._refusal is None or self._refusal in text:
             return text
-        # Kafka repeats the JSON of its challenge as its last words.
+        # Kafka repeats the JSON of its challenge as the error text.
         is_told = not text or text.lstrip().startswith("{")
         return self._refusal if is_told else f"{text} ({self._refusal})"
 
@@ -71,7 +75,7 @@ class OAuthBearer:
 
 
 def _refusal(challenge: bytes) -> str:
-    """The status and scope out of a refusal, which is JSON, for a message."""
+    """Return the status and scope in a broker's challenge, which is JSON, as text for a message."""
     try:
         found = json.loads(challenge)
         parts = [f"{k} {found[k]}" for k in ("status", "scope") if isinstance(found.get(k), str)]
@@ -81,9 +85,10 @@ def _refusal(challenge: bytes) -> str:
 
 
 def check_token(text: str) -> Secret:
-    """A token that can go into the exchange.
+    """Return the token ``text`` as a secret.
 
-    :raises AuthenticationFailed: for anything else, without showing it
+    :raises AuthenticationFailed: if a bearer token cannot have these characters; the text does not
+        show the token
     """
     if not _TOKEN.fullmatch(text):
         raise AuthenticationFailed(
@@ -94,9 +99,11 @@ def check_token(text: str) -> Secret:
 
 
 def read_extensions(options: Mapping[str, Secret], prefix: str, name: str) -> dict[str, str]:
-    """The SASL extensions among a login module's options, which begin with ``prefix``.
+    """Return the SASL extensions: the login module's options that begin with ``prefix``.
 
-    :raises SettingError: for a name or value that RFC 7628 does not allow
+    The keys of the result have no prefix. Messages call the setting ``name``.
+
+    :raises SettingError: if RFC 7628 does not allow an extension's name or value
     """
     found: dict[str, str] = {}
     for option, value in options.items():
@@ -114,7 +121,7 @@ def read_extensions(options: Mapping[str, Secret], prefix: str, name: str) -> di
 
 
 def expiry_of(token: Secret) -> int | None:
-    """When a token expires, in ms of the epoch, if it is a JWT that says so."""
+    """Return the expiry of a token in ms since the epoch; None if it is no JWT with an expiry."""
     parts = token.reveal().split(".")
     if len(parts) != 3:
         return None
@@ -126,9 +133,11 @@ def expiry_of(token: Secret) -> int | None:
 
 
 def unsecured_token(options: Mapping[str, Secret], now_ms: int, name: str) -> Token:
-    """The token of Java's OAuthBearerUnsecuredLoginCallbackHandler: claims without a signature.
+    """Return a token without a signature, whose claims come from the login module's options.
 
-    :raises SettingError: for options that give no token
+    Java's OAuthBearerUnsecuredLoginCallbackHandler takes the same options.
+
+    :raises SettingError: if the claims lack the principal, or a number is invalid
     """
     plain = {option: value.reveal() for option, value in options.items()}
     claims: dict[str, object] = {}
@@ -138,7 +147,7 @@ def unsecured_token(options: Mapping[str, Secret], now_ms: int, name: str) -> To
         elif option.startswith(_NUMBER):
             claims[option.removeprefix(_NUMBER)] = _as_number(option, text, name)
         elif option.startswith(_LIST):
-            # The first character is what separates the rest.
+            # The first character of the text separates the items of the list.
             claims[option.removeprefix(_LIST)] = text[1:].split(text[0]) if text else []
     principal = plain.get("unsecuredLoginPrincipalClaimName", "sub")
     if not isinstance(claims.get(principal), str):

@@ -1,4 +1,7 @@
-"""PEM as Kafka's Java client takes it: also on one line, with blanks for line ends. Pure."""
+"""Read PEM text in the forms that Kafka's Java client accepts. No I/O.
+
+PEM text may stand on one line, with blanks in place of line ends.
+"""
 
 import re
 
@@ -9,12 +12,15 @@ _LINE = 64
 
 
 def pem_blocks(text: str) -> list[tuple[str, str]]:
-    """Label (``CERTIFICATE``, ``ENCRYPTED PRIVATE KEY``) and whole block of each part of a text."""
+    """Return the label and the normalized text of each PEM block in ``text``.
+
+    A label is, for example, ``CERTIFICATE`` or ``ENCRYPTED PRIVATE KEY``.
+    """
     found = []
     for match in _BLOCK.finditer(text.replace("\\n", "\n")):
         label, body = match[1].upper(), match[2]
         if ":" in body:
-            # Headers before the base64 (an old way to encrypt keys) stand on lines of their own.
+            # Encrypted keys of an old format have header lines before the base64: keep the lines.
             body = body.strip()
         else:
             packed = "".join(body.split())
@@ -24,12 +30,12 @@ def pem_blocks(text: str) -> list[tuple[str, str]]:
 
 
 def certificates_of(text: str) -> str:
-    """The certificates of a text, in order; empty if it has none."""
+    """Return all certificates in ``text``, in order, as PEM; empty if the text has none."""
     labels = ("CERTIFICATE", "TRUSTED CERTIFICATE", "X509 CERTIFICATE")
     return "".join(block for label, block in pem_blocks(text) if label in labels)
 
 
 def key_of(text: str) -> str:
-    """The first private key of a text; empty if it has none."""
+    """Return the first private key in ``text``, as PEM; empty if the text has none."""
     blocks = pem_blocks(text)
     return next((block for label, block in blocks if label.endswith("PRIVATE KEY")), "")

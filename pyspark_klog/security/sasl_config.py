@@ -1,6 +1,7 @@
-"""The settings ``sasl.*`` as values. Pure: driver.py makes mechanisms of them, tokens.py tokens.
+"""Read the settings ``sasl.*`` into a checked value, `SaslConfig`. No I/O.
 
-Java's class names stand for what klog has built in; ``module:callable`` names a Python function.
+driver.py creates SASL mechanisms from the value, and tokens.py gets tokens. The names of Kafka's
+Java classes select klog's own implementations; ``module:callable`` names a user's Python function.
 """
 
 from collections.abc import Mapping
@@ -71,7 +72,7 @@ Options = Mapping[str, Secret]
 
 @dataclass(frozen=True, slots=True)
 class PasswordLogin:
-    """User and password as they are."""
+    """A user and password that the settings contain."""
 
     mechanism: str
     username: str
@@ -80,7 +81,7 @@ class PasswordLogin:
 
 @dataclass(frozen=True, slots=True)
 class PasswordFunction:
-    """User and password from a function of the user's own, for each authentication."""
+    """A user-supplied function that returns user and password for each authentication."""
 
     mechanism: str
     function: OwnFunction
@@ -89,7 +90,7 @@ class PasswordFunction:
 
 @dataclass(frozen=True, slots=True)
 class UnsecuredTokens:
-    """Tokens without a signature, of the login module's options."""
+    """Tokens without a signature, whose claims come from the login module's options."""
 
     setting: str
     options: Options
@@ -97,7 +98,7 @@ class UnsecuredTokens:
 
 @dataclass(frozen=True, slots=True)
 class TokenFunction:
-    """Tokens from a function of the user's own."""
+    """A user-supplied function that returns tokens."""
 
     function: OwnFunction
     options: Options
@@ -106,7 +107,7 @@ class TokenFunction:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """Tokens from a file that something else keeps fresh."""
+    """Tokens from a file. Another program must replace the token before it expires."""
 
     setting: str
     path: str
@@ -115,7 +116,7 @@ class TokenFile:
 
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
-    """Tokens from an endpoint of OAuth 2, for a client's id and secret (RFC 6749, 4.4)."""
+    """Tokens from an OAuth 2 endpoint, which wants a client's id and secret (RFC 6749, 4.4)."""
 
     setting: str
     url: str
@@ -137,7 +138,12 @@ Login = PasswordLogin | PasswordFunction | TokenLogin
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """When a token is renewed: at a part of its life, and some time before its end."""
+    """The rules for when a token is renewed.
+
+    A token is due after the part ``factor`` of its lifetime, or ``buffer_ms`` before it expires if
+    that is sooner, but not within ``min_period_ms`` after it was received. If the lifetime is
+    shorter than ``buffer_ms`` and ``min_period_ms`` together, only ``factor`` counts.
+    """
 
     factor: float = 0.8
     buffer_ms: int = 300_000
@@ -146,16 +152,17 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class SaslConfig:
-    """Who this client is."""
+    """The client's credentials, and the rules for when its tokens are renewed."""
 
     login: Login
     renewal: Renewal = field(default_factory=Renewal)
 
 
 def read_sasl(settings: Lookup, prefix: str) -> SaslConfig:
-    """The settings of SASL.
+    """Return the settings of SASL.
 
-    :raises SettingError: for what is missing, unknown or not supported, with what to do
+    :raises SettingError: if a setting is missing, unknown or not supported; the text says what to
+        do
     """
     mechanism = _mechanism(settings, prefix)
     config = secret_of(settings, _JAAS)
@@ -198,7 +205,10 @@ def _check_login_class(settings: Lookup, prefix: str) -> None:
 def _function(
     settings: Lookup, name: str, prefix: str, known: tuple[str, ...], expected: str
 ) -> OwnFunction | str | None:
-    """A function of the user's own, or the name of a Java class that is known here."""
+    """Return the user's function that the setting ``name`` names, or a Java class in ``known``.
+
+    The result is None if the setting is not given.
+    """
     value = text_of(settings, name)
     if value is None:
         return None
@@ -230,7 +240,7 @@ def _password_login(
             f"{prefix}{_JAAS} is missing; expected {wanted} (files of "
             "java.security.auth.login.config are not read)"
         )
-    # Java's client takes user and password from either module for either mechanism.
+    # Kafka's Java client accepts the PLAIN module for SCRAM, and the SCRAM module for PLAIN.
     if module.class_name not in (PLAIN_MODULE, SCRAM_MODULE):
         raise _wrong_module(module, mechanism, wanted, prefix)
     if module.options.get("tokenauth", Secret("")).reveal().strip().lower() == "true":
@@ -307,7 +317,7 @@ def _from_endpoint(
     if not url.startswith(("https://", "http://")):
         raise SettingError(f"{prefix}{_ENDPOINT} is {url!r}; expected https://..., or file:///...")
     if "@" in url.split("/")[2]:
-        # The URL is not shown: a password may stand before the @.
+        # The message does not show the URL, because it may have a password before the @.
         raise SettingError(
             f"{prefix}{_ENDPOINT} has a user before the host's name; expected https://host/path, "
             f"and clientId and clientSecret in {prefix}{_JAAS}"

@@ -1,11 +1,11 @@
-"""SASL PLAIN (RFC 4616): user and password in one message. Pure."""
+"""The SASL mechanism PLAIN (RFC 4616): user and password in one message. No I/O."""
 
 from pyspark_klog.security.errors import AuthenticationFailed
 from pyspark_klog.security.secret import Secret
 
 
 class Plain:
-    """One exchange."""
+    """The client's side of one authentication with PLAIN."""
 
     name = "PLAIN"
 
@@ -14,15 +14,21 @@ class Plain:
         self._password = password
 
     def initial(self) -> bytes:
-        """The only message. The identity to act as is left empty, as in Kafka's Java client."""
+        """Return the client's only message.
+
+        The authorization identity is empty, as in Kafka's Java client.
+        """
         return f"\0{self.who}\0{self._password.reveal()}".encode()
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """None: a broker that accepts sends an empty message."""
+        """Return None if ``challenge`` is empty: the broker has accepted the password.
+
+        :raises AuthenticationFailed: if the challenge is not empty
+        """
         if challenge:
             raise AuthenticationFailed("it sent a challenge, which PLAIN does not have")
         return None
 
     def explain(self, text: str) -> str:
-        """The broker's words, without the password if they repeat it."""
+        """Return the broker's error text, with *** in place of the password."""
         return text.replace(self._password.reveal(), "***") if self._password else text

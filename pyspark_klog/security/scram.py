@@ -1,7 +1,7 @@
-"""SCRAM-SHA-256 and -512 (RFC 5802, RFC 7677) as a state machine. Pure: the nonce is given.
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677) as a state machine. No I/O.
 
-As in Kafka's Java client user and password are UTF-8 as they are, without SASLprep, and there is
-no channel binding.
+The caller gives the nonce. User and password are sent as plain UTF-8, without SASLprep, and channel
+binding is not used; Kafka's Java client does the same.
 """
 
 import base64
@@ -17,9 +17,11 @@ from pyspark_klog.security.secret import Secret
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 MIN_ITERATIONS = 4_096
-"""Fewer make a stolen exchange too easy to guess from (RFC 7677; Kafka's client refuses, too)."""
+"""The smallest accepted number of iterations: with fewer, somebody who recorded the exchange could
+guess the password too easily (RFC 7677). Kafka's client has the same limit."""
 MAX_ITERATIONS = 1_000_000
-"""More would let a broker keep this process busy (Kafka's own credentials have up to 16384)."""
+"""The largest accepted number of iterations: with more, a broker could keep this process busy.
+Kafka creates credentials with at most 16384 iterations."""
 
 _GS2_HEADER = "n,,"
 _ATTRIBUTE = re.compile(r"([A-Za-z])=([^,]*)")
@@ -34,7 +36,10 @@ class _State(Enum):
 
 
 class Scram:
-    """One exchange of ``mechanism``. ``nonce``: random printable ASCII without a comma."""
+    """The client's side of one authentication with the SCRAM mechanism ``mechanism``.
+
+    ``nonce`` must be random printable ASCII without a comma.
+    """
 
     def __init__(self, mechanism: str, username: str, password: Secret, nonce: str) -> None:
         self.name = mechanism
@@ -47,15 +52,18 @@ class Scram:
         self._server_signature = b""
 
     def initial(self) -> bytes:
-        """The client's first message."""
+        """Return the client's first message."""
         self._state = _State.FIRST_SENT
         return (_GS2_HEADER + self._first_bare).encode()
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """The client's final message after the server's first; None once the server's final message
-        has proved that it knows the password.
+        """Return the client's final message after the server's first message.
 
-        :raises AuthenticationFailed: for a message that is out of order, malformed or untrue
+        After the server's final message, which proves that the server knows the password, the
+        result is None.
+
+        :raises AuthenticationFailed: if the message is unexpected or malformed, reports an error,
+            or does not prove that the server knows the password
         """
         if self._state is _State.FIRST_SENT:
             return self._final(_text(challenge))
@@ -65,7 +73,7 @@ class Scram:
         raise AuthenticationFailed("it sent a message of SCRAM that nothing had asked for")
 
     def explain(self, text: str) -> str:
-        """The broker's words as they are: it never saw the password."""
+        """Return the broker's error text unchanged. The broker has never seen the password."""
         return text
 
     def _final(self, server_first: str) -> bytes:

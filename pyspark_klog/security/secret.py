@@ -1,13 +1,13 @@
-"""A value that is never shown: passwords, keys, tokens, and settings that hold them."""
+"""A value that no log line or message shows: a password, key, token, or a setting with one."""
 
 from typing import NoReturn
 
 
 class Secret:
-    """Text that `reveal` gives and nothing else shows.
+    """A text that only `reveal` shows; str, repr and format give ``***``.
 
-    Equal secrets are equal and hash alike, so that settings with them key a cache; they can be
-    pickled, since an executor needs them.
+    Secrets with the same text are equal and have the same hash, so that settings with secrets can
+    be the key of a cache. Secrets can be pickled, because executors need them.
     """
 
     __slots__ = ("_text",)
@@ -16,7 +16,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself."""
+        """Return the text in the clear."""
         return self._text
 
     def __bool__(self) -> bool:

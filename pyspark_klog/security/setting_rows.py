@@ -1,4 +1,4 @@
-"""The settings of TLS and SASL as rows: Kafka's names and defaults."""
+"""The table of the TLS and SASL settings, with Kafka's names and defaults."""
 
 from collections.abc import Iterator
 
@@ -47,7 +47,7 @@ ASSERTIONS = tuple(
     )
 )
 ASSERTION_PASSPHRASE = f"{_OAUTH}assertion.private.key.passphrase"
-"""Settings of signed assertions (RFC 7523), which klog does not make; this one is a secret."""
+"""The secret among the settings of signed assertions (RFC 7523), which klog does not support."""
 
 SECURITY: tuple[Setting, ...] = (
     Setting(
@@ -95,10 +95,10 @@ SECURITY: tuple[Setting, ...] = (
     _text("ssl.enabled.protocols", "versions of TLS that may be used", "TLSv1.2,TLSv1.3"),
     _text("ssl.cipher.suites", "cipher suites of TLS 1.2 that may be used, by their IANA names"),
     _text("ssl.engine.factory.class", "module:callable that gives an ssl.SSLContext"),
-    # Refused by sasl_config.py where the mechanism is OAUTHBEARER
+    # Settings that sasl_config.py refuses if a token endpoint is used
     *(_text(name, "not supported: use module:callable") for name in ASSERTIONS),
     _secret(ASSERTION_PASSPHRASE, "not supported: use module:callable"),
-    # Accepted, without effect
+    # Settings that are accepted and have no effect
     *_without(
         _JAVA_TLS,
         "ssl.keymanager.algorithm",

@@ -1,4 +1,4 @@
-"""What a row of the client's settings is made of."""
+"""The types of a row in the tables of client settings."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -12,7 +12,7 @@ Value = str | int | bool | Secret | None
 
 
 class Effect(Enum):
-    """What klog does with a setting of Kafka's."""
+    """The effect that a setting of Kafka's has in klog."""
 
     APPLIED = "applied"
     NONE = "accepted, without effect"
@@ -20,11 +20,11 @@ class Effect(Enum):
 
 
 class Setting(NamedTuple):
-    """One setting. ``low`` and ``high`` are inclusive bounds of a number."""
+    """One setting. ``low`` and ``high`` are the inclusive bounds of a number setting."""
 
     name: str
     kind: type
-    """str, int, bool, or Secret for what is never shown."""
+    """The type of the value: str, int, bool, or Secret if the value must never be shown."""
     default: Value
     doc: str = ""
     low: int = -LONG_MAX - 1
@@ -32,4 +32,4 @@ class Setting(NamedTuple):
     choices: tuple[str, ...] = ()
     effect: Effect = Effect.APPLIED
     without: str = ""
-    """Why the setting has no effect, or what to do until it is supported."""
+    """The reason why the setting has no effect, or advice until klog supports it."""

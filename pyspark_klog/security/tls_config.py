@@ -1,4 +1,7 @@
-"""The settings ``ssl.*`` as values. Pure: tls.py reads the files and makes OpenSSL's context."""
+"""Read the settings ``ssl.*`` into a checked value, `TlsConfig`. No I/O.
+
+tls.py reads the files that the value names, and creates OpenSSL's context.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,8 +14,8 @@ from pyspark_klog.security.user_functions import OwnFunction, java_class, own_fu
 
 VERSIONS = ("TLSv1.2", "TLSv1.3")
 _BROKEN_VERSIONS = ("TLSv1", "TLSv1.1")
-"""Versions that older settings still name. As in Java 17 they are never spoken (RFC 8996), only the
-others of the list are."""
+"""Insecure versions that old settings may still name. klog accepts their names but, like Java 17,
+never uses the versions (RFC 8996)."""
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
 _ENGINE = "ssl.engine.factory.class"
@@ -25,12 +28,13 @@ class Store:
     """Certificates to trust, or a key with its certificates: a file, or PEM text."""
 
     name: str
-    """``ssl.truststore`` or ``ssl.keystore``, with the prefix, for messages."""
+    """The settings' common name for messages: the prefix and ``ssl.truststore`` or
+    ``ssl.keystore``."""
     kind: str | None
-    """One of STORE_TYPES, if the user named it; else the file's content tells."""
+    """The type that the user named, one of STORE_TYPES; None to detect it from the content."""
     location: str | None = None
     password: Secret | None = None
-    """Of a PKCS12 file."""
+    """The password of a PKCS12 file."""
     certificates: Secret | None = None
     key: Secret | None = None
     key_password: Secret | None = None
@@ -38,27 +42,27 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig:
-    """How to speak TLS."""
+    """The settings of TLS connections."""
 
     prefix: str
     trust: Store | None
-    """None: the authorities that this system trusts."""
+    """The certificates to trust; None for the authorities that this system trusts."""
     own: Store | None
-    """The client's own key and certificates, if a broker wants them."""
+    """The client's own key and certificates, which a broker may ask for; None without any."""
     check_host_name: bool
     versions: tuple[str, ...]
-    """Those of VERSIONS that may be spoken, oldest first."""
+    """The versions of TLS, a part of VERSIONS, that may be used, oldest first."""
     cipher_suites: tuple[str, ...]
-    """IANA's names; empty: OpenSSL's choice."""
+    """The IANA names of the allowed cipher suites; if empty, OpenSSL chooses."""
     engine: OwnFunction | None = None
     given: Mapping[str, str | None] = field(default_factory=dict, repr=False)
-    """For ``engine``: every setting of TLS, secrets in plain text."""
+    """Every TLS setting, with secrets in plain text, as the argument of ``engine``."""
 
 
 def read_tls(settings: Lookup, prefix: str) -> TlsConfig:
-    """The settings of TLS.
+    """Return the settings of TLS.
 
-    :raises SettingError: for what cannot be, or cannot be together
+    :raises SettingError: if a value is invalid, or values contradict each other
     """
     engine = _engine(settings, prefix)
     return TlsConfig(

@@ -1,4 +1,7 @@
-"""Functions of a user's own, named ``module:callable``, where Java's settings name a class."""
+"""User-supplied Python functions, which settings name as ``module:callable``.
+
+Kafka's Java client has the name of a class in the same settings.
+"""
 
 import importlib
 import re
@@ -15,15 +18,16 @@ _SHADED = "kafkashaded."
 
 @dataclass(frozen=True, slots=True)
 class OwnFunction:
-    """A function by its name; ``setting`` is where it was given, for messages."""
+    """The name of a user-supplied function, and the setting that named it, for messages."""
 
     setting: str
     name: str
 
     def load(self) -> Callable[..., Any]:
-        """The function, imported here.
+        """Import the function's module and return the function.
 
-        :raises SettingError: if there is no such function, naming this Python interpreter
+        :raises SettingError: if the module cannot be imported (the text names this Python
+            interpreter), or the module has no such function
         """
         module, _, path = self.name.partition(":")
         try:
@@ -45,10 +49,10 @@ class OwnFunction:
 
 
 def own_function(setting: str, value: str) -> OwnFunction | None:
-    """``value`` as a function of the user's own, if it is written like one."""
+    """Return the function that ``value`` names; None if it has not the form module:callable."""
     return OwnFunction(setting, value) if _OWN.fullmatch(value) else None
 
 
 def java_class(value: str) -> str:
-    """A Java class's name, without ``kafkashaded.`` before it."""
+    """Return the name of a Java class without a leading ``kafkashaded.``."""
     return value.removeprefix(_SHADED)
