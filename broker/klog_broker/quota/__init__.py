@@ -1,5 +1,7 @@
-"""Quotas of clients: who can have which, and which ones a filter asks for. They do not act yet.
+"""Client quotas: which entities can have which quotas, and filters that select entities.
 
-May import: klog_broker.{metadata,config}; knows no API and no connection.
+klog stores quotas and does not enforce them yet.
+
+May import: klog_broker.{metadata,config}. The package knows no API and no connection.
 Start reading at entities.py.
 """

@@ -1,6 +1,6 @@
-"""Which quotas there are, and who can have them: Kafka 4.3.1's rules.
+"""Check the entities and values of client quotas by the rules of Kafka 4.3.1.
 
-What breaks a rule raises BrokerError INVALID_REQUEST with a sentence.
+An entity or quota that breaks a rule raises BrokerError INVALID_REQUEST with the reason.
 """
 
 import ipaddress
@@ -14,7 +14,8 @@ from pyspark_klog.errors import BrokerError, ErrorCode
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 ENTITY_TYPES = (USER, CLIENT_ID, IP)
 
-# A whole number that may at most be this; None: any number. Whole is what is at most so far above.
+# The largest value of each quota of users and client ids. A quota with a largest value must be a
+# whole number; a quota with None can be any number above 0.
 _OF_CLIENTS = {
     "producer_byte_rate": LONG_MAX,
     "consumer_byte_rate": LONG_MAX,
@@ -22,11 +23,14 @@ _OF_CLIENTS = {
     "controller_mutation_rate": None,
 }
 _OF_ADDRESSES = {"connection_creation_rate": INT_MAX}
-_WHOLE = 1e-6
+_WHOLE = 1e-6  # a value that is at most this much above a whole number counts as whole
 
 
 def checked_entity(names: Mapping[str, str | None]) -> QuotaEntity:
-    """The entity with these names, by type; None stands for the default of its type."""
+    """Return the quota entity with these names, which are given by type.
+
+    The name None stands for the default entity of its type. BrokerError if the names are refused.
+    """
     if not names:
         raise _refused("an entity has no type: user, client-id or ip is expected")
     for kind, name in names.items():
@@ -42,14 +46,14 @@ def checked_entity(names: Mapping[str, str | None]) -> QuotaEntity:
 
 
 def check_quota(entity: QuotaEntity, key: str, value: float) -> None:
-    """Refuse a quota that the entity cannot have."""
+    """Raise BrokerError unless the entity can have the quota ``key`` with this value."""
     limits = _OF_ADDRESSES if entity[0][0] == IP else _OF_CLIENTS
     if key not in limits:
         raise _refused(
             f"{key!r} is no quota of a {' and '.join(kind for kind, _ in entity)}:"
             f" {', '.join(limits)} can be set"
         )
-    # Kafka takes what is no number, and nobody knows what that limits.
+    # This test refuses NaN, too. Kafka accepts NaN, but NaN has no meaning as a limit.
     if not value > 0:
         raise _refused(f"{key}={value} is refused: it must be above 0")
     limit = limits[key]
@@ -62,7 +66,11 @@ def check_quota(entity: QuotaEntity, key: str, value: float) -> None:
 
 
 def _check_address(name: str | None) -> None:
-    """As Kafka, but that no name is looked up: that can take seconds, and change."""
+    """Raise BrokerError unless ``name`` is an IP address, or None.
+
+    Kafka accepts host names, too. klog does not, because a DNS look-up can take seconds, and its
+    result can change later.
+    """
     if name is None:
         return
     try:

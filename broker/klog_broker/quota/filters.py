@@ -1,4 +1,4 @@
-"""Which entities with quotas a client asks for: Kafka 4.3.1's filters (KIP-546)."""
+"""Filters that select the entities with quotas in a request (KIP-546), as in Kafka 4.3.1."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pyspark_klog.errors import BrokerError, ErrorCode
 
 
 class MatchType(IntEnum):
-    """How a filter looks at the name of one type, as on the wire."""
+    """How a filter compares the name of one entity type; the values are those on the wire."""
 
     EXACT = 0
     DEFAULT = 1
@@ -19,20 +19,20 @@ class MatchType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class QuotaFilter:
-    """What the names of each type must be; a strict filter wants no other types."""
+    """A filter on the names of an entity, by type. A strict filter allows no other types."""
 
     names: Mapping[str, tuple[MatchType, str | None]]
     strict: bool
 
     def matches(self, entity: QuotaEntity) -> bool:
-        """Whether the filter asks for the entity."""
+        """Return whether the filter selects the entity."""
         if self.strict and len(entity) != len(self.names):
             return False
         own = dict(entity)
         for kind, (match_type, name) in self.names.items():
             if kind not in own:
                 return False
-            # A default's name is None, as is what the filter looks for then.
+            # With match type DEFAULT, `name` is None, which is also the default entity's name.
             if match_type is not MatchType.ANY and own[kind] != name:
                 return False
         return True
@@ -41,7 +41,10 @@ class QuotaFilter:
 def checked_filter(
     components: Iterable[tuple[str, int, str | None]], *, strict: bool
 ) -> QuotaFilter:
-    """The filter of (type, match type, name) rows, or BrokerError with Kafka's code."""
+    """Return the filter with these (type, match type, name) components.
+
+    An invalid component raises BrokerError with the error code that Kafka uses.
+    """
     names: dict[str, tuple[MatchType, str | None]] = {}
     for kind, match_type, name in components:
         if not kind:
