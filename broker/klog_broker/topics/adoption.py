@@ -1,10 +1,10 @@
-"""At the start: partition folders that the metadata does not know are refused, or taken in.
+"""Refuse or adopt, at start-up, the partition folders that the metadata does not know.
 
-Taking folders in can be cut short anywhere and repeated. All their topics are written to the
-metadata at once. Before that moment a start without ``--adopt`` still refuses the folders, and they
-were changed only as by any start after a kill. What remains to be done after it (ids for folders
-without one, a new leader epoch for each) is done when the replicas are given their roles, as at
-every start.
+An adoption can be interrupted at any point and repeated. All topics of the adopted folders are
+written to the metadata in one step. Until then a start without ``--adopt`` still refuses the
+folders, and the broker has changed them only as it does in any start after a crash. Topic ids for
+folders without one, and the new leader epoch of each folder, are written after that step: when the
+replicas get their roles, as at every start.
 """
 
 import logging
@@ -55,53 +55,68 @@ from pyspark_klog.state_records.transaction_log import decode_value
 
 _log = logging.getLogger("klog.topics")
 
-# Clients may write any producer id. One above this is ignored: the next ids would be used up soon.
+# Clients may write batches with any producer id. Higher ids than this one are ignored, because only
+# few ids would remain above them.
 _HIGHEST_PRODUCER_ID = 1 << 62
 _READ_BYTES = 1 << 20
 
 
 class AdoptingStore(MetadataStore, Protocol):
-    """A metadata store with the calls that a broker's start needs once the logs are loaded."""
+    """A metadata store that can also adopt topics, as the start-up of a standalone broker needs."""
 
     @property
     def is_new(self) -> bool:
-        """Whether the store has not kept anything yet."""
+        """Whether the store has not stored anything yet."""
 
     def adopt(self, topics: Sequence[Topic], after: int) -> None:
-        """Add or replace the topics, all of them or none, and hand out no producer id up to
-        `after`. Blocks; durable when it returns. StoreFailed."""
+        """Add or replace the topics, all of them or none, and assign only producer ids above
+        `after` from now on.
+
+        The call blocks until the change is durable.
+
+        :raises StoreFailed: if the change cannot be written
+        """
 
     @property
     def assignments(self) -> DirectoryAssignments:
-        """The data directories, and the directory that each log was created in, as they were
-        recorded by earlier starts; nothing if the store does not keep them."""
+        """The data directories, and the directory in which each log was created, as earlier starts
+        recorded them; empty if the store does not record them."""
 
     def take_directories(
         self, directories: Mapping[DirectoryId, Path], missing: Collection[TopicPartition]
     ) -> None:
-        """From now on these are the data directories. The partitions of which data is `missing`
-        begin a new leader epoch, and count as never created unless `elect` finds their logs."""
+        """Record `directories` as the broker's data directories.
+
+        The partitions whose data is `missing` begin a new leader epoch, and count as never created
+        unless `elect` finds their logs.
+        """
 
     def elect(
         self,
         found: Mapping[TopicPartition, FoundLog],
         directory_of: DirectoryOf | None = None,
     ) -> None:
-        """Give every replica of this broker its role, knowing the logs that were loaded, and where
-        further ones are created. Blocks; the orders have to be answered before it returns.
-        StoreFailed."""
+        """Give every replica of this broker its role.
+
+        `found` has the logs that were loaded; `directory_of` gives the directory of a log that is
+        created later. The call blocks until all role assignments are answered.
+
+        :raises StoreFailed: if the roles cannot be written
+        """
 
 
 ConfigOf = Callable[[str, TopicId], LogConfig]
 
-# The settings of topics that are taken in: retention must not delete what was to be kept for ever.
+# The settings of adopted topics: the former settings are unknown, and retention must not delete
+# records that were to be kept for ever.
 KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class Adoption:
-    """The adoption of one start. The LogManager calls `check` and `loading`; then comes `finish`.
+    """The adoption of unknown folders during one start-up.
 
-    Without ``is_wanted`` no folder is taken in, and unknown folders are refused.
+    The LogManager calls `check` and `loading`; `finish` is called once the logs are loaded. With
+    ``is_wanted`` false no folder is adopted, and unknown folders are refused.
     """
 
     def __init__(
@@ -125,11 +140,11 @@ class Adoption:
         self._new: set[TopicPartition] = set()
 
     def check(self, found: Sequence[FoundFolders]) -> None:
-        """Raise LogDirectoryError if unknown folders are not to be taken in, or cannot be."""
+        """Raise LogDirectoryError if unknown folders exist and must not or cannot be adopted."""
         image = self._metadata.image
         knowledge = Knowledge(_known(image.topics.values()), _known(image.deleting.values()))
         unknown = knowledge.unknown(each for folders in found for each in folders.partitions)
-        # Kafka's metadata folder matters only as long as klog has no metadata of its own.
+        # The folder of Kafka's metadata log matters only if klog has no metadata of its own yet.
         krafts = [each.kraft_metadata for each in found if each.kraft_metadata is not None]
         krafts = krafts if self._metadata.is_new else []
         knowledge.check_apart(unknown)
@@ -176,8 +191,11 @@ class Adoption:
         )
 
     def loading(self, config_of: ConfigOf) -> ConfigOf:
-        """The settings of the logs while they are loaded: a log that is taken in may have been
-        compacted, and then missing offsets between its segments are no damage."""
+        """Return the function that gives the settings of a log while it is loaded.
+
+        Logs of adopted topics get ``may_have_gaps``: they may have been compacted, so that missing
+        offsets between their segments are not damage.
+        """
 
         def config_while_loading(name: str, topic_id: TopicId) -> LogConfig:
             config = config_of(name, topic_id)
@@ -186,8 +204,12 @@ class Adoption:
         return config_while_loading
 
     def finish(self, logs: LogManager, config_of: ConfigOf) -> None:
-        """Make the folders' contents durable, then write their topics to the metadata. If that
-        fails, LogDirectoryError, and nothing has been taken in. Blocks."""
+        """Make the adopted folders' contents durable, then write their topics to the metadata.
+
+        The call blocks.
+
+        :raises LogDirectoryError: if a step fails; nothing has been adopted then
+        """
         if not self._topics:
             return
         adopted = [log for log in map(logs.get, sorted(self._new)) if log is not None]
@@ -212,8 +234,8 @@ class Adoption:
             _tell(topic, plan)
 
     def _topic(self, plan: AdoptedTopic, logs: LogManager) -> Topic:
-        """The topic as it will be: each new partition begins another leader epoch, because its
-        former leader is gone."""
+        """Return the topic with its adopted partitions. Each of them begins a new leader epoch,
+        because its former leader no longer exists."""
         known = self._metadata.image.topic(plan.name)
         new = tuple(self._state(logs.get(each)) for each in plan.new_partitions())
         if known is not None:
@@ -255,9 +277,11 @@ def _tell(topic: Topic, plan: AdoptedTopic) -> None:
 
 
 def _highest_producer_id(logs: Iterable[PartitionLog]) -> int:
-    """The highest producer id in use. Handed out again, two producers would have the same one.
+    """Return the highest producer id in the logs, or -1.
 
-    Ids of transactions that have written nothing stand only in ``__transaction_state``. Blocks.
+    If the broker assigned a used id again, two producers would have the same id. The id of a
+    transactional producer that has written nothing is only in ``__transaction_state``. The call
+    blocks.
     """
     ids = (each for log in logs for each in _producer_ids(log))
     return max((each for each in ids if each < _HIGHEST_PRODUCER_ID), default=-1)
@@ -271,7 +295,11 @@ def _producer_ids(log: PartitionLog) -> Iterator[int]:
 
 
 def _producer_ids_of_transactions(log: PartitionLog) -> Iterator[int]:
-    """Damaged and unknown records are left to the coordinator, which says so when it loads them."""
+    """Yield the producer ids in the records of a partition of ``__transaction_state``.
+
+    Damaged and unknown records are skipped; the coordinator reports them when it loads the
+    partition.
+    """
     offset: int = log.log_start_offset
     end_offset = log.log_end_offset
     while offset < end_offset:

@@ -1,5 +1,4 @@
-"""After a change of topics: tells replicas and listeners of it, and warns of settings that are not
-used, or cannot be."""
+"""Announce changes of topics to the replicas and listeners, and warn of unused settings."""
 
 import logging
 from collections.abc import Sequence
@@ -12,9 +11,9 @@ _log = logging.getLogger("klog.topics")
 
 
 def image_changed(broker: TopicServices, image: MetadataImage, names: Sequence[str]) -> None:
-    """Tell of the topics in ``names``, which came, went, or have other settings.
+    """Announce that the topics in ``names`` were created or deleted, or have changed settings.
 
-    The metadata store calls this with each new image.
+    The metadata store calls this function with each new image.
     """
     known: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
     broker.replicas.topics_changed([name for name in names if image.topic(name) is not None])
@@ -33,7 +32,7 @@ def image_changed(broker: TopicServices, image: MetadataImage, names: Sequence[s
 
 
 def warn_of_settings(name: str, config: TopicConfig) -> None:
-    """Log each given setting of a topic that has no effect, or does not count."""
+    """Log a warning for each setting of a topic that is invalid or has no effect."""
     for problem in config.problems:
         _log.warning("topic=%s a stored setting does not count: %s", name, problem)
     for warning in config.warnings:

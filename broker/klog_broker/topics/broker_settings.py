@@ -1,4 +1,7 @@
-"""Checks settings that are given to brokers while they run, and tells which of them count."""
+"""Check the dynamic settings of brokers, and find the settings that apply to a broker.
+
+Dynamic settings are those that clients change while the broker runs.
+"""
 
 from collections.abc import Mapping
 
@@ -16,23 +19,26 @@ from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import BrokerId
 
 MAX_SETTINGS_PER_BROKER = 1000
-"""How many settings one broker, or all of them, can be given: Kafka has some 400, but for those of
-listeners anybody can make up names."""
+"""The largest number of dynamic settings under one name: a broker's id, or ALL_BROKERS. Kafka has
+about 400 settings, but clients can invent names of listener settings without a limit."""
 
 Given = Mapping[str, Mapping[str, str]]
-"""The texts that are given to brokers, as MetadataImage.broker_configs has them."""
+"""The dynamic settings of brokers, as texts: those of MetadataImage.broker_configs."""
 
 
 def given_to(start: BrokerConfig, given: Given, broker_id: BrokerId) -> InForce:
-    """The settings of a broker to which these texts are given, above those of its start."""
+    """Return the settings of a broker: those of its start, overridden by its dynamic settings."""
     return in_force(start, given.get(ALL_BROKERS, {}), given.get(str(broker_id), {}))
 
 
 def checked_broker_configs(
     config: BrokerConfig, broker_id: BrokerId, given: Given, name: str, texts: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """``texts``, if they can replace those of ``name``: a broker's id, or ALL_BROKERS. BrokerError
-    says why not. What is stored already and does not count, or does not change, is let pass."""
+    """Return ``texts`` if they can replace the dynamic settings of ``name``, or raise BrokerError.
+
+    ``name`` is a broker's id or ALL_BROKERS. A text that does not change is not refused, even if it
+    is invalid; neither is a problem that the stored settings have already.
+    """
     if len(texts) > MAX_SETTINGS_PER_BROKER:
         text = f"a broker takes at most {MAX_SETTINGS_PER_BROKER} settings while it runs"
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)
@@ -58,8 +64,11 @@ def checked_broker_configs(
 def list_of_broker(
     config: BrokerConfig, broker_id: BrokerId, given: Given, name: str, setting: str
 ) -> tuple[str, ...]:
-    """The items of a setting to which ``name`` adds, or from which it takes: its own, or else what
-    it would have without. BrokerError if it is no list."""
+    """Return the items of the list ``setting``, before a change adds or removes some for ``name``.
+
+    The result is the dynamic setting of ``name`` itself, or else the value that applies without
+    one. BrokerError if the setting is not a list.
+    """
     list_setting(setting, SETTINGS)
     own = given.get(name, {}).get(setting)
     if own is not None:
@@ -71,12 +80,15 @@ def list_of_broker(
 
 
 def list_items(text: str) -> tuple[str, ...]:
-    """The items of a list's text."""
+    """Return the items in the text of a list setting, without empty ones."""
     return tuple(item.strip() for item in text.split(",") if item.strip())
 
 
 def _check_threads(before: int, after: int) -> None:
-    """As in Kafka the number of threads does not change much at once."""
+    """Raise BrokerError if the number of cleaner threads more than doubles, or falls below half.
+
+    Kafka has the same limits.
+    """
     if not before / 2 <= after <= before * 2:
         text = (
             f"log.cleaner.threads={after} is refused: there are {before} now, and while the broker"

@@ -1,6 +1,7 @@
-"""Makes planned changes of topics, by asking the metadata store.
+"""Make planned changes of topics through the metadata store.
 
-The store makes a change durable and has the logs follow; then ``done`` is called.
+The store makes a change durable and has the logs created, changed or deleted accordingly. Then
+``done`` is called.
 """
 
 import logging
@@ -18,15 +19,18 @@ from pyspark_klog.ids import TopicId
 _log = logging.getLogger("klog.topics")
 
 AlterDone = Callable[[BrokerError | None], None]
-"""Gets the error of a change, or None."""
+"""A callback with the error of a change, or None if the change was made."""
 
 Alter = Callable[[AlterDone], None]
-"""Makes a planned change of settings."""
+"""A function that makes a planned change of settings, and then calls its argument."""
 
 
 class _ForeignFolders:
-    """Finds folders that have the name of a partition to be created, but do not belong to it: their
-    records must not become the new topic's. Blocks, so it is for helper threads."""
+    """Find folders that have the name of a partition to be created, but do not belong to it.
+
+    The records in such a folder must not become records of the new topic. The calls block, so they
+    are made in helper threads.
+    """
 
     def __init__(self, broker: TopicServices, names: Iterable[str]) -> None:
         self._broker = broker
@@ -43,7 +47,7 @@ class _ForeignFolders:
         ):
             return  # the topic has changed, or its name is still taken: the store will refuse
         for number, path in self._folders.get(name, ()):
-            # The folder of a topic that was being deleted may be gone by now.
+            # The folder of a deleted topic may have been removed since the folders were listed.
             if number >= first_new and self._broker.logs.lies_there(path):
                 text = (
                     f"{path} lies in the data directory and is not of this topic; move it away, or"
@@ -61,7 +65,7 @@ def create_topics(
     *,
     timeout_ms: int = CHANGE_TIMEOUT_MS,
 ) -> None:
-    """Create the topics; `done` gets a topic or an error for each of them."""
+    """Create the planned topics; `done` gets a topic or an error for each, in the same order."""
     refused: dict[int, BrokerError] = {}
 
     def find_foreign_folders() -> list[KlogError | None]:
@@ -138,9 +142,9 @@ def change_topic_configs(
     change: Callable[[Mapping[str, str]], Mapping[str, str]],
     done: AlterDone,
 ) -> None:
-    """Change a topic's settings and tell its logs; `done` gets the error, or None.
+    """Change a topic's settings; `done` gets the error, or None once the topic's logs use them.
 
-    `change` makes the new settings from the present ones, or raises BrokerError.
+    `change` returns the new settings for the present ones, or raises BrokerError.
     """
 
     def changed(outcome: object) -> None:
@@ -155,9 +159,10 @@ def change_broker_configs(
     change: Callable[[Mapping[str, Mapping[str, str]]], Mapping[str, str]],
     done: AlterDone,
 ) -> None:
-    """Change what is given to a broker, or to all; they follow. `done` gets the error, or None.
+    """Change the dynamic settings of ``name``, a broker's id or ALL_BROKERS.
 
-    `change` makes the new texts from those of all names, or raises BrokerError.
+    `change` gets the present texts of all names and returns the new texts of ``name``, or raises
+    BrokerError. `done` gets the error, or None.
     """
     broker.metadata.update_broker_configs(name, change, lambda outcome: done(_error(outcome)))
 

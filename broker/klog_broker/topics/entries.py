@@ -16,19 +16,20 @@ from klog_broker.config import (
 from klog_broker.config.changing import row_of
 from klog_broker.config.types import Value
 
-# Kafka does not list these as synonyms: broker.id and node.id, log.dirs and log.dir.
+# Settings for which Kafka lists no synonyms, although broker.id and node.id, and log.dirs and
+# log.dir, stand for each other.
 _WITHOUT_SYNONYMS = ("broker.id", "node.id", "log.dirs")
 
 
 class ResourceType(IntEnum):
-    """What a setting belongs to; numbered as on the wire."""
+    """The kind of resource that has a setting; the values are those on the wire."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; numbered as on the wire."""
+    """The source of a setting's value; the values of the enum are those on the wire."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -37,7 +38,7 @@ class ConfigSource(IntEnum):
     DEFAULT_CONFIG = 5
 
 
-# The sources of values that are given to a broker, in the order in which they count.
+# The sources of values that are given to a broker, highest priority first.
 _SOURCES = {
     Origin.THIS_BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG,
     Origin.ALL_BROKERS: ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
@@ -47,7 +48,7 @@ _SOURCES = {
 
 
 class Synonym(NamedTuple):
-    """A setting's name that gives the value, or would if the names before it were not set."""
+    """One name and source of a setting's value, which applies if no earlier synonym is set."""
 
     name: str
     value: str | None
@@ -65,13 +66,13 @@ class ConfigEntry(NamedTuple):
 
     @property
     def documentation(self) -> str:
-        """The setting's text, and the reason if the setting has no effect."""
+        """The setting's description, and the reason if the setting has no effect."""
         row = self.setting
         return f"{row.doc} No effect here: {row.effect}" if row.effect else row.doc
 
 
 def topic_entries(config: TopicConfig, broker: BrokerConfig) -> list[ConfigEntry]:
-    """All settings of a topic, sorted by name."""
+    """Return all settings of a topic, sorted by name."""
     overrides = config.overrides
     entries = []
     for name, row in sorted(TOPIC_SETTINGS.items()):
@@ -86,8 +87,10 @@ def topic_entries(config: TopicConfig, broker: BrokerConfig) -> list[ConfigEntry
 
 
 def broker_entries(broker: BrokerConfig, asked: Collection[str] = ()) -> list[ConfigEntry]:
-    """All settings of a broker, sorted by name; of those without effect the ones that are given,
-    and `asked`."""
+    """Return the settings of a broker, sorted by name.
+
+    Settings without effect are in the result only if they are given, or named in `asked`.
+    """
     entries = []
     for name, row in SETTINGS.items():
         value = broker[name] if name in ("broker.id", "node.id") else broker.own_value(name)
@@ -108,7 +111,7 @@ def broker_entries(broker: BrokerConfig, asked: Collection[str] = ()) -> list[Co
 
 
 def all_brokers_entries(given: Mapping[str, str]) -> list[ConfigEntry]:
-    """The settings that are given to all brokers while they run, sorted by name."""
+    """Return the dynamic settings of all brokers, sorted by name."""
     entries = []
     for name, text in sorted(given.items()):
         row = row_of(name)
@@ -127,10 +130,11 @@ def _entry(
 
 
 def _broker_synonyms(broker: BrokerConfig, row: Setting) -> list[Synonym]:
-    """The names that are set, in the order of their sources and then finest unit first, then those
-    with defaults; all from the setting's own name on.
+    """Return the synonyms of a broker's setting, from the setting's own name on.
 
-    As in Kafka the list is empty if only a setting in a coarser unit gives the value.
+    The names that are set come first, sorted by source and then finest unit first; the names with
+    defaults follow. Names before the setting's own name are left out. If only a setting in a
+    coarser unit gives the value, the list is therefore empty, as in Kafka.
     """
     names = [row.name]
     if row.name not in _WITHOUT_SYNONYMS:

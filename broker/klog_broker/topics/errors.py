@@ -1,4 +1,4 @@
-"""The error that clients get for a change of the metadata that failed."""
+"""Translate the errors of the metadata store and the logs to errors with Kafka's codes."""
 
 import logging
 
@@ -34,8 +34,11 @@ _CODES: dict[type, ErrorCode] = {
 
 
 def as_broker_error(error: BaseException | None) -> BrokerError:
-    """The error with Kafka's code and the sentence. An error without a code here, of its own or
-    of what it is a kind of, is a bug."""
+    """Return the error that a client gets, with Kafka's code and the text of ``error``.
+
+    If _CODES has neither the class of ``error`` nor one of its base classes, the error is a bug: it
+    is logged, and the client gets UNKNOWN_SERVER_ERROR.
+    """
     if isinstance(error, BrokerError):
         return error
     for kind in type(error).__mro__:

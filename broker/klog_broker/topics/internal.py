@@ -1,4 +1,4 @@
-"""The topics that hold a broker's own state: what they are made with."""
+"""The partition counts, replica counts and settings of the brokers' internal topics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,16 +9,17 @@ from klog_broker.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """What a topic of the broker's own state is made with, whoever makes it."""
+    """The properties with which an internal topic is created, by the broker or by a client."""
 
     num_partitions: int
     replication_factor: int
-    """As it is set: a broker that runs alone makes one replica. A cluster waits for its brokers."""
+    """The configured number of replicas. A standalone broker creates one replica; a cluster creates
+    the topic only once it has that many brokers."""
     configs: Mapping[str, str]
 
 
 def internal_topic(name: str, config: BrokerConfig) -> InternalTopic | None:
-    """None for a topic of clients."""
+    """Return the properties of the internal topic ``name``; None for any other topic."""
     if name == CONSUMER_OFFSETS:
         return InternalTopic(
             config["offsets.topic.num.partitions"],
@@ -35,7 +36,7 @@ def internal_topic(name: str, config: BrokerConfig) -> InternalTopic | None:
             config["transaction.state.log.replication.factor"],
             {
                 "cleanup.policy": "compact",
-                # As in Kafka it is never compressed.
+                # Kafka does not compress the transaction state either.
                 "compression.type": "uncompressed",
                 "min.insync.replicas": str(config["transaction.state.log.min.isr"]),
                 "segment.bytes": str(config["transaction.state.log.segment.bytes"]),

@@ -1,8 +1,8 @@
-"""At the start: data directories and logs that klog-metadata knows, and that are missing.
+"""Check at start-up that no data directory or log which klog-metadata knows is missing.
 
-A disk that is not mounted looks like an empty directory. A broker that took it for a new one would
-begin its partitions again at offset 0, and the records that it acknowledged then would be hidden as
-soon as the disk is mounted.
+A disk that is not mounted looks like an empty directory. If the broker took the directory for a new
+one, its partitions would begin again at offset 0. Records that the broker acknowledged in this
+state would be hidden as soon as the disk is mounted again.
 """
 
 import logging
@@ -29,12 +29,15 @@ class _MissingLog(NamedTuple):
     directory: str
     """The path of the data directory that the log was created in."""
     folder: Path | None
-    """The partition's folder in another data directory; None if there is none."""
+    """The partition's folder in another data directory; None if no directory has one."""
 
 
 class MissingData:
-    """The check of one start. The LogManager calls `check`; once the logs are loaded comes
-    `finish`. With ``is_accepted`` missing data is given up instead of refused."""
+    """The check for missing data during one start-up.
+
+    The LogManager calls `check`; `finish` is called once the logs are loaded. If data is missing,
+    the broker does not start, except with ``is_accepted``: then the missing data is given up.
+    """
 
     def __init__(
         self, files: Files, metadata: AdoptingStore, *, is_accepted: bool, adopts: bool
@@ -46,10 +49,10 @@ class MissingData:
         self._missing: list[_MissingLog] = []
 
     def check(self, directories: Sequence[LogDirectory], found: Sequence[FoundFolders]) -> None:
-        """Raise LogDirectoryError, which names the missing directories and partitions. Changes
-        nothing.
+        """Raise LogDirectoryError if data is missing and the loss was not accepted.
 
-        `found` has the folders of the directories that are online.
+        The error names the missing directories and partitions. `found` has the folders of the
+        directories that are online. The check changes no file and no metadata.
         """
         if self._metadata.is_new:
             if not self._adopts:
@@ -63,8 +66,8 @@ class MissingData:
             _log.warning("%s: it is no longer expected (--accept-missing)", text)
 
     def finish(self, directories: Sequence[LogDirectory]) -> None:
-        """Have the metadata know these directories from now on, and have the partitions whose data
-        is missing begin a new leader epoch."""
+        """Record these data directories in the metadata, and begin a new leader epoch for each
+        partition whose data is missing."""
         ids = {each.directory_id: each.path for each in directories if each.directory_id}
         self._metadata.take_directories(ids, [each.topic_partition for each in self._missing])
         for (topic, partition), directory, folder in self._missing:
@@ -78,8 +81,13 @@ class MissingData:
             )
 
     def _check_first(self, directories: Sequence[LogDirectory]) -> None:
-        """Without klog-metadata in the first directory the broker counts as new. A start writes
-        meta.properties in the first directory before it writes to the others."""
+        """Raise LogDirectoryError if a broker that counts as new has used another directory before.
+
+        A broker without klog-metadata in the first directory counts as new. Another directory with
+        klog-metadata shows that the order of log.dirs has changed. Each start-up writes
+        meta.properties in the first directory before it writes to the others, so if only another
+        directory has that file, the contents of the first directory are missing.
+        """
         first, *others = directories
         for other in others:
             if self._files.exists(other.path / FILE_NAME):
@@ -96,7 +104,7 @@ class MissingData:
                 )
 
     def _gone(self, directories: Sequence[LogDirectory]) -> list[str]:
-        """A text for each known directory that is not there."""
+        """Return a text for each directory that the metadata knows and that is missing."""
         ids = {each.directory_id for each in directories}
         by_path = {str(each.path.absolute()): each for each in directories}
         return [
@@ -108,8 +116,10 @@ class MissingData:
     def _missing_logs(
         self, directories: Sequence[LogDirectory], found: Sequence[FoundFolders]
     ) -> list[_MissingLog]:
-        """The logs whose data directory is not there, or has no folder of them. Logs in a
-        directory that is offline are not missing: their partitions are offline, too."""
+        """Return the logs whose data directory is missing, and those that no data directory has.
+
+        Logs in an offline directory are not missing: their partitions are offline, too.
+        """
         present = {each.directory_id: each for each in directories if each.directory_id}
         folders = self._folders(found)
         assignments = self._metadata.assignments
@@ -124,8 +134,11 @@ class MissingData:
         return missing
 
     def _folders(self, found: Sequence[FoundFolders]) -> dict[TopicPartition, Path]:
-        """All folders of partitions but empty ones. A log that was created has files in its folder,
-        and among them its topic's id."""
+        """Return the folders of all partitions, without empty folders.
+
+        An empty folder is not a log: the folder of a created log has files, and one of them holds
+        the topic id.
+        """
         return {
             each.topic_partition: each.path
             for folders in found
@@ -139,7 +152,7 @@ class MissingData:
         except OSError as error:
             if is_exhausted(error):
                 raise
-            return False  # loading takes the data directory offline
+            return False  # the data directory goes offline when its logs are loaded
 
 
 def _why_gone(directory_id: DirectoryId, path: str, there: LogDirectory | None) -> str:

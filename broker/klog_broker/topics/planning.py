@@ -1,6 +1,6 @@
-"""Plans changes of topics: checks them against the present image; nothing is changed.
+"""Plan changes of topics: check them against the present metadata image, and change nothing.
 
-A change that is not possible raises BrokerError with a sentence.
+A change that is not possible raises BrokerError with the reason.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,8 @@ from klog_broker.topics.services import TopicServices
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import BrokerId
 
-# How many partitions one request may create, as in Kafka: each costs files, and memory before that.
+# The largest number of partitions that one request may create, as in Kafka. Each partition costs
+# memory while it is planned, and files once it is created.
 MAX_PARTITIONS_PER_REQUEST = 10_000
 
 
@@ -49,11 +50,13 @@ def plan_new_topic(
     assignment: Mapping[int, Sequence[int]] | None = None,
     configs: Mapping[str, str] | None = None,
 ) -> NewTopic:
-    """Check a topic to be created; -1 takes the broker's default. BrokerError if it is refused.
+    """Return the plan of a topic to be created; -1 stands for the broker's default.
 
-    Whoever makes a topic of the broker's own state: it gets the number of partitions and the
-    policy that it is to have. Kafka lets clients make it otherwise, and its coordinators never
-    work then. Other settings of the client's count.
+    An internal topic always gets the properties that `internal_topic` demands, even if a client
+    creates the topic; other settings of the client apply. Kafka lets clients choose all properties,
+    and its coordinators never work if the choice is wrong.
+
+    BrokerError if the topic is refused.
     """
     image = broker.metadata.image
     own = internal_topic(name, broker.config)
@@ -90,7 +93,7 @@ def plan_new_topic(
 def plan_more_partitions(
     broker: TopicServices, topic: Topic, count: int, assignment: Sequence[Sequence[int]] | None
 ) -> MorePartitions:
-    """The partitions to be added so that `topic` has `count` of them, or BrokerError."""
+    """Return the partitions to add so that `topic` has `count` partitions, or raise BrokerError."""
     current = len(topic.partitions)
     if count <= current:
         raise BrokerError(
@@ -121,7 +124,7 @@ def plan_more_partitions(
 
 
 def checked_topic_config(broker: TopicServices, configs: Mapping[str, str]) -> TopicConfig:
-    """A topic's settings, or BrokerError INVALID_CONFIG with the reason."""
+    """Return a topic's checked settings, or raise BrokerError INVALID_CONFIG with the reason."""
     try:
         config = topic_config(broker.config, configs)
         config.check_together()
@@ -131,7 +134,7 @@ def checked_topic_config(broker: TopicServices, configs: Mapping[str, str]) -> T
 
 
 def check_effects(broker: TopicServices, names: Iterable[str]) -> None:
-    """With strict.configs=true BrokerError INVALID_CONFIG for a topic's setting without effect."""
+    """Raise BrokerError INVALID_CONFIG if strict.configs=true and a topic setting has no effect."""
     if not broker.config["strict.configs"]:
         return
     for name in names:
@@ -142,7 +145,8 @@ def check_effects(broker: TopicServices, names: Iterable[str]) -> None:
 
 
 def list_setting(name: str, rows: Mapping[str, Setting]) -> None:
-    """BrokerError INVALID_CONFIG unless it is a list: something can be added to it."""
+    """Raise BrokerError INVALID_CONFIG unless the setting ``name`` is a list, whose items can be
+    added and removed."""
     row = rows.get(name)
     if row is None:
         near = nearest(name, rows)
@@ -170,7 +174,8 @@ def _spread_assignment(
     if partitions > MAX_PARTITIONS_PER_REQUEST:
         raise too_many_partitions(partitions)
     racks = _racks(broker, factor)
-    # A broker that is alone asks chance for nothing: seeds of the simulation stay what they are.
+    # With a single broker no random number is drawn, so that simulations with the same seed go on
+    # as before.
     start, shift = (
         (broker.chance.below(len(racks)), broker.chance.below(len(racks)))
         if len(racks) > 1
@@ -194,7 +199,7 @@ def _spread_more(broker: TopicServices, topic: Topic, added: int) -> Assignment:
 
 
 def _racks(broker: TopicServices, factor: int) -> dict[BrokerId, str | None]:
-    """The brokers that can have replicas, with their racks, if there are enough for `factor`."""
+    """Return the racks of all brokers; BrokerError unless they can have `factor` replicas."""
     brokers = broker.metadata.image.brokers
     if not 1 <= factor <= len(brokers):
         raise BrokerError(

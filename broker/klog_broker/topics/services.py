@@ -1,4 +1,4 @@
-"""The parts of a broker that changes of topics need."""
+"""The interface of the broker's parts that changes of topics use."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -14,7 +14,7 @@ from klog_broker.runtime.threads.helpers import Helpers
 
 
 class TopicServices(Protocol):
-    """The services of changes of topics."""
+    """The broker's parts that changes of topics use."""
 
     @property
     def config(self) -> BrokerConfig: ...
@@ -39,9 +39,9 @@ class TopicServices(Protocol):
 
     @property
     def on_topic_deleted(self) -> Sequence[Callable[[str], None]]:
-        """Each is called with a topic's name when its logs have been set aside."""
+        """The callbacks that get the name of each topic that the metadata image no longer has."""
 
     @property
     def folder_warnings(self) -> RateLimit:
-        """For warnings of folders in the way of new topics: clients try to create those again and
-        again."""
+        """The rate limit for warnings of folders that prevent the creation of a topic. Clients may
+        try to create such a topic again and again."""
