@@ -165,7 +165,7 @@ class PartitionFiles:
             return self.open(base, suffix)
         except FileNotFoundError:
             # The broker renames the .log of a deleted segment before the segment's other files. If
-            # the .log still exists, the segment never had the missing file.
+            # the .log still exists, the segment has no such file.
             (self.path / segment_file_name(base, Suffix.LOG)).stat()
             return None
 

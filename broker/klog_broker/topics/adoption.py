@@ -55,8 +55,8 @@ from pyspark_klog.state_records.transaction_log import decode_value
 
 _log = logging.getLogger("klog.topics")
 
-# Clients may write batches with any producer id. Higher ids than this one are ignored, because only
-# few ids would remain above them.
+# Clients may write batches with any producer id. Ids from this one on are ignored, because the
+# broker would soon run out of ids above them.
 _HIGHEST_PRODUCER_ID = 1 << 62
 _READ_BYTES = 1 << 20
 
