@@ -107,7 +107,7 @@ class Fetcher:
         """Whether no partition is fetched from this leader."""
         return not self._followed
 
-    # --- what is followed ------------------------------------------------------------------------
+    # --- followed partitions ---------------------------------------------------------------------
     def add(self, followed: FollowedPartition) -> None:
         """Fetch this partition from now on."""
         self._followed[followed.key] = followed
@@ -153,7 +153,7 @@ class Fetcher:
         if connection is not None:
             connection.close("nothing is fetched from the broker any more")
 
-    # --- asking ----------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------
     def _look(self) -> None:
         if not self._is_called_soon:
             self._is_called_soon = True
@@ -261,7 +261,7 @@ class Fetcher:
             return self._settings.wait_max_ms * MOST_WHOLE // max(len(self._followed), MOST_WHOLE)
         return 0
 
-    # --- the answer ------------------------------------------------------------------------------
+    # --- responses -------------------------------------------------------------------------------
     def _answered(
         self, connection: EventedConnection, reply: FetchResponse | None, error: KlogError | None
     ) -> None:
@@ -352,7 +352,7 @@ class Fetcher:
                 timer.cancel()
         self._pause = self._flushed_by = None
 
-    # --- ends ------------------------------------------------------------------------------------
+    # --- log end and start offsets ---------------------------------------------------------------
     def _ask_for_ends(self, connection: EventedConnection) -> None:
         """Ask the leader for the log end offsets and, after that, for the log start offsets."""
         keys = list(islice(self._ends, MOST_NAMED))

@@ -101,7 +101,7 @@ class FollowedPartition:
             self._await_flush()
         return None
 
-    # --- answers ---------------------------------------------------------------------------------
+    # --- responses -------------------------------------------------------------------------------
     def take(self, asked: Position, part: FetchedPart) -> None:
         """Handle the leader's response to a Fetch from ``asked``. The records of ``part`` are read
         until this method returns or, if the log is truncated first, until that is done."""
@@ -195,7 +195,7 @@ class FollowedPartition:
             what,
         )
 
-    # --- waiting ---------------------------------------------------------------------------------
+    # --- delays and flushes ----------------------------------------------------------------------
     def _await_end_of_delay(self) -> None:
         phase = self._state.phase
         if isinstance(phase, Delayed):

@@ -172,7 +172,7 @@ class FollowerState:
         log = self._log
         return Position(self.leader_epoch, log.log_end_offset, log.latest_epoch)
 
-    # --- answers of the leader -------------------------------------------------------------------
+    # --- responses of the leader -----------------------------------------------------------------
     def take(self, asked: Position, part: FetchedPart, now_ms: int) -> Step:
         """Handle the response to a Fetch from `asked`, and return the next step. A response to an
         earlier Fetch changes nothing."""

@@ -77,8 +77,8 @@ class Leader:
         """Why the leadership has ended; None while it lasts. After the end all appends are refused,
         and all requests that wait for this leadership are completed."""
         self.successor: Leader | None = None
-        """The broker's next leadership, in a newer epoch, if it began without another role in
-        between. No other broker led the partition then, and the log was not truncated."""
+        """The broker's next leadership, in a newer epoch, if this broker had no other role in
+        between, so that its log was not truncated."""
         self._around = around
         self._seen_end = log.log_end_offset
         self.replicas = LeaderReplicas(
@@ -224,7 +224,7 @@ class Leader:
                 f" sync, min.insync.replicas asks for {self.replicas.min_in_sync_replicas}"
             )
 
-    # --- what is replicated ----------------------------------------------------------------------
+    # --- replication -----------------------------------------------------------------------------
     def take_over(self, order: RoleAssignment, min_in_sync: int) -> None:
         """Take the replicas and the ISR of a role assignment of the same leader epoch, unless its
         partition epoch is older than the present one."""

@@ -93,7 +93,7 @@ class LeaderReplicas:
         self._awaits_order = False
         """Whether the controller has another partition state than the leader."""
 
-    # --- what comes in ---------------------------------------------------------------------------
+    # --- role assignments and fetches ------------------------------------------------------------
     def take_over(self, order: RoleAssignment) -> None:
         """Take a role assignment of the same leader epoch, unless its partition epoch is older than
         the present one.
@@ -306,7 +306,7 @@ class LeaderReplicas:
         min.insync.replicas."""
         return Committed(tuple(dict.fromkeys(each for each in members if each in self.replicas)))
 
-    # --- what is replicated ----------------------------------------------------------------------
+    # --- high watermark and min.insync.replicas --------------------------------------------------
     @property
     def min_in_sync_replicas(self) -> int:
         """min.insync.replicas, limited to the number of replicas, like Kafka since 3.7."""

@@ -166,7 +166,7 @@ class Partition:
             leader.advance_watermark()
             self._wake(self.topic_partition)
 
-    # --- what the log tells (LogListener) --------------------------------------------------------
+    # --- notifications from the log (LogListener) ------------------------------------------------
     def log_end_grew(self, _log: PartitionLog) -> None:
         """Advance the high watermark of the leader after an append."""
         leader = self.role

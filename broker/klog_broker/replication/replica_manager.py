@@ -142,7 +142,7 @@ class ReplicaManager:
         for by_number in self._hosted.values():
             yield from by_number.values()
 
-    # --- orders ----------------------------------------------------------------------------------
+    # --- role changes ----------------------------------------------------------------------------
     def apply(self, orders: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]) -> None:
         """Apply the role changes after those of earlier calls, then call `done` with the errors.
 
@@ -279,7 +279,7 @@ class ReplicaManager:
 
         self._logs.changes.delete_beside(order.topic_partition, partition.topic_id, deleted)
 
-    # --- what is hosted --------------------------------------------------------------------------
+    # --- hosted partitions -----------------------------------------------------------------------
     def _host(
         self, topic_partition: TopicPartition, topic_id: TopicId, log: PartitionLog | None
     ) -> Partition:
