@@ -1,4 +1,4 @@
-"""What the brokers of a cluster ask each other, on the listener that is for that alone.
+"""Requests between the brokers of a cluster, which come on the inter-broker listener alone.
 
 Orders of the controller come one request after the other (role_change_queue.py), and are carried
 out a part a turn.

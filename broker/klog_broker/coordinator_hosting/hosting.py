@@ -1,4 +1,4 @@
-"""What every coordinator is given by its broker: services, and the partitions of its topic."""
+"""Gives a coordinator its services and the led partitions of its topic."""
 
 from typing import Protocol
 

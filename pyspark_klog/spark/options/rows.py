@@ -26,7 +26,7 @@ class Status(Enum):
 
 
 class Option(NamedTuple):
-    """One option, as docs/options.md shows it: ``docs.py`` prints that page."""
+    """One option, as docs/options.md shows it: tools/docs/options.py prints that page."""
 
     name: str
     use: Use
