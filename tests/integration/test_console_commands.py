@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from klog_broker.cli.records import record_reader, record_writer
 from pyspark_klog.client.admin.groups import committed_offsets
 from pyspark_klog.ids import TopicPartition
 from tests.support.broker_process import BrokerProcess
@@ -38,8 +39,8 @@ def test_case(servers: str, case: Callable[[str], None]) -> None:
 def test_without_pyarrow(
     servers: str, case: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("record_reader", "record_writer"):
-        monkeypatch.setattr(f"klog_broker.cli.{module}.find_spec", lambda name: None)
+    for module in (record_reader, record_writer):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
     case(servers)
 
 

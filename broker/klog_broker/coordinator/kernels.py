@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-from pathlib import Path
 from typing import Any
 
 from klog_broker.runtime.event_loop.switching import brisk_switching
+from klog_broker.runtime.system.compiling import kernel_source
 
 MUCH_BYTES = 3 * 1024 * 1024
 """Of a state topic's logs: so much in the plain way takes as long as it takes to load kernels."""
@@ -43,9 +43,7 @@ def loaded_kernel(module: str) -> Any | None:
     In a helper thread; blocks at the first call."""
     from pyspark_klog.records.kernels import cache, kernels_compiled
 
-    packages = Path(__file__).parents[2]
-    source = str(packages.joinpath(*module.split(".")).with_suffix(".py"))
-    if module not in sys.modules and not cache.is_warm(source):
+    if module not in sys.modules and not cache.is_warm(kernel_source(module)):
         return None
     with brisk_switching():
         # Also if it is there: another helper may be loading it.

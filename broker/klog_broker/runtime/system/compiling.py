@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 _log = logging.getLogger("klog.kernels")
 
@@ -37,7 +36,7 @@ def fill_cache(modules: Iterable[str], is_stopping: Callable[[], bool]) -> bool:
     # down the start-up of every broker.
     from pyspark_klog.records.kernels import cache
 
-    sources = [_source(module) for module in modules]
+    sources = [kernel_source(module) for module in modules]
     with _compiling:
         if all(map(cache.is_warm, sources)):
             return True
@@ -57,9 +56,15 @@ def fill_cache(modules: Iterable[str], is_stopping: Callable[[], bool]) -> bool:
     return False
 
 
-def _source(module: str) -> str:
-    """Return the path of a module of klog_broker, without importing the module."""
-    return str(Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py"))
+def kernel_source(module: str) -> str:
+    """Return the path of a module with kernels, without importing the module.
+
+    :raises ModuleNotFoundError: if there is no such module
+    """
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"there is no module {module} to take kernels from", name=module)
+    return spec.origin
 
 
 def _compile(is_stopping: Callable[[], bool]) -> int | None:

@@ -71,7 +71,9 @@ def split_connect(connect: str) -> tuple[str, str]:
     chroot = "" if not rest else slash + rest
     fault = _path_fault(chroot) if chroot else None
     if fault is not None:
-        raise ValueError(f"the chroot {chroot!r} is not a valid path of a znode: {fault}")
+        raise ValueError(
+            f"the chroot {chroot!r} is not a valid path of a znode in ZooKeeper: {fault}"
+        )
     return hosts, chroot
 
 
