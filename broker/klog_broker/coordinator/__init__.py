@@ -1,7 +1,7 @@
-"""State that lives in a log: consumer groups and transactions, one shard a partition.
+"""Coordinators of consumer groups and of transactions; each state topic partition is one shard.
 
 May import: replication, security, metadata, log, runtime, config, and klog's shared packages.
 Start reading at shard.py (decide, append, apply), then runtime.py, then group/coordinator.py and
-group/classic/group_machine.py, and transaction/coordinator.py. The two coordinators do not know
-each other: handlers and app.py join them.
+group/classic/group_machine.py, and transaction/coordinator.py. The group coordinator and the
+transaction coordinator do not import each other: handlers and app.py connect the two.
 """

@@ -1,4 +1,4 @@
-"""What a machine's decision asks the runtime to do: append records, then send answers."""
+"""What a machine's decision asks the runtime to do: append records, then send responses."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,28 +10,29 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 Waiter = Callable[[Any], object]
-"""Takes the reply to a parked request, a message that has an ``error_code``."""
+"""A callback that sends the response to a parked request; a response has an ``error_code``."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaiterReply:
-    """The reply to one parked request."""
+    """A response to one parked request, with the callback that sends it."""
 
     waiter: Waiter
     reply: Any
 
     def send(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Send the reply, or ``error`` instead of it."""
+        """Send the response; with an ``error``, send an empty response that has only the error."""
         self.waiter(self.reply if error is ErrorCode.NONE else type(self.reply)(error_code=error))
 
 
 @dataclass(slots=True)
 class Effects(Generic[K, V]):
-    """Answers leave when the high watermark has passed all records appended before them.
+    """The records and responses that a machine's decision results in.
 
-    ``records``, if set, takes the wall clock's time in ms and returns records. The runtime appends
-    and applies them, and goes on with the machine's ``appended``; if they cannot be appended, with
-    its ``append_failed``.
+    The responses in ``answers`` leave when the high watermark has passed all records appended
+    before them. ``records``, if set, takes the wall clock's time in ms and returns records. The
+    runtime appends and applies the records, and then calls the machine's ``appended``, or its
+    ``append_failed`` if the append fails.
     """
 
     answers: list[WaiterReply] = field(default_factory=list)
@@ -49,19 +50,21 @@ class Machine(Protocol[K, V]):
     """
 
     def next_deadline_ms(self) -> int | None:
-        """When ``on_deadline`` has something to do, or earlier; None if only a request can change
-        anything."""
+        """When to call ``on_deadline``; None if only a request can change the machine.
+
+        The time may be too early: the machine then has nothing to do.
+        """
 
     def on_deadline(self, now_ms: int, /) -> Effects[K, V]: ...
 
     def appended(self, now_ms: int, /) -> Effects[K, V]:
-        """The records that were asked for are in the log and were applied."""
+        """Called when the records of the machine's last decision are appended and applied."""
 
     def append_failed(self, error: ErrorCode, now_ms: int, /) -> Effects[K, V]:
-        """The records that were asked for could not be appended: none of them counts."""
+        """Called when the append of the last decision's records failed: none has an effect."""
 
     def reloaded(self, now_ms: int) -> None:
-        """The shard's log was replayed: this broker serves the machine's key from now on."""
+        """Called when the shard's log is replayed and this broker starts to serve the key."""
 
     def unload(self) -> Effects[K, V]:
-        """This broker serves the key no longer: the answers tell all who wait so."""
+        """Called when this broker stops serving the key; the effects answer parked requests."""

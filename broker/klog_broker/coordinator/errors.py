@@ -1,4 +1,4 @@
-"""Errors of a coordinator's log (append refused, watermark not reached), as clients see them."""
+"""Translates errors of a state partition (failed append, watermark not reached) for clients."""
 
 from klog_broker.log.errors import (
     InvalidProducerEpoch,
@@ -9,7 +9,7 @@ from klog_broker.log.errors import (
 from klog_broker.runtime.system.descriptors import is_exhausted
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 
-# As Kafka's GroupMetadataManager and CoordinatorOperationExceptionHelper translate errors.
+# The same translations as in Kafka's GroupMetadataManager and CoordinatorOperationExceptionHelper.
 _TOLD = {
     ErrorCode.NONE: ErrorCode.NONE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -22,15 +22,16 @@ _TOLD = {
 
 
 def told(code: ErrorCode) -> ErrorCode:
-    """What clients of a coordinator are told for an error of its partition.
+    """Translate an error of a state partition into the error code that the client gets.
 
-    COORDINATOR_NOT_AVAILABLE: try again here. NOT_COORDINATOR: look for the coordinator anew.
+    COORDINATOR_NOT_AVAILABLE makes the client retry at this broker. NOT_COORDINATOR makes the
+    client look the coordinator up again.
     """
     return _TOLD.get(code, ErrorCode.NOT_COORDINATOR)
 
 
 def append_error(error: KlogError) -> ErrorCode:
-    """What clients of a coordinator are told for an error that :meth:`StateLog.append` raised."""
+    """Translate an error that :meth:`StateLog.append` raised into the client's error code."""
     if isinstance(error, RecordTooLarge | RecordBatchTooLarge):
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     if isinstance(error, InvalidProducerEpoch):
@@ -39,7 +40,7 @@ def append_error(error: KlogError) -> ErrorCode:
 
 
 def wants_descriptor(error: BaseException) -> bool:
-    """Whether reading failed only because no file descriptor was left: try again later."""
+    """Whether a read failed only because no file descriptor was free, so a retry can succeed."""
     return isinstance(error, OutOfDescriptors) or (
         isinstance(error, OSError) and is_exhausted(error)
     )

@@ -1,4 +1,4 @@
-"""Which partition of a state topic a key (a group, a transactional id) belongs to."""
+"""Maps a key (a group id or a transactional id) to a partition of its state topic."""
 
 from functools import lru_cache
 
@@ -6,7 +6,7 @@ _REMEMBERED_KEYS = 10_000
 
 
 def java_string_hash(text: str) -> int:
-    """Java's String.hashCode as int32: over UTF-16 units."""
+    """Compute Java's String.hashCode of ``text``, an int32 over its UTF-16 code units."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for i in range(0, len(units), 2):
@@ -16,6 +16,6 @@ def java_string_hash(text: str) -> int:
 
 @lru_cache(maxsize=_REMEMBERED_KEYS)
 def partition_for_key(key: str, num_partitions: int) -> int:
-    """Kafka's ``Utils.abs(hashCode) % partitions``; abs of the lowest int counts as 0."""
+    """Compute Kafka's ``Utils.abs(hashCode) % partitions``; abs of the smallest int32 is 0."""
     value = java_string_hash(key)
     return (0 if value == -(1 << 31) else abs(value)) % num_partitions

@@ -1,5 +1,8 @@
-"""The kernels that loading uses. They are loaded beside the loop once there is much to load, and
-only if their cache has them: nobody waits for a compiler, the plain way loads as well."""
+"""Loads the compiled kernels that speed up the loading of shards.
+
+Helper threads load them, and only once there is much to read. Kernels that are not in the cache on
+disk are not compiled: no shard waits for a compiler, because Python code can load it as well.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,26 @@ from klog_broker.runtime.event_loop.switching import brisk_switching
 from klog_broker.runtime.system.compiling import kernel_source
 
 MUCH_BYTES = 3 * 1024 * 1024
-"""Of a state topic's logs: so much in the plain way takes as long as it takes to load kernels."""
+"""Size of logs that Python code reads in about the time that it takes to load the kernels."""
 
 
 class PlainReads:
-    """How much the loaders of a state topic have read in the plain way. Loop thread only."""
+    """Counts the bytes that a state topic's loaders read without kernels. Loop thread only."""
 
     def __init__(self) -> None:
         self._bytes = 0
 
     def are_enough(self, size_bytes: int) -> bool:
-        """Whether the kernels are worth loading, with so much more to be read."""
+        """Add ``size_bytes`` to the count; return whether loading the kernels is worth it now."""
         self._bytes += size_bytes
         return self._bytes > MUCH_BYTES
 
 
 def records_kernels_loaded() -> bool:
-    """Load the kernels of records, unless that takes compiling. In a helper thread; blocks for
-    0.3 s at the first call."""
+    """Load the kernels of records, if the cache has them; return whether they are compiled.
+
+    Call in a helper thread: the first call blocks for 0.3 s.
+    """
     from pyspark_klog.records.kernels import kernels_are_cached, kernels_compiled
 
     if not kernels_are_cached():
@@ -39,13 +44,15 @@ def records_kernels_loaded() -> bool:
 
 
 def loaded_kernel(module: str) -> Any | None:
-    """A kernel's module of klog_broker; None if its cache has not got it, or if it is not compiled.
-    In a helper thread; blocks at the first call."""
+    """Import a kernel's module; return None if the cache lacks it, or if it is not compiled.
+
+    Call in a helper thread: the first call of a module blocks.
+    """
     from pyspark_klog.records.kernels import cache, kernels_compiled
 
     if module not in sys.modules and not cache.is_warm(kernel_source(module)):
         return None
     with brisk_switching():
-        # Also if it is there: another helper may be loading it.
+        # Import even a module in sys.modules: another helper thread may still be loading it.
         found = importlib.import_module(module)
         return found if kernels_compiled() else None

@@ -1,9 +1,9 @@
-"""Loading a shard: its log is read and checked beside the loop, and applied in the loop in slices.
+"""Loads a shard: a helper thread reads and checks its log, the loop applies it in slices.
 
-A helper thread reads some batches, checks their CRCs and inflates compressed ones, all of it in
-calls that release the GIL. Until the kernels are loaded the loop checks and inflates batches
-itself, one after the other: Python work in a helper thread would starve the loop. What most records
-of a topic are may be read in the helper, too (BulkLoading).
+The helper thread reads some batches, checks their CRCs and decompresses them, in calls that release
+the GIL. Until the kernels are loaded, the loop checks and decompresses the batches itself, one at a
+time, because Python code in a helper thread would starve the loop. With BulkLoading, the helper
+thread also decodes the most common kind of records.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,25 +27,28 @@ from pyspark_klog.records.record import Record
 from pyspark_klog.records.record_section import read_records
 
 LOAD_READ_BYTES = 256 * 1024
-"""How much of a shard's log is read at once while the shard loads."""
+"""How many bytes of a shard's log one read covers."""
 
 MOST_INFLATED_BYTES = 16 * 1024 * 1024
-"""Once the batches of a read have inflated to that much, those behind them are left to the next
-read: a few hundred bytes may inflate to the most that a batch may."""
+"""Once the batches of a read have decompressed to this size, the rest is left to the next read.
+Without the limit, a read of many small batches could decompress to a huge size, because a few
+hundred bytes may decompress to the largest allowed batch."""
 
-# After this time a read that failed for want of a file descriptor is tried again.
+# Pause before repeating a read that failed because no file descriptor was free.
 _NO_DESCRIPTOR_PAUSE_MS = 1_000
-# How many records of a batch are applied in one step, and how many elements
-# (runtime/event_loop/slices.py) one record counts for.
+# How many records of a batch one step applies, and how many elements (the unit of cost in
+# runtime/event_loop/slices.py) one record counts for.
 _RECORDS_A_STEP = 50
 _ELEMENTS_A_RECORD = 2
 
 
 class CheckedBytes(NamedTuple):
-    """Bytes of a log: those that were read, or the first of them. The batches before
-    ``checked_bytes`` are whole, and have the right CRC; ``inflated`` has the record sections of the
-    compressed ones, by the batch's position. ``table`` has a row for each (kernels/scan.py), until
-    the next check; None: the kernels are not loaded."""
+    """Bytes of a log that were read and checked; ``data`` may be cut after the checked part.
+
+    The batches before ``checked_bytes`` are whole and have the right CRC. ``inflated`` has the
+    decompressed record sections of compressed batches, by the batch's position. ``table`` has one
+    row per batch (kernels/scan.py) and is valid until the next check; None without kernels.
+    """
 
     data: bytes
     checked_bytes: int
@@ -54,13 +57,13 @@ class CheckedBytes(NamedTuple):
 
 
 class BatchWalk(Protocol):
-    """Checks the batches in bytes of a log, in a helper thread."""
+    """Checks the batches in a log's bytes, in a helper thread."""
 
     def check(self, data: bytes) -> CheckedBytes: ...
 
 
 class KernelWalk:
-    """The walk in compiled code. For one thread at a time."""
+    """Checks batches with the compiled kernels. An instance serves one thread at a time."""
 
     def __init__(self) -> None:
         import numpy as np
@@ -83,7 +86,7 @@ class KernelWalk:
         table = self._table[: rows * scan.TABLE_COLUMNS].reshape(rows, scan.TABLE_COLUMNS)
         if state[scan.STATE_ATTRIBUTES] & at.CODEC_MASK:
             is_compressed = (table[:, scan.ATTRIBUTES] & at.CODEC_MASK) != 0
-            # A batch without records has nothing to inflate, whatever its codec.
+            # A batch without records has nothing to decompress, whatever its codec.
             compressed = self._np.flatnonzero(is_compressed & (table[:, scan.RECORD_COUNT] > 0))
             inflated_bytes = 0
             for row in compressed.tolist():
@@ -96,8 +99,11 @@ class KernelWalk:
 
 
 class Run(NamedTuple):
-    """Neighbouring batches whose records were read together. ``end`` is the position behind them in
-    their region, ``next_offset`` the offset; ``rows`` and the bounds are BulkLoading's own."""
+    """Adjacent batches whose records were decoded together.
+
+    ``end`` is the position after the batches in their region, ``next_offset`` the offset after
+    them. ``rows``, ``first_pair`` and ``pairs_end`` are for BulkLoading only.
+    """
 
     end: int
     next_offset: Offset
@@ -107,30 +113,35 @@ class Run(NamedTuple):
 
 
 class BulkLoading(Protocol):
-    """Reads and applies many batches at once, to the same effect as applying each record. Which
-    batches those are is its choice, as long as none of them is part of a transaction."""
+    """Decodes and applies many batches at once, to the same effect as applying each record.
+
+    The implementation chooses the batches; none of them may be part of a transaction.
+    """
 
     def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, Run]:
-        """The runs among checked batches, by position. In a helper thread. Records before
-        ``from_offset`` do not count, nor those that a batch before theirs passes."""
+        """Return the runs among the checked batches, by position. Called in a helper thread.
+
+        Records before ``from_offset`` are skipped. So are records that the previous batch's
+        offsets have passed.
+        """
 
     def apply(self, run: Run) -> Steps:
-        """Apply a run whose records readers may see. In the loop."""
+        """Apply a run whose records are below the high watermark. Called in the loop."""
 
 
 Replay = Callable[[BatchView, Iterable[Record], Offset], int]
-"""Applies those records of a batch that lie at or behind an offset; see Shard.replay."""
+"""Applies those records of a batch that are at or after an offset; see Shard.replay."""
 
 
 class Loader:
-    """Replays a log from its start to where the log ended when the loader was made.
+    """Replays a log from its start to the log end offset at the time when the loader was made.
 
-    ``new_walk`` makes the walk that checks batches in a helper thread; while it returns None the
-    loop checks them, until the ``plain_reads`` of all loaders are enough. A run of ``bulk`` is
-    applied if ``begin_run`` says so (Shard.begin_run), or else record by record. ``done`` is called
-    once: with None when everything is applied, or with the error that prevents it (the log is
-    damaged, its disk fails). ``done`` is never called if the leadership ends (StateLog.ended) or
-    ``cancel`` comes first.
+    ``new_walk`` makes the BatchWalk that checks batches in a helper thread. While it returns None,
+    the loop checks them, until all loaders together have read enough to load the kernels
+    (``plain_reads``). A run of ``bulk`` is applied as a whole if ``begin_run`` (Shard.begin_run)
+    returns True, or else record by record. ``done`` is called once: with None when everything is
+    applied, or with the error that prevents loading (a damaged log, a failed disk). ``done`` is
+    never called if the leadership ends (StateLog.ended) or ``cancel`` is called first.
     """
 
     def __init__(
@@ -163,19 +174,22 @@ class Loader:
         self._is_cancelled = False
 
     def begin(self) -> None:
-        """Load as far as is possible without waiting: an empty log is loaded when this returns."""
+        """Start loading. An empty log is loaded when this method returns."""
         self._go_on()
 
     def go_on_in(self, log: StateLog) -> bool:
-        """The same broker leads on, in a newer epoch. Returns whether there is nothing else to be
-        loaded: then the rest is read as that leadership."""
+        """Continue with ``log``: this broker leads the partition again, in a newer epoch.
+
+        Returns False if the log has another end than before, so loading must start again. Otherwise
+        the remaining reads use ``log``.
+        """
         if log.log_end_offset != self._end_offset:
             return False
         self._log = log
         return True
 
     def cancel(self) -> None:
-        """Stop: whatever a helper or a later turn still had to do is left undone."""
+        """Stop loading: results of a helper thread and the remaining slices are ignored."""
         self._is_cancelled = True
 
     def _is_wanted(self) -> bool:
@@ -197,10 +211,13 @@ class Loader:
                 self._read(region)
 
     def _next_region(self, *, may_block: bool = False) -> ReadRegion | None:
-        """Where the next batches lie. None if there are none: the end is reached, the log was cut,
-        or the last offsets were cleaned away."""
+        """Return where the next batches are in the log's files.
+
+        Returns None at the end of loading: the end is reached, the log was truncated below it, or
+        compaction has removed the last records.
+        """
         log = self._log
-        # The log's beginning may have been deleted meanwhile.
+        # Meanwhile, the start of the log may have been deleted.
         self._position = max(self._position, log.log_start_offset)
         end_offset = min(self._end_offset, log.log_end_offset)
         if self._position >= end_offset:
@@ -214,8 +231,10 @@ class Loader:
         ).region
 
     def _warmed(self, _: object, error: BaseException | None) -> None:
-        """The pages were read into the page cache. Some may have left it again: the read waits for
-        those."""
+        """Read after a helper thread has brought the pages into the page cache.
+
+        Some pages may have left the cache again, so this read may block.
+        """
         if not self._is_wanted():
             return
         try:
@@ -239,7 +258,7 @@ class Loader:
             data = region.file.pread(region.size, region.position)
             checks = walk
             if is_much and records_kernels_loaded():
-                # Nothing else of the loader looks at it before this read is over.
+                # No other method uses self._walk until this read is over.
                 checks = self._walk = KernelWalk()
             if checks is None:
                 return CheckedBytes(data, 0, {}), {}

@@ -1,8 +1,8 @@
 """The coordinator runtime: the shards of one state topic that this broker leads, and their timers.
 
-It loads and unloads shards, finds the shard that a key belongs to, carries out what a machine has
-decided (Effects), and calls machines at their deadlines. The group coordinator uses it, as Kafka's
-coordinators use their CoordinatorRuntime. Loop thread only.
+The runtime loads and unloads shards, finds the shard of a key, carries out the decisions of
+machines (Effects), and calls machines at their deadlines. The group and transaction coordinators
+use one each, like Kafka's coordinators use CoordinatorRuntime. Loop thread only.
 """
 
 import logging
@@ -42,8 +42,11 @@ _log = logging.getLogger("klog.coordinator")
 
 @dataclass(frozen=True, slots=True)
 class RuntimeServices:
-    """What a runtime stands on. ``new_walk`` makes the walk that checks a loading log in a helper
-    thread; it returns None as long as the kernels are not loaded."""
+    """The broker's services that a runtime uses.
+
+    ``new_walk`` makes the BatchWalk that checks a loading log in a helper thread; it returns None
+    until the kernels are loaded.
+    """
 
     loop: Loop
     purgatory: Purgatory
@@ -54,9 +57,12 @@ class RuntimeServices:
 
 
 class CoordinatorRuntime(Generic[K, V, S]):
-    """``num_partitions`` returns None while the topic does not exist; ``new_state`` makes a shard's
-    state, and the timeline that tells what readers may see of that state; ``new_bulk`` makes what
-    loads a state faster than record by record."""
+    """The shards of one state topic that this broker leads.
+
+    ``num_partitions`` returns None while the topic does not exist. ``new_state`` makes the state of
+    a new shard, together with the timeline that decides what readers see of the state. ``new_bulk``
+    makes the BulkLoading of a state, which loads faster than record by record.
+    """
 
     def __init__(
         self,
@@ -83,9 +89,11 @@ class CoordinatorRuntime(Generic[K, V, S]):
 
     # --- shards ----------------------------------------------------------------------------------
     def lead(self, log: StateLog) -> None:
-        """Load a partition, then serve it. One that this broker has served until now it serves on,
-        and one that it loads it goes on loading, if nothing in the log is new; else it is loaded
-        anew."""
+        """Load the log of a partition that this broker leads, then serve it.
+
+        If this broker led the partition until now and the log has no new records, the shard goes on
+        serving, or loading; otherwise it is loaded again.
+        """
         partition = log.topic_partition.partition
         known = self._shards.get(partition)
         if known is not None and known.go_on(log, self._loaders.get(partition)):
@@ -119,7 +127,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
         loader.begin()
 
     def resign(self, partition: int) -> None:
-        """Stop serving a partition: all who wait are told to look for the coordinator anew."""
+        """Stop serving a partition; pending requests get an error that makes clients look again."""
         loader = self._loaders.pop(partition, None)
         if loader is not None:
             loader.cancel()
@@ -129,11 +137,11 @@ class CoordinatorRuntime(Generic[K, V, S]):
             self._services.slices.run(_unloading(shard), lambda: True)
 
     def shards(self) -> list[Shard[K, V, S]]:
-        """All shards that this broker leads, whatever their status."""
+        """All shards that this broker leads, with any status."""
         return list(self._shards.values())
 
     def shard(self, partition: int) -> Shard[K, V, S] | None:
-        """That of a partition, whatever its status; None if it is not led."""
+        """The shard of a partition, with any status; None if this broker does not lead it."""
         return self._shards.get(partition)
 
     def _replayed(self, partition: int, shard: Shard[K, V, S], error: Exception | None) -> None:
@@ -148,7 +156,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
         self._services.slices.run(self._starting(shard), is_wanted)
 
     def _starting(self, shard: Shard[K, V, S]) -> Steps:
-        """The whole log is applied: set the timers, then serve."""
+        """Set the timers of a shard whose log is replayed, then start serving."""
         for key in list(shard.state.keys()):
             machine = shard.state.machine(key)
             if machine is not None:
@@ -161,17 +169,17 @@ class CoordinatorRuntime(Generic[K, V, S]):
             each()
 
     def statuses(self) -> Counter[ShardStatus]:
-        """How many shards have which status."""
+        """The number of shards in each status."""
         return Counter(each.status for each in self._shards.values())
 
     # --- finding ---------------------------------------------------------------------------------
     def partition_for(self, key: str) -> int | None:
-        """The partition that has the key's records; None while the topic does not exist."""
+        """The partition that stores the key's records; None while the topic does not exist."""
         num_partitions = self._num_partitions()
         return partition_for_key(key, num_partitions) if num_partitions else None
 
     def find(self, key: str) -> tuple[ErrorCode, Shard[K, V, S] | None]:
-        """NONE and the shard that serves the key now; or why there is no such shard, and None."""
+        """Return NONE and the shard that serves the key, or the client's error and None."""
         num_partitions = self._num_partitions()
         if not num_partitions:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
@@ -182,12 +190,12 @@ class CoordinatorRuntime(Generic[K, V, S]):
         return error, shard if error is _NONE else None
 
     def serving(self) -> Iterator[Shard[K, V, S]]:
-        """The shards that serve now."""
+        """The shards that can serve requests now."""
         return (each for each in self.shards() if each.error() is ErrorCode.NONE)
 
     # --- what machines decide --------------------------------------------------------------------
     def run(self, shard: Shard[K, V, S], key: str, effects: Effects[K, V]) -> None:
-        """Carry out what the machine under ``key`` decided, and all decisions that follow."""
+        """Carry out a decision of the machine under ``key``, and the decisions that follow."""
         services = self._services
         while True:
             if effects.answers:
@@ -208,21 +216,27 @@ class CoordinatorRuntime(Generic[K, V, S]):
     def record(
         self, shard: Shard[K, V, S], key: str, records: Sequence[tuple[K, V | None]]
     ) -> ErrorCode:
-        """Append and apply what was decided on ``key``. NONE; or what whoever asked is told, and
-        none of it counts."""
+        """Append and apply records that were decided for ``key``.
+
+        Returns NONE, or the error for the client; after an error none of the records has an effect.
+        """
         try:
             shard.append(records)
         except (LogError, BrokerError) as failure:
             if self._not_recorded.allows(self._services.loop.now_ms()):
                 more = self._not_recorded.take_note()
-                _log.warning("not-recorded key=%r reason=%s%s", key, failure, more)
+                _log.warning("key=%r not recorded, clients get an error: %s%s", key, failure, more)
             code = append_error(failure)
             too_large = code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
             return ErrorCode.UNKNOWN_SERVER_ERROR if too_large else code
         return _NONE
 
     def schedule(self, shard: Shard[K, V, S], key: str) -> None:
-        """Keep one timer a machine. A deadline that moved later is noticed when the timer rings."""
+        """Set the machine's timer to its next deadline.
+
+        A machine has at most one timer. If the deadline has moved later, the timer stays: when it
+        fires, the machine has nothing to do and is scheduled again.
+        """
         machine = shard.state.machine(key)
         deadline_ms = None if machine is None else machine.next_deadline_ms()
         current = shard.timers.get(key)
@@ -241,19 +255,19 @@ class CoordinatorRuntime(Generic[K, V, S]):
             self._give_up(shard)
             return
         machine = shard.state.machine(key)
-        # A shard that loads sets its timers before it serves.
+        # Timers are set at the end of loading, so a timer can fire before the shard serves.
         if machine is not None and shard.status in (ShardStatus.LOADING, ShardStatus.SERVING):
             self.run(shard, key, machine.on_deadline(self._services.loop.now_ms()))
 
     def _give_up(self, shard: Shard[K, V, S]) -> None:
-        """The shard's leadership has ended, and no resign came: it can answer nobody any more."""
+        """Resign from a shard whose leadership ended without a call of ``resign``."""
         partition = shard.log.topic_partition.partition
         if self._shards.get(partition) is shard:
             self.resign(partition)
 
 
 def counted(states: Sequence[_State]) -> Generator[int, None, Counter[_State]]:
-    """How many there are of each, in steps (runtime/event_loop/slices.py)."""
+    """Count equal states, as steps for a slice of the loop (runtime/event_loop/slices.py)."""
     counts: Counter[_State] = Counter()
     for start in range(0, len(states), _COUNTED_A_STEP):
         counts.update(states[start : start + _COUNTED_A_STEP])

@@ -1,8 +1,9 @@
-"""State that lives in one partition's log: decide, append, apply.
+"""Keeps state in one partition's log: decide, append, apply.
 
-A handler decides on records and a reply; ``append`` writes the records and applies each of them to
-the state at once; the reply waits in ``when_visible`` until the high watermark has passed
-everything that the state was made of. Loading is replaying ``apply`` (loading.py).
+A handler decides on records and a response. ``append`` writes the records and applies each of them
+to the state at once. The response waits in ``when_visible`` until the high watermark has passed all
+records that the state was built from. Loading a shard replays its log through ``apply``
+(loading.py).
 """
 
 import logging
@@ -43,52 +44,56 @@ _log = logging.getLogger("klog.coordinator")
 
 
 class Producer(NamedTuple):
-    """Whose transaction a record belongs to."""
+    """The producer whose transaction a record belongs to."""
 
     producer_id: int
     producer_epoch: int
 
 
 class CoordinatorState(Protocol[K, V]):
-    """The state that a shard keeps. What survives a restart changes by ``apply``, ``apply_marker``
-    and what ``Shard.append_packed`` is given instead of ``apply``."""
+    """The state that a shard keeps in memory.
+
+    Everything that survives a restart changes only in ``apply``, in ``apply_marker``, and in the
+    function that callers of ``Shard.append_packed`` pass to use instead of ``apply``.
+    """
 
     def apply(self, offset: Offset, key: K, value: V | None, producer: Producer | None, /) -> None:
-        """A record at ``offset`` is in the log; a None ``value`` is a tombstone.
+        """Apply the record at ``offset`` of the log; a None ``value`` is a tombstone.
 
-        With a ``producer`` it is part of a transaction: nothing of it counts before its marker.
+        A record with a ``producer`` is part of a transaction: it has no effect until the
+        transaction's commit marker is applied.
         """
 
     def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
-        """The producer's transaction has ended: what it wrote counts now, or never."""
+        """End the producer's transaction: its records take effect now, or are dropped."""
 
     def machine(self, key: str) -> Machine[K, V] | None: ...
 
     def keys(self) -> Iterable[str]:
-        """Of the machines."""
+        """The keys of all machines."""
 
     def settled(self, key: str) -> None:
-        """All that was decided on the key is done: the state may drop what nobody needs."""
+        """Called when a decision on the key is carried out: the state may drop unused entries."""
 
 
 S = TypeVar("S", bound=CoordinatorState[Any, Any])
 
 
 class Changes(Protocol):
-    """What a shard tells of the batches that it applies (a Timeline)."""
+    """Gets notice of each batch that a shard applies. Implemented by Timeline."""
 
     def begin(self, end_offset: Offset, high_watermark: Offset) -> None: ...
 
 
 class Format(NamedTuple, Generic[K, V]):
-    """Between records and bytes; ``decode`` gives None for a record that is to be skipped."""
+    """Encodes and decodes records; ``decode`` returns None for a record that is to be skipped."""
 
     encode: Callable[[K, V | None], tuple[bytes, bytes | None]]
     decode: Callable[[bytes, bytes | None], tuple[K, V | None] | None]
 
 
 class ShardStatus(Enum):
-    """The stages of a shard's life: LOADING is the first, FAILED and RESIGNED are the last."""
+    """The stages of a shard: LOADING is the first; FAILED and RESIGNED are final."""
 
     LOADING = "loading"
     SERVING = "serving"
@@ -108,7 +113,7 @@ _TOLD = {
 
 
 class Shard(Generic[K, V, S]):
-    """One partition of a state topic: its log, the state made of it, and the timers of that."""
+    """One partition of a state topic: its log, the state built from the log, and its timers."""
 
     def __init__(
         self,
@@ -126,9 +131,9 @@ class Shard(Generic[K, V, S]):
         self.state = state
         self.status = ShardStatus.LOADING
         self.timers: dict[str, tuple[int, Timer]] = {}
-        """By key: the deadline of each machine that has one."""
+        """The deadline and timer of each machine that has a deadline, by the machine's key."""
         self.when_serving: list[Callable[[], None]] = []
-        """Called when loading has ended."""
+        """Callbacks to run once when the shard has finished loading."""
         self._changes = changes
         self._records = records
         self._purgatory = purgatory
@@ -139,7 +144,7 @@ class Shard(Generic[K, V, S]):
         self._is_appending = False
 
     def error(self) -> ErrorCode:
-        """NONE if requests can be served now, else the error that is answered."""
+        """NONE if the shard can serve requests now, else the error for the client."""
         if self.log.ended is not None:
             return ErrorCode.NOT_COORDINATOR
         status = self.status
@@ -149,11 +154,11 @@ class Shard(Generic[K, V, S]):
     def append(
         self, records: Sequence[tuple[K, V | None]], producer: Producer | None = None
     ) -> Offset:
-        """Append as one batch, then apply; returns the batch's end offset.
+        """Append the records as one batch, then apply them; returns the batch's end offset.
 
-        With a ``producer`` as a part of its transaction. Nothing has changed when it raises
-        LogError or BrokerError (see StateLog.append); or the shard has failed, because what is in
-        the log could not be applied (NOT_COORDINATOR).
+        With a ``producer``, the records are part of its transaction. If this method raises LogError
+        or BrokerError, either nothing has changed (see StateLog.append), or the shard has failed
+        because the appended records could not be applied (NOT_COORDINATOR).
         """
         now_ms = self._clock.now_ms()
         encode = self._records.encode
@@ -171,8 +176,11 @@ class Shard(Generic[K, V, S]):
         return self._append(partial(self.log.append, self._batch(encoded, now_ms, producer)), apply)
 
     def append_in_parts(self, records: Sequence[tuple[K, V | None]]) -> None:
-        """As :meth:`append`, of records that need not be appended together: as several batches if
-        they are more than a batch of the log may hold. When it raises some may have been."""
+        """Append and apply records that may be split over several batches.
+
+        A list that exceeds the log's largest batch is halved until each part fits. If this method
+        raises, some of the records may have been appended.
+        """
         try:
             self.append(records)
         except (RecordTooLarge, RecordBatchTooLarge):
@@ -185,9 +193,13 @@ class Shard(Generic[K, V, S]):
     def append_packed(
         self, batch: bytearray, record_count: int, now_ms: int, apply: Callable[[int], None]
     ) -> Offset:
-        """As :meth:`append`, of records that are packed behind the room for a batch's header
-        (append_plain_record). ``apply`` is called with the first one's offset, and changes the
-        state as applying each record would."""
+        """Append and apply records that the caller has encoded into ``batch``.
+
+        ``batch`` starts with free bytes for the header; :func:`append_plain_record` wrote the
+        records after it. The shard calls ``apply`` with the first record's offset instead of the
+        state's ``apply`` for each record; it must change the state in the same way. Raises as
+        :meth:`append` does.
+        """
         log = self.log
         if self._codec is Codec.NONE:
             finish_plain_batch(batch, record_count, now_ms)
@@ -207,7 +219,7 @@ class Shard(Generic[K, V, S]):
             codec=self._codec,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            # As Kafka's coordinators write it; a coordinator's appends are not held to sequences.
+            # Kafka's coordinators write 0, too. The log does not check a coordinator's sequences.
             base_sequence=NO_SEQUENCE if producer is None else 0,
             is_transactional=producer is not None,
         )
@@ -218,8 +230,10 @@ class Shard(Generic[K, V, S]):
     def append_marker(
         self, producer: Producer, marker: EndTransactionMarker, *, transaction_version: int
     ) -> Offset:
-        """End a producer's transaction on this partition; returns the marker's end offset. Raises
-        as :meth:`append` does."""
+        """Append the marker that ends a producer's transaction; returns the marker's end offset.
+
+        Raises as :meth:`append` does.
+        """
         producer_id, producer_epoch = producer
         is_commit = marker.control_type is ControlType.COMMIT
         return self._append(
@@ -234,8 +248,11 @@ class Shard(Generic[K, V, S]):
         )
 
     def _append(self, write: Callable[[], Offset], apply: Callable[[Offset], None]) -> Offset:
-        """Write, then apply. Meanwhile the watermark may pass records that are not applied yet:
-        nobody is answered until they are."""
+        """Write records, then apply them.
+
+        During the write the high watermark may pass records that are not applied yet: ``seen``
+        returns None until ``apply`` is done, so no response leaves early.
+        """
         if self._is_appending:
             raise InvariantViolation(f"{self.log.topic_partition}: an append within an append")
         self._is_appending = True
@@ -246,7 +263,7 @@ class Shard(Generic[K, V, S]):
             try:
                 apply(end_offset)
             except Exception as error:
-                # The log has records that the state has not: none of them is acknowledged.
+                # The log has records that are missing from the state: acknowledge none of them.
                 self.fail(error)
                 raise BrokerError(ErrorCode.NOT_COORDINATOR, str(error)) from error
         finally:
@@ -256,9 +273,9 @@ class Shard(Generic[K, V, S]):
 
     # --- replaying -------------------------------------------------------------------------------
     def replay(self, batch: BatchView, records: Iterable[Record], from_offset: Offset) -> int:
-        """Apply a batch of the log, those records that lie at or behind ``from_offset``.
+        """Apply those records of a logged batch that are at or after ``from_offset``.
 
-        Returns how many records it has.
+        Returns the number of records in ``records``, which includes the skipped ones.
         """
         self._written_offset = self._loaded_offset = Offset(batch.next_offset)
         self._changes.begin(self._written_offset, self.log.high_watermark)
@@ -281,8 +298,11 @@ class Shard(Generic[K, V, S]):
         return count
 
     def begin_run(self, end_offset: Offset) -> bool:
-        """Whether readers may see all before ``end_offset``. If so, the batches up to there may be
-        applied at once, now, by any way that comes to what :meth:`replay` comes to."""
+        """Return whether the high watermark has reached ``end_offset``.
+
+        If so, the caller must apply the batches before ``end_offset`` now. It may use any method
+        that has the same effect as :meth:`replay`.
+        """
         high_watermark = self.log.high_watermark
         if end_offset > high_watermark:
             return False
@@ -297,10 +317,10 @@ class Shard(Generic[K, V, S]):
 
     # --- what readers may see --------------------------------------------------------------------
     def when_visible(self, callback: Callable[[ErrorCode], None]) -> None:
-        """Call back once the high watermark has passed all that was written or replayed so far.
+        """Call ``callback`` once the high watermark has passed all that was written or replayed.
 
-        With NONE; REQUEST_TIMED_OUT after the time-out; NOT_LEADER_OR_FOLLOWER if this broker leads
-        the partition no longer, or has failed to keep its state.
+        The argument is NONE on success, REQUEST_TIMED_OUT after the shard's time-out, and
+        NOT_LEADER_OR_FOLLOWER if this broker has stopped leading the partition or the shard failed.
         """
         code = self.seen(self._written_offset)
         if code is not None:
@@ -311,17 +331,22 @@ class Shard(Generic[K, V, S]):
 
     @property
     def shows_less_than_told(self) -> bool:
-        """Whether the high watermark has not come to where the log ended when it was loaded: a
-        leader before this one may have acknowledged more than readers may see."""
+        """Whether the high watermark is still below the log's end at loading time.
+
+        If so, the previous leader may have acknowledged records that readers cannot see yet.
+        """
         return self.log.high_watermark < self._loaded_offset
 
     @property
     def is_visible(self) -> bool:
-        """Whether :meth:`when_visible` would call back at once, with NONE."""
+        """Whether :meth:`when_visible` would call its callback at once with NONE."""
         return self.seen(self._written_offset) is _NONE
 
     def seen(self, offset: Offset) -> ErrorCode | None:
-        """NONE if records before ``offset`` may be shown; None as long as they may not."""
+        """Return NONE if readers may see all records before ``offset``, and None if not yet.
+
+        Returns NOT_LEADER_OR_FOLLOWER if the shard can never show them.
+        """
         if self._is_appending:
             return None
         log, status = self.log, self.status
@@ -331,9 +356,12 @@ class Shard(Generic[K, V, S]):
 
     # --- ends ------------------------------------------------------------------------------------
     def go_on(self, log: StateLog, loader: Loader | None) -> bool:
-        """The same broker leads on, in a newer epoch. Returns whether the state is that of the log,
-        or will be, by the ``loader`` that is at it: then who waits for the watermark waits for it
-        there."""
+        """Continue with ``log``: this broker leads the partition again, in a newer epoch.
+
+        Returns whether the state matches ``log``, or will match it when the running ``loader`` has
+        finished. If so, pending ``when_visible`` callbacks stay and wait for the new log's high
+        watermark.
+        """
         if loader is not None:
             will_be = self.status is ShardStatus.LOADING and loader.go_on_in(log)
         else:
@@ -344,8 +372,10 @@ class Shard(Generic[K, V, S]):
         return will_be
 
     def fail(self, error: BaseException) -> None:
-        """The state is incomplete: nobody is served from it. As in Kafka, the shard's keys have no
-        coordinator then."""
+        """Stop serving, because the state is incomplete: requests for its keys get NOT_COORDINATOR.
+
+        Kafka's shards also have no coordinator after such an error.
+        """
         partition = self.log.topic_partition
         if self.status is ShardStatus.LOADING:
             _log.error("load-failed partition=%s reason=%r", partition, error)
@@ -355,7 +385,7 @@ class Shard(Generic[K, V, S]):
         self._purgatory.check(self)
 
     def resign(self) -> None:
-        """Another broker leads the partition: all requests that wait for the watermark are told."""
+        """Stop serving, because another broker leads the partition; fail all pending callbacks."""
         self.status = ShardStatus.RESIGNED
         self._purgatory.check(self)
 

@@ -1,4 +1,4 @@
-"""A partition of a state topic as its coordinator sees it: a log to append to and to read."""
+"""The interface through which a coordinator appends to and reads a state topic's partition."""
 
 from typing import Protocol
 
@@ -8,14 +8,14 @@ from pyspark_klog.records.control import EndTransactionMarker
 
 
 class StateLog(Protocol):
-    """A partition that this broker leads. Loop thread only."""
+    """The log of a state topic's partition that this broker leads. Loop thread only."""
 
     @property
     def topic_partition(self) -> TopicPartition: ...
 
     @property
     def leader_epoch(self) -> int:
-        """That of this leadership: as a coordinator's epoch it fences the coordinator before."""
+        """The partition's leader epoch, which also fences earlier coordinators of the shard."""
 
     @property
     def log_start_offset(self) -> Offset: ...
@@ -29,18 +29,20 @@ class StateLog(Protocol):
 
     @property
     def ended(self) -> object | None:
-        """Why this broker leads the partition no longer (resigned, offline, deleted); None while
-        it leads. Once set it never becomes None again."""
+        """Why this broker no longer leads the partition (resigned, offline, deleted), or None.
+
+        None while this broker leads; once set, it never becomes None again.
+        """
 
     def append(self, records: bytearray) -> Offset:
-        """Append one batch, for a coordinator; returns the log's end offset after it.
+        """Append one batch that a coordinator wrote; returns the log end offset after the batch.
 
         Raises LogError, or BrokerError with the partition's error (NOT_ENOUGH_REPLICAS,
         NOT_LEADER_OR_FOLLOWER); in both cases the log has not changed.
         """
 
     def append_plain(self, batch: bytearray, record_count: int, now_ms: int) -> Offset:
-        """As :meth:`append`, of a batch that finish_plain_batch has made, now."""
+        """Append a batch that finish_plain_batch just completed; else like :meth:`append`."""
 
     def append_marker(
         self,
@@ -50,8 +52,10 @@ class StateLog(Protocol):
         *,
         transaction_version: int,
     ) -> Offset:
-        """End a producer's transaction in this log; returns the log's end behind the marker. Raises
-        as :meth:`append` does."""
+        """Append the marker that ends a producer's transaction; returns the log end offset.
+
+        Raises as :meth:`append` does.
+        """
 
     def read(
         self,
@@ -62,4 +66,7 @@ class StateLog(Protocol):
         min_one_batch: bool = False,
         may_block: bool = True,
     ) -> ReadInfo:
-        """As :meth:`PartitionLog.read`."""
+        """Find the batches from ``offset`` on, up to ``max_bytes`` and before ``end_offset``.
+
+        :meth:`PartitionLog.read` describes the arguments and errors.
+        """

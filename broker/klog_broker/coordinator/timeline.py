@@ -1,9 +1,9 @@
-"""What readers of a shard may see: its state as of the high watermark.
+"""Shows readers the state of a shard as of the high watermark.
 
-A coordinator decides on the newest state, but answers readers with the state that would survive the
-loss of this broker. Kafka keeps snapshots of its tables for that (SnapshotRegistry,
-TimelineHashMap); here each change that the watermark has not passed yet keeps the value that it
-replaced.
+A coordinator decides on its newest state, but answers readers from the state that would survive the
+loss of this broker. Kafka keeps snapshots of its tables for this purpose (SnapshotRegistry,
+TimelineHashMap). klog instead keeps the replaced value of each change that the high watermark has
+not passed yet.
 """
 
 from collections import deque
@@ -30,28 +30,28 @@ class Timeline(Generic[P, V]):
 
     def __init__(self) -> None:
         self._changes: deque[_Change[P]] = deque()
-        # By owner and place: the values that the changes replaced, oldest first. No deque is empty.
+        # The values that the changes replaced, oldest first, by owner and place. No deque is empty.
         self._before: dict[str, dict[P, deque[V | None]]] = {}
         self.is_ahead = False
-        """Whether readers may not see the current batch yet: if so, call ``replaced``."""
+        """Whether the current batch is above the high watermark, so ``replaced`` must be called."""
         self._applying = Offset(0)
 
     def begin(self, end_offset: Offset, high_watermark: Offset) -> None:
-        """All changes from now on come from a batch that ends before ``end_offset``."""
+        """Start a batch: changes until the next call belong to the batch before ``end_offset``."""
         if self._changes:
             self.passed(high_watermark)
         self.is_ahead = end_offset > high_watermark
         self._applying = end_offset
 
     def replaced(self, owner: str, place: P, before: V | None) -> None:
-        """The current batch changes the value at ``place``; ``before`` is the old one, or None."""
+        """Record that the current batch changes ``place``; ``before`` is the old value or None."""
         if not self.is_ahead:
             return
         self._changes.append(_Change(self._applying, owner, place))
         self._before.setdefault(owner, {}).setdefault(place, deque()).append(before)
 
     def passed(self, high_watermark: Offset) -> None:
-        """Readers may see the batches that end at or before ``high_watermark``."""
+        """Drop the replaced values of all batches that end at or before ``high_watermark``."""
         changes = self._changes
         while changes and changes[0].end_offset <= high_watermark:
             _, owner, place = changes.popleft()
@@ -63,14 +63,14 @@ class Timeline(Generic[P, V]):
                     del self._before[owner]
 
     def is_changing(self, owner: str, place: P) -> bool:
-        """Whether a change of the value at ``place`` waits to be seen."""
+        """Whether ``place`` has a change that readers cannot see yet."""
         return place in self._before.get(owner, ())
 
     def seen_at(self, owner: str, place: P, newest: V | None) -> V | None:
-        """What readers see at ``place``, whose newest value is given."""
+        """Return the value that readers see at ``place``; ``newest`` is the current value."""
         before = self._before.get(owner, {}).get(place)
         return newest if before is None else before[0]
 
     def seen_instead(self, owner: str) -> dict[P, V | None]:
-        """By place: the older values (None: no value) that readers see instead of the newest."""
+        """The values that readers see instead of the newest ones, by place; None means no value."""
         return {place: before[0] for place, before in self._before.get(owner, {}).items()}

@@ -1,7 +1,8 @@
-"""What the coordinators of a broker ask other brokers: a connection to each, a queue, and one
-request at a time, which takes along all that waits.
+"""Sends the coordinators' requests to other brokers.
 
-Nothing is tried again here. Whoever asked looks the partition's leader up anew and asks that one.
+Each broker has one connection, a queue, and at most one request in flight, which combines all
+queued questions. Failed questions are not retried here: the caller looks the partition's leader up
+again and asks the new leader.
 """
 
 import logging
@@ -22,11 +23,13 @@ Q = TypeVar("Q")
 R = TypeVar("R", bound=Response)
 
 REQUEST_TIMEOUT_MS = 35_000
-"""How long an answer is waited for. A broker lets markers wait to be replicated for 30 seconds,
-Kafka's request.timeout.ms, and then tells which of a request were not."""
+"""How long to wait for a response. A broker waits up to 30 seconds, Kafka's request.timeout.ms, for
+markers to be replicated, and then reports which partitions of a request were not replicated."""
 MOST_PARTITIONS = 5_000
-"""Partitions that a request goes beyond only by its first question. More than a broker takes of
-another one's request (MAX_REQUEST_ELEMENTS of its dispatcher) cannot come together."""
+"""Largest number of partitions in a request; only a single larger question may exceed the limit.
+
+The limit keeps combined questions below MAX_REQUEST_ELEMENTS, which the other broker's dispatcher
+enforces."""
 
 _UNKNOWN = ErrorCode.NETWORK_EXCEPTION
 
@@ -34,19 +37,22 @@ _log = logging.getLogger("klog.coordinator")
 
 PartitionCodes = Mapping[TopicPartition, ErrorCode]
 Codes = PartitionCodes | ErrorCode
-"""What a broker has answered of each partition, or of all of them. NETWORK_EXCEPTION: nobody knows
-what became of the question."""
+"""A broker's result: one code for each partition, or one for all of them. NETWORK_EXCEPTION means
+that it is unknown whether the broker has carried out the request."""
 
 
 class Connect(Protocol):
-    """Makes a connection that connects when a request needs it (`Peers.connect`)."""
+    """Makes a connection that opens when the first request is sent (`Peers.connect`)."""
 
     def __call__(self, host: str, port: int, /) -> EventedConnection: ...
 
 
 class Question(NamedTuple, Generic[Q]):
-    """What one transaction asks a broker. Answers name the ``key`` alone: no two of a key go in one
-    request. ``told`` is called once, later."""
+    """One transaction's part of a request to a broker.
+
+    Responses identify it only by ``key``, so one request never has two questions of one key.
+    ``told`` is called once, later, with the broker's result.
+    """
 
     key: Hashable
     content: Q
@@ -55,23 +61,23 @@ class Question(NamedTuple, Generic[Q]):
 
 
 class Api(Protocol, Generic[Q, R]):
-    """How questions become a request, and what its answer says."""
+    """Combines questions into a request, and reads their results from the response."""
 
     @property
     def reply_class(self) -> type[R]: ...
 
     @property
     def versions(self) -> tuple[int, int | None]:
-        """The lowest and the highest that can be spoken."""
+        """The lowest and the highest version to use; None for the highest that both sides know."""
 
     def build(self, contents: list[Q]) -> Request: ...
 
     def read(self, reply: R) -> Mapping[Hashable, PartitionCodes] | ErrorCode:
-        """By key; or the error of the whole request."""
+        """Return the partitions' codes by question key, or the error of the whole request."""
 
 
 class _Link(Generic[Q]):
-    """The connection to a broker, what waits for it, and what was sent."""
+    """The connection to a broker, its queued questions, and the questions in flight."""
 
     __slots__ = ("address", "connection", "is_called", "sent", "waiting")
 
@@ -84,8 +90,10 @@ class _Link(Generic[Q]):
 
 
 class ToBrokers(Generic[Q, R]):
-    """Asks brokers of one cluster in one way. Loop thread only. ``listener`` is that of the brokers
-    among themselves."""
+    """Sends the questions of one API to the brokers of a cluster. Loop thread only.
+
+    ``listener`` is the name of the inter-broker listener.
+    """
 
     def __init__(
         self,
@@ -105,12 +113,15 @@ class ToBrokers(Generic[Q, R]):
         self._not_answered = RateLimit()
 
     def knows(self, broker_id: BrokerId) -> bool:
-        """Whether the broker is alive, by the image."""
+        """Whether the metadata image has an endpoint for the broker."""
         return self._address(broker_id) is not None
 
     def ask(self, broker_id: BrokerId, question: Question[Q]) -> None:
-        """Ask with the broker's next request: now, unless one is unanswered. After `close` nobody
-        is asked, and ``told`` is called as if the broker were not there."""
+        """Put the question into the broker's next request, which leaves once no other is in flight.
+
+        After `close`, and for a broker that is not in the metadata image, ``told`` is called with
+        NETWORK_EXCEPTION in a later turn.
+        """
         link = self._link(broker_id)
         if link is None:
             self._loop.call_soon(lambda: question.told(_UNKNOWN))
@@ -119,15 +130,17 @@ class ToBrokers(Generic[Q, R]):
         self._send_at_append(link)
 
     def look(self) -> None:
-        """The image is another one. Of brokers that are gone, or came back elsewhere, no answer is
-        waited for: by now others may lead what they led."""
+        """Close the connections of brokers that left the new metadata image or changed address.
+
+        Their questions fail at once, because other brokers may lead the partitions by now.
+        """
         for broker_id, link in list(self._links.items()):
             if self._address(broker_id) != link.address:
                 del self._links[broker_id]
                 self._loop.call_soon(partial(self._end, link, "the broker is gone"))
 
     def close(self) -> None:
-        """End all connections, and make no more: whoever waits is told now."""
+        """Close all connections and open no more; all waiting questions fail now."""
         self._is_closed = True
         links, self._links = self._links, {}
         for link in links.values():
@@ -148,7 +161,7 @@ class ToBrokers(Generic[Q, R]):
         return link
 
     def _send_at_append(self, link: _Link[Q]) -> None:
-        """Once all of this turn's questions are there."""
+        """Send in the append phase, when all questions of this turn are queued."""
         if not link.is_called and not link.sent:
             link.is_called = True
             self._loop.call_at_append(lambda: self._send(link))
@@ -174,7 +187,7 @@ class ToBrokers(Generic[Q, R]):
         if reply is not None:
             found = self._api.read(reply)
         else:
-            # What waits would have to wait for the same connection.
+            # The queued questions would need the same broken connection: fail them, too.
             sent = [*sent, *link.waiting]
             link.waiting.clear()
             self._tell(link, error)
@@ -194,18 +207,18 @@ class ToBrokers(Generic[Q, R]):
         if not link.connection.is_closed and self._not_answered.allows(self._loop.now_ms()):
             more = self._not_answered.take_note()
             name = self._api.reply_class.__name__
-            _log.warning("no-answer api=%s reason=%s%s", name, error, more)
+            _log.warning("api=%s no response from a broker, callers retry: %s%s", name, error, more)
 
 
 def code_of(codes: Codes, partition: TopicPartition) -> ErrorCode:
-    """What a broker has answered of a partition: UNKNOWN_SERVER_ERROR if it left that one out."""
+    """Return the partition's result; UNKNOWN_SERVER_ERROR if the response lacks the partition."""
     if isinstance(codes, ErrorCode):
         return codes
     return codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def known_code(number: int) -> ErrorCode:
-    """The code of an answer. One that klog does not know is an error that says nothing."""
+    """Convert a response's error number; a number unknown to klog is UNKNOWN_SERVER_ERROR."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -213,7 +226,7 @@ def known_code(number: int) -> ErrorCode:
 
 
 def _batch(waiting: deque[Question[Q]]) -> list[Question[Q]]:
-    """Take the questions of the next request out of the queue; their order stays by key."""
+    """Take the next request's questions out of the queue; questions of a key stay in order."""
     taken: list[Question[Q]] = []
     left: list[Question[Q]] = []
     keys: set[Hashable] = set()
