@@ -1,11 +1,11 @@
-"""Committed offsets of __consumer_offsets, read in compiled code: many batches in one call.
+"""Kernel that decodes committed offsets of __consumer_offsets, many batches in one call.
 
-A run is neighbouring batches that have nothing but committed offsets and their tombstones, none of
-them in a transaction. The kernel ends a run at anything else, and at whatever it cannot read: the
-caller applies that batch record by record, which also finds the words for what is wrong with it.
+A run is a sequence of adjacent batches that contain only committed offsets and their tombstones,
+outside of transactions. The kernel ends the run at any other batch, and at a batch that it cannot
+decode. The caller applies that batch record by record, which also reports what is wrong with it.
 
-Rows are sorted by group and topic, and those of one pair keep the log's order. Between two pairs
-the order makes no difference to what a shard keeps.
+The rows of a run are sorted by pairs of group and topic; the rows of one pair stay in the order of
+the log. The order of rows of different pairs does not matter to the shard's state.
 """
 
 from pyspark_klog.records.kernels.jit import Array, inline, kernel
@@ -35,36 +35,36 @@ from pyspark_klog.records.layout import (
     TRANSACTIONAL_BIT,
 )
 
-# --- a pair of group and topic, in ``pairs`` -----------------------------------------------------
+# --- columns of ``pairs``: one pair of group and topic -------------------------------------------
 PAIR_GROUP_AT = 0
 PAIR_GROUP_END = 1
 PAIR_TOPIC_AT = 2
 PAIR_TOPIC_END = 3
-PAIR_ROWS = 4  # the number of the first of its rows, once the run is sorted
+PAIR_ROWS = 4  # the pair's first row, once the run is sorted
 PAIR_ROWS_END = 5
-PAIR_TOMBSTONES = 6  # how many of its rows are
-PAIR_PUBLIC = 7  # those before are for the caller
+PAIR_TOMBSTONES = 6  # how many of the pair's rows are tombstones
+PAIR_PUBLIC = 7  # the caller reads the columns before this one
 _PAIR_HASH = 7
 _PAIR_SLOT = 8
 PAIR_COLUMNS = 9
 
-# --- a row as it is found, in ``found`` ----------------------------------------------------------
+# --- columns of ``found``: one row in the order of the log ---------------------------------------
 _FOUND_PAIR = 0
 _FOUND_PARTITION = 1
-_FOUND_OFFSET = 2  # of the record
-_FOUND_VALUE_AT = 3  # behind the version; -1 for a tombstone
+_FOUND_OFFSET = 2  # the record's offset
+_FOUND_VALUE_AT = 3  # position after the value's version; -1 for a tombstone
 _FOUND_VERSION = 4
 _FOUND_TEXT_AT = 5
 _FOUND_TEXT_END = 6
-_FOUND_ID_AT = 7  # -1: the record has no topic id
+_FOUND_ID_AT = 7  # position of the topic id; -1 if the record has none
 FOUND_COLUMNS = 8
 
-# --- a sorted row: its partition in ``partitions``, and in ``texts`` -----------------------------
-TEXT_AT = 0  # where the metadata lies; -1 for a tombstone
+# --- columns of ``texts``: one sorted row (its partition is in ``partitions``) -------------------
+TEXT_AT = 0  # start of the metadata; -1 for a tombstone
 TEXT_END = 1
 TEXT_COLUMNS = 2
 
-# --- a sorted row in ``packed``: big-endian (group/packed_offsets.py) ----------------------------
+# --- byte positions in a row of ``packed``: big-endian fields (group/packed_offsets.py) ----------
 PACKED_OFFSET_AT = 0
 PACKED_COMMIT_MS_AT = 8
 PACKED_EXPIRE_MS_AT = 16
@@ -73,15 +73,15 @@ PACKED_LEADER_EPOCH_AT = 32
 PACKED_TOPIC_ID_AT = 36
 PACKED_BYTES = 52
 
-# --- where a walk is, in ``state``: the next call goes on from there -----------------------------
-STATE_ROW = 0  # of the scan's table
-STATE_FROM_OFFSET = 1  # records before it do not count
+# --- fields of ``state``: where the next call continues ------------------------------------------
+STATE_ROW = 0  # the next row of the scan's table
+STATE_FROM_OFFSET = 1  # records before this offset are skipped
 STATE_PAIRS = 2
 STATE_ROWS = 3
 STATE_FIELDS = 4
 
-# --- where a batch's records lie, in ``sections`` ------------------------------------------------
-SECTION_AT = 0  # -1 if they are compressed and were not inflated
+# --- columns of ``sections``: where a batch's records are ----------------------------------------
+SECTION_AT = 0  # -1 for compressed records that were not decompressed
 SECTION_END = 1
 SECTION_COLUMNS = 2
 
@@ -94,7 +94,7 @@ _HASH_FACTOR = 0x0100_0193
 
 @inline
 def _hash_of(buf: Array, start: int, end: int) -> int:
-    """FNV-1a, 32 bits."""
+    """Compute the 32-bit FNV-1a hash of the bytes from ``start`` to ``end``."""
     found = _HASH_START
     for at in range(start, end):
         found = (found ^ byte_at(buf, at)) * _HASH_FACTOR & _LOW_32_BITS
@@ -120,9 +120,10 @@ def _pair_of(
     pairs: Array,
     count: int,
 ) -> tuple[int, int]:
-    """The number of a group and topic, and how many pairs there are now.
+    """Find or add a pair of group and topic; returns its number and the count of pairs.
 
-    The topic's length lies between the two names, so that equal bytes are equal names.
+    The compared bytes include the topic's length field between the two names, so equal bytes mean
+    equal names.
     """
     size = topic_end - group_at
     mask = len(slots) - 1
@@ -154,16 +155,18 @@ def _pair_of(
 
 @inline
 def _forget_pairs(slots: Array, pairs: Array, first: int, end: int) -> None:
-    """Take the youngest pairs out of the slots."""
+    """Remove the newest pairs, from ``first`` to ``end``, from the hash table ``slots``."""
     for number in range(end - 1, first - 1, -1):
         slots[pairs[number * PAIR_COLUMNS + _PAIR_SLOT]] = 0
 
 
 @inline
 def _read_names(buf: Array, at: int, end: int) -> tuple[int, int, int, int]:
-    """Of a committed offset's key: the ends of group and topic and where these begin; all -1 if it
-    is no such key, or cannot be read."""
-    # Version and two lengths of two bytes, and a partition of four.
+    """Find the start and end of group and topic in the key of a committed offset.
+
+    Returns -1 four times if the key is of another kind, or is invalid.
+    """
+    # A key has a version and two lengths of two bytes each, and a partition of four bytes.
     if end - at < 10:
         return -1, -1, -1, -1
     version = read_i16(buf, at)
@@ -186,17 +189,20 @@ def _read_names(buf: Array, at: int, end: int) -> tuple[int, int, int, int]:
 
 @inline
 def _read_value(buf: Array, at: int, end: int) -> tuple[int, int, int, int]:
-    """Of a committed offset's value: its version, start and end of the metadata, and where the
-    topic's id lies (-1: nowhere). The version is -1 if it cannot be read."""
+    """Find the fields in the value of a committed offset.
+
+    Returns the version, the start and end of the metadata, and the position of the topic id or -1.
+    The version is -1 if the value is invalid.
+    """
     nothing = (-1, 0, 0, -1)
     if end - at < 2:
         return nothing
     version = read_i16(buf, at)
     if version < 0 or version > 4:
         return nothing
-    text_at = at + 10  # behind the offset
+    text_at = at + 10  # after the version and the offset
     if version >= 3:
-        text_at += 4  # the leader epoch
+        text_at += 4  # after the leader epoch
     if version < 4:
         if end - text_at < 2:
             return nothing
@@ -205,7 +211,7 @@ def _read_value(buf: Array, at: int, end: int) -> tuple[int, int, int, int]:
     else:
         if end - text_at < 3:
             return nothing
-        # A length of more than three bytes is too long for a string.
+        # A string is shorter than a length of more than three bytes would say.
         length = byte_at(buf, text_at)
         text_at += 1
         if length >= 0x80:
@@ -219,7 +225,7 @@ def _read_value(buf: Array, at: int, end: int) -> tuple[int, int, int, int]:
                 length |= third << 14
                 text_at += 1
         length -= 1
-    rest = 16 if version == 1 else 9 if version == 4 else 8  # times, and the number of tags
+    rest = 16 if version == 1 else 9 if version == 4 else 8  # timestamps, count of tagged fields
     if length < 0 or length > _MAX_STRING_BYTES or length > end - text_at - rest:
         return nothing
     text_end = text_at + length
@@ -229,7 +235,7 @@ def _read_value(buf: Array, at: int, end: int) -> tuple[int, int, int, int]:
     if version == 4:
         tags_at = text_end + 8
         if byte_at(buf, tags_at) != 0:
-            # Nothing but the one tagged field that is known: one field, tag 0, its size.
+            # Accept only the one known tagged field: a count of 1, tag 0, size 16.
             id_at = tags_at + 3
             if (
                 end - id_at < _TOPIC_ID_BYTES
@@ -254,8 +260,10 @@ def _read_batch(
     found: Array,
     rows: int,
 ) -> tuple[int, int, int]:
-    """Note a batch's records, from row ``rows`` on: whether all of them are known, how many pairs
-    and how many rows there are then."""
+    """Write a batch's records to ``found``, from row ``rows`` on.
+
+    Returns 1 if all records were decoded, or else 0; then the new counts of pairs and of rows.
+    """
     base_offset = int(table[row + BASE_OFFSET])
     last_offset = int(table[row + LAST_OFFSET])
     count = int(table[row + RECORD_COUNT])
@@ -271,7 +279,7 @@ def _read_batch(
             return 0, pair_count, rows
         at = record_end
         if key_bytes < 0:
-            continue  # as everywhere: what has no key says nothing
+            continue  # records without a key are ignored, like in Shard.replay
         group_at, group_end, topic_at, topic_end = _read_names(buf, key_at, key_at + key_bytes)
         if group_at < 0:
             return 0, pair_count, rows
@@ -300,7 +308,7 @@ def _read_batch(
 
 @inline
 def _pack(buf: Array, found: Array, at: int, packed: Array, to: int) -> None:
-    """Write a row's fixed fields; most of them are in the record as they are wanted."""
+    """Write a row's fixed fields; most are copied, because the record has the same encoding."""
     value_at = int(found[at + _FOUND_VALUE_AT])
     version = int(found[at + _FOUND_VERSION])
     text_end = int(found[at + _FOUND_TEXT_END])
@@ -336,7 +344,7 @@ def _sort(
     texts: Array,
     packed: Array,
 ) -> None:
-    """Write the run's rows pair by pair."""
+    """Write the run's rows to ``partitions``, ``texts`` and ``packed``, sorted by pair."""
     for row in range(first_row, rows):
         at = row * FOUND_COLUMNS
         pair = int(found[at + _FOUND_PAIR]) * PAIR_COLUMNS
@@ -378,11 +386,12 @@ def read_run(
     packed: Array,
     state: Array,
 ) -> int:
-    """Read batches from STATE_ROW on, up to one that is no part of a run or to the table's end.
+    """Decode batches from STATE_ROW on, up to the first that does not belong to a run.
 
-    ``table`` is a scan's, whose CRCs were right; ``sections`` says where in ``buf`` each batch's
-    records lie. ``slots`` are all 0, before and after, and a power of two, at least twice as many
-    as there can be rows; ``pairs`` has room for as many as ``found``. Returns OK.
+    ``table`` is the result of a scan that found all CRCs right. ``sections`` says where in ``buf``
+    each batch's records are. ``slots`` is all 0 before and after the call; its length is a power of
+    two, and at least twice the number of possible rows. ``pairs`` has space for as many entries as
+    ``found``. Returns OK.
     """
     row = int(state[STATE_ROW])
     from_offset = int(state[STATE_FROM_OFFSET])
@@ -392,7 +401,7 @@ def read_run(
         at = row * TABLE_COLUMNS
         if table[at + MAGIC] != MAGIC_V2 or table[at + LAST_OFFSET] == INT64_MAX:
             break
-        # A batch without records has none, whatever follows its header.
+        # A batch with a record count of 0 has no records, whatever bytes follow its header.
         if table[at + RECORD_COUNT] != 0:
             section_at = int(sections[row * SECTION_COLUMNS + SECTION_AT])
             if (

@@ -1,5 +1,8 @@
-"""Loading committed offsets in runs: read by a kernel beside the loop, kept in the loop by pairs of
-group and topic. What the kernel does not know the loader applies record by record."""
+"""Loads committed offsets in runs: a kernel decodes them in a helper thread, the loop stores them.
+
+The loop stores a run's offsets by pairs of group and topic. Batches that the kernel does not
+understand are left to the loader, which applies them record by record.
+"""
 
 from __future__ import annotations
 
@@ -19,44 +22,48 @@ from pyspark_klog.records import layout as at
 COMMIT_KERNEL = "klog_broker.coordinator.group.commit_kernel"
 
 MOST_ROWS = 32_768
-"""Of one region. Batches behind them are applied record by record, which needs no memory."""
+"""Largest number of rows of one region. Later batches are applied record by record, which needs no
+arrays."""
 
 WORTHWHILE_BYTES = LOAD_READ_BYTES // 2
-"""A region of less is the last of its log, or the only one: its kernel is not loaded for that."""
+"""A smaller region is usually the only or last one of its log: not worth loading the kernel."""
 
-# What a step costs (runtime/event_loop/slices.py): so many parts make an element, a row is one of
-# them. A pair has to be found, and its names to be decoded.
+# The cost of a step (runtime/event_loop/slices.py) is counted in parts; _PARTS_AN_ELEMENT parts
+# are one element. A row costs one part. A pair costs more: it is looked up, and its names decoded.
 _PARTS_AN_ELEMENT = 40
 _PARTS_A_PAIR = 20
 _PARTS_A_SPAN = 8
 _PARTS_A_STEP = 4_000
-# A span ends so that a step ends with it.
+# Longer spans are divided, so that a step can end between spans.
 _MOST_ROWS_A_SPAN = 2_000
-# So many pairs have a place that is found by their bytes alone.
+# Largest number of pairs whose book and rows are cached by the pair's bytes.
 _MOST_TARGETS = 50_000
 
 
 class _Rows(NamedTuple):
-    """All runs of a region. Lists, because the loop takes single numbers out of them.
+    """The rows of all runs of a region, in lists, because the loop reads single numbers.
 
-    A span is rows of a pair whose partitions follow one on the other, or one row that is kept
-    alone."""
+    A span is a sequence of rows of one pair with consecutive partitions, or a single row of
+    ``alone``.
+    """
 
     data: bytes
     pairs: list[list[int]]
-    """The kernel's public columns, and which spans are the pair's."""
+    """For each pair the kernel's public columns, then the first and the end of its spans."""
     span_rows: list[int]
-    """The first row of each span, and the end of the last."""
+    """The first row of each span; the last item is the end of the last span."""
     span_partitions: list[int]
-    """The partition of its first row."""
+    """The partition of each span's first row."""
     packed: bytes
     alone: dict[int, PackedOffset | None]
-    """By row: an offset that has metadata; None for a tombstone."""
+    """Rows that do not fit the block: an offset with metadata, or None for a tombstone."""
 
 
 class CommitLoading:
-    """The BulkLoading of one shard of the group coordinator. ``load_kernel`` is called in a helper
-    thread, for the first region that is worth it."""
+    """The BulkLoading of one shard of the group coordinator.
+
+    A helper thread calls ``load_kernel`` for the first region of at least ``least_bytes``.
+    """
 
     def __init__(
         self,
@@ -70,9 +77,9 @@ class CommitLoading:
         self._kernel: Any | None = None
         self._targets: dict[bytes, tuple[OffsetBook, TopicRows]] = {}
 
-    # --- beside the loop -------------------------------------------------------------------------
+    # --- in a helper thread ----------------------------------------------------------------------
     def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, Run]:
-        """The runs among a region's batches, by their position."""
+        """Decode a region's batches; returns the runs by their position in the region."""
         if checked.table is None or not len(checked.table):
             return {}
         if self._load_kernel is not None and len(checked.data) >= self._least_bytes:
@@ -83,7 +90,7 @@ class CommitLoading:
 
     # --- in the loop -----------------------------------------------------------------------------
     def apply(self, run: Run) -> Steps:
-        """Keep what a run has."""
+        """Store the offsets of a run in the shard's state."""
         rows, targets, spent = run.rows, self._targets, 0
         data = rows.data
         for pair in rows.pairs[run.first_pair : run.pairs_end]:
@@ -92,7 +99,7 @@ class CommitLoading:
                 group_id, topic = _names(data, group_at, group_end, topic_at, topic_end)
                 yield from self._apply_each(rows, group_id, topic, range(span, span_end))
                 continue
-            # With the lengths that lie before both.
+            # The key's bytes from the group's length field to the topic's end.
             name = data[group_at - 2 : topic_end]
             target = targets.get(name)
             if target is None or not target[1]:
@@ -109,7 +116,7 @@ class CommitLoading:
         yield spent // _PARTS_AN_ELEMENT + 1
 
     def _apply_each(self, rows: _Rows, group_id: str, topic: str, spans: range) -> Steps:
-        """One span after the other, because there are tombstones among them."""
+        """Apply the spans of a pair in order, because some of them are tombstones."""
         state, spent = self._state, 0
         for span in spans:
             if rows.alone.get(rows.span_rows[span], b"") is None:
@@ -125,7 +132,7 @@ class CommitLoading:
 
 
 def _keep(rows: _Rows, span: int, book: OffsetBook, kept: TopicRows) -> int:
-    """Keep the offsets of a span that is no tombstone; returns how many rows it has."""
+    """Store the offsets of a span that is not a tombstone; returns its number of rows."""
     first, end = rows.span_rows[span], rows.span_rows[span + 1]
     alone = rows.alone.get(first)
     if alone is None:
@@ -139,13 +146,13 @@ def _keep(rows: _Rows, span: int, book: OffsetBook, kept: TopicRows) -> int:
 def _names(
     data: bytes, group_at: int, group_end: int, topic_at: int, topic_end: int
 ) -> tuple[str, str]:
-    """Group and topic; one string of the topic is for all groups that have offsets in it."""
+    """Decode a pair's group and topic; all groups share one string of the topic's name."""
     group_id = str(data[group_at:group_end], "utf-8")
     return group_id, sys.intern(str(data[topic_at:topic_end], "utf-8"))
 
 
 class _Reading:
-    """One region's reading: the arrays that the kernel fills."""
+    """Decodes one region into arrays that the kernel fills."""
 
     def __init__(self, kernel: Any, checked: CheckedBytes, from_offset: Offset) -> None:
         import numpy as np
@@ -156,7 +163,7 @@ class _Reading:
         table: Any = checked.table
         self._table = table
         self._data, self._sections = self._sections_of(checked)
-        # The count of a message of an older format may be -1.
+        # RECORD_COUNT may be -1 for a message of an older format.
         rows = min(int(table[:, scan.RECORD_COUNT].clip(0).sum()), MOST_ROWS)
         slots = 16
         while slots < 2 * rows:
@@ -192,7 +199,7 @@ class _Reading:
             if rows_end > row:
                 bounds.append((row, rows_end, first_pair, int(state[kernel.STATE_PAIRS])))
             if rows_end < len(table):
-                # The batch that ended the run is the loader's.
+                # The loader applies the batch that ended the run.
                 next_offset = int(table[rows_end, scan.LAST_OFFSET]) + 1
                 if state[kernel.STATE_FROM_OFFSET] < next_offset <= at.INT64_MAX:
                     state[kernel.STATE_FROM_OFFSET] = next_offset
@@ -224,7 +231,7 @@ class _Reading:
         starts, ends = texts[:, kernel.TEXT_AT], texts[:, kernel.TEXT_END]
         of_pairs = self._pairs.reshape(-1, kernel.PAIR_COLUMNS)[:pairs, : kernel.PAIR_PUBLIC]
         is_alone = (starts < 0) | (ends > starts)
-        # Whether a span begins with the row.
+        # Whether a span starts at the row.
         begins = np.ones(rows + 1, dtype=np.bool_)
         begins[1:-1] = (np.diff(partitions) != 1) | is_alone[1:] | is_alone[:-1]
         begins[of_pairs[:, kernel.PAIR_ROWS]] = True
@@ -246,8 +253,10 @@ class _Reading:
         )
 
     def _sections_of(self, checked: CheckedBytes) -> tuple[bytes, Any]:
-        """The region's bytes with the inflated records behind them, and where each batch's records
-        lie."""
+        """Return the region's bytes with the decompressed records appended, and the sections.
+
+        The sections say where each batch's records are in the returned bytes.
+        """
         np, scan, kernel, table = self._np, self._scan, self._kernel, self._table
         sections = np.empty((len(table), kernel.SECTION_COLUMNS), dtype=np.int64)
         sections[:, kernel.SECTION_AT] = table[:, scan.POSITION] + at.RECORDS_AT

@@ -1,4 +1,4 @@
-"""Committing offsets: all commits of a turn to one shard are one batch."""
+"""Commits offsets: all commits of an event-loop turn to one shard become one batch."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -24,19 +24,21 @@ from pyspark_klog.state_records.offset_commit import OffsetCommitValue
 _NONE = ErrorCode.NONE
 
 CommitAnswer = Callable[[Sequence[ErrorCode]], None]
-"""Takes a code for each commit of a request, in their order."""
+"""Receives an error code for each commit of a request, in the order of the commits."""
 
 
 class MemberName(NamedTuple):
-    """How a request names a member: by id, and a static one by its instance id too."""
+    """How a request names a member: by member id; a static member also by instance id."""
 
     member_id: str
     instance_id: str | None = None
 
 
 class Commit(NamedTuple):
-    """One partition of an OffsetCommit; ``commit_ms`` and ``expire_ms`` are -1 unless given.
-    ``topic_id`` is that of the topic that has the name now."""
+    """One partition of an OffsetCommit; ``commit_ms`` and ``expire_ms`` are -1 if not given.
+
+    ``topic_id`` is the id of the topic that currently has the name.
+    """
 
     partition: TopicPartition
     offset: int
@@ -48,7 +50,7 @@ class Commit(NamedTuple):
 
 
 class CommitRequest(NamedTuple):
-    """What a group's member, or somebody outside of the group, commits at once."""
+    """The commits of one request, from a member of the group or from a client outside it."""
 
     group_id: str
     name: MemberName
@@ -56,11 +58,11 @@ class CommitRequest(NamedTuple):
     commits: Sequence[Commit]
     answer: CommitAnswer
     missing_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION
-    """What a member is told whose group is not there."""
+    """The error for a member if its group does not exist."""
 
 
 class Committing(Protocol):
-    """A request as TurnCommits knows it: its offsets go into a batch, and into the group."""
+    """A commit request for TurnCommits: encodes its records, and stores its offsets."""
 
     @property
     def group_id(self) -> str: ...
@@ -73,18 +75,22 @@ class Committing(Protocol):
 
     @property
     def missing_group(self) -> ErrorCode:
-        """What a member is told whose group is not there."""
+        """The error for a member if its group does not exist."""
 
     def pack(self, batch: bytearray, first_delta: int, now_ms: int) -> int:
-        """Put the records behind others (append_plain_record), numbered from ``first_delta``.
-        Returns how many there are. Called again if the batch was too large."""
+        """Append the encoded records to ``batch`` (append_plain_record); returns their count.
+
+        Their offset deltas start at ``first_delta``. Called again if the batch was too large.
+        """
 
     def apply(self, state: GroupShardState, offset: int) -> int:
-        """The records are in the log from ``offset`` on: keep their offsets. Returns the offset
-        behind them."""
+        """Store the offsets of the records, which are in the log from ``offset`` on.
+
+        Returns the offset after the records.
+        """
 
     def tell(self, error: ErrorCode) -> None:
-        """Answer; once. NONE: the commits count. Else they do not, for this reason."""
+        """Answer the request, once: NONE if the commits took effect, or else the error."""
 
 
 def is_too_long(metadata: str, longest: int) -> bool:
@@ -99,8 +105,10 @@ def is_too_long(metadata: str, longest: int) -> bool:
 
 
 class AskedCommits:
-    """The Committing of a CommitRequest. ``metadata_max_bytes`` bounds each commit's metadata
-    (`is_too_long`)."""
+    """Makes a CommitRequest usable for TurnCommits (the protocol Committing).
+
+    ``metadata_max_bytes`` limits each commit's metadata (`is_too_long`).
+    """
 
     __slots__ = ("_codes", "_metadata_max_bytes", "_now_ms", "_request", "group_id")
 
@@ -124,7 +132,7 @@ class AskedCommits:
         return self._request.missing_group
 
     def pack(self, batch: bytearray, first_delta: int, now_ms: int) -> int:
-        """See Committing. A commit with too much metadata has its error, and no record."""
+        """Encode the records; a commit with too long metadata gets an error and no record."""
         delta = first_delta
         self._now_ms = now_ms
         for number, commit in enumerate(self._request.commits):
@@ -152,11 +160,11 @@ class AskedCommits:
 
 
 class TurnCommits:
-    """The commits that are asked for in a turn. When the turn's receiving is over they are
-    appended, one batch a shard. Requests keep their order, and each has its own errors.
+    """Collects the commit requests of a turn and appends them, as one batch for each shard.
 
-    Whether a request may commit is asked when the batch is made: its member may have been fenced
-    since the request came.
+    The append happens in the turn's append phase. Requests keep their order, and each has its own
+    errors. Whether a request may commit is checked only when the batch is made, because its member
+    may have been fenced since the request arrived.
     """
 
     def __init__(self, loop: Loop, clock: Clock) -> None:
@@ -165,7 +173,7 @@ class TurnCommits:
         self._collected: dict[GroupShard, list[Committing]] = {}
 
     def add(self, shard: GroupShard, request: Committing) -> None:
-        """Append the commits in this turn; answer once they are visible."""
+        """Append the request's commits in this turn; it is answered once they are visible."""
         collected = self._collected
         if not collected:
             self._loop.call_at_append(self._append_collected)
@@ -184,7 +192,7 @@ class TurnCommits:
                 _append(shard, allowed, now_ms)
 
     def _allowed(self, shard: GroupShard, requests: list[Committing]) -> list[Committing]:
-        """The requests that may commit; the others are answered."""
+        """Return the requests that may commit, and answer the others with their error."""
         shard_error = shard.error()
         groups, time_ms = shard.state.groups, self._loop.time_ms
         allowed = []
@@ -206,7 +214,7 @@ class TurnCommits:
 
 
 def _append(shard: GroupShard, requests: list[Committing], now_ms: int) -> None:
-    """Append as one batch; as several if that is more than a batch of the log may hold."""
+    """Append the requests as one batch, or as several if it exceeds the log's largest batch."""
     batch = bytearray(BATCH_HEADER_BYTES)
     count = 0
     for request in requests:
@@ -240,13 +248,13 @@ def _append(shard: GroupShard, requests: list[Committing], now_ms: int) -> None:
 
 
 def commit_value(commit: Commit, now_ms: int) -> OffsetCommitValue:
-    """Its record's value; committed at ``now_ms`` unless it names a time."""
+    """The value of a commit's record; its time is ``now_ms`` unless the commit names one."""
     return OffsetCommitValue(
         offset=commit.offset,
         leader_epoch=commit.leader_epoch,
         metadata=commit.metadata,
         commit_timestamp=commit.commit_ms if commit.commit_ms >= 0 else now_ms,
         expire_timestamp=commit.expire_ms,
-        # The version of a record with an expiry has no place for it.
+        # A record with an expiry has version 1, which has no field for the topic id.
         topic_id=commit.topic_id if commit.expire_ms < 0 else NO_TOPIC_ID,
     )

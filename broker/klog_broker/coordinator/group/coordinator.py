@@ -1,7 +1,7 @@
-"""The group coordinator of a broker: finds a request's shard, and asks the group's machine.
+"""The group coordinator of a broker: finds a request's shard and calls the group's machine.
 
-``answer`` is a callable that takes the reply. It is called once all records that the reply rests on
-are visible. Loop thread only.
+``answer`` is a callable that sends the response. The coordinator calls ``answer`` once the high
+watermark has passed all records that the response depends on. Loop thread only.
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 MAX_PROTOCOLS = 100
-"""How many assignors a member may offer. Each join compares the assignors of all members."""
+"""Largest number of assignors a member may offer; each join compares those of all members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class GroupCoordinator:
             new_bulk=CommitLoading,
         )
         self.commits = TurnCommits(services.loop, services.clock)
-        """For handlers that have found their group's shard themselves (``shard_of``)."""
+        """Collects offset commits; public for handlers that look up the shard with ``shard_of``."""
         self._forgetting = OffsetForgetting(
             self._runtime,
             services.clock,
@@ -112,25 +112,27 @@ class GroupCoordinator:
             retention_ms=settings.retention_ms,
         )
         self.deletions = Deletions(self._runtime, services.slices)
-        """What tools ask to delete."""
+        """Carries out DeleteGroups and OffsetDelete requests."""
         self._loop.call_later(settings.retention_check_interval_ms, self._expire_offsets)
 
     # --- shards ----------------------------------------------------------------------------------
     def on_lead(self, log: StateLog) -> None:
-        """This broker leads a partition of ``__consumer_offsets``: load it, then serve."""
+        """Load and then serve a partition of ``__consumer_offsets`` that this broker now leads."""
         self._runtime.lead(log)
 
     def on_resign(self, topic_partition: TopicPartition) -> None:
-        """This broker leads the partition no longer: all who wait are told to look for the
-        coordinator anew."""
+        """Stop serving a partition that this broker no longer leads.
+
+        Pending requests get NOT_COORDINATOR, so their clients look the coordinator up again.
+        """
         self._runtime.resign(topic_partition.partition)
 
     def shard_of(self, group_id: str) -> GroupShard | None:
-        """The shard that serves the group now; None if this broker does not."""
+        """Return the shard that serves the group now; None if this broker does not serve it."""
         return self._runtime.find(group_id)[1]
 
     def find(self, group_id: str) -> ErrorCode:
-        """NONE if this broker serves the group now, else the error that says why not."""
+        """Return NONE if this broker serves the group now, else the error for the client."""
         return self._runtime.find(group_id)[0]
 
     # --- members ---------------------------------------------------------------------------------
@@ -154,7 +156,8 @@ class GroupCoordinator:
     def sync(self, request: SyncGroupRequest, answer: Waiter) -> None:
         error, shard, entry = self._member_entry(request.group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # The rebalance of this SyncGroup is lost: as in Kafka, the member starts it over.
+            # Loading loses the rebalance of this SyncGroup: as in Kafka, the member must join
+            # again.
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if shard is None or entry is None:
             answer(SyncGroupResponse(error_code=error))
@@ -165,7 +168,7 @@ class GroupCoordinator:
     def heartbeat(self, group_id: str, name: MemberName, generation_id: int) -> ErrorCode:
         error, shard = self._find_for_member(group_id)
         if shard is None:
-            # As in Kafka. Once the group is loaded all members get a new session.
+            # Kafka answers NONE during loading, too. After loading, all members get a new session.
             is_loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return ErrorCode.NONE if is_loading else error
         entry = shard.state.groups.get(group_id)
@@ -177,7 +180,7 @@ class GroupCoordinator:
     def leave(
         self, group_id: str, names: Iterable[MemberName]
     ) -> tuple[ErrorCode, list[ErrorCode]]:
-        """The request's error, and (if that is NONE) an error for each of the members."""
+        """Return the request's error and, if that is NONE, an error for each of the members."""
         error, shard, entry = self._member_entry(group_id)
         if shard is None:
             return error, []
@@ -192,7 +195,7 @@ class GroupCoordinator:
 
     # --- offsets ---------------------------------------------------------------------------------
     def commit(self, request: CommitRequest) -> None:
-        """Append the commits in this turn; answer with each one's result once they are visible."""
+        """Append the commits in this turn; ``request.answer`` gets their results once visible."""
         error, shard = self._runtime.find(request.group_id)
         if shard is None:
             request.answer([error] * len(request.commits))
@@ -201,8 +204,11 @@ class GroupCoordinator:
             self.commits.add(shard, AskedCommits(request, longest))
 
     def commit_in_transaction(self, request: CommitRequest, producer: Producer) -> None:
-        """Append the commits now; they count once the producer's transaction is committed. The
-        producer's coordinator has agreed to that."""
+        """Append the commits now; they take effect when the producer's transaction is committed.
+
+        The caller has verified with the transaction coordinator that the producer's open
+        transaction includes the group's partition of ``__consumer_offsets``.
+        """
         error, shard = self._runtime.find(request.group_id)
         if shard is None:
             request.answer([error] * len(request.commits))
@@ -216,17 +222,17 @@ class GroupCoordinator:
         )
 
     def partition_for(self, group_id: str) -> TopicPartition | None:
-        """Where the group's offsets are kept; None while the topic does not exist."""
+        """The partition that stores the group's offsets; None while the topic does not exist."""
         partition = self._runtime.partition_for(group_id)
         return None if partition is None else TopicPartition(CONSUMER_OFFSETS, partition)
 
     def committed(self, group_id: str) -> tuple[ErrorCode, VisibleOffsets | None]:
-        """NONE and a group's offsets (none for a group that does not exist); or an error and
-        None.
+        """Return NONE and a group's visible offsets, or an error and None.
 
-        A new leader's watermark is behind at first. Until it has passed what the log had then,
-        COORDINATOR_LOAD_IN_PROGRESS: readers would see offsets from before those that were
-        acknowledged. (Kafka's shows what is not replicated yet, and may be gone again.)
+        A group that does not exist has no offsets. The high watermark of a new leader is behind at
+        first. Until it has reached the log end offset of loading time, this method returns
+        COORDINATOR_LOAD_IN_PROGRESS, because readers would see offsets that are older than offsets
+        acknowledged before. (Kafka shows offsets that are not replicated yet and may be lost.)
         """
         error, shard = self._runtime.find(group_id)
         if shard is None:
@@ -236,7 +242,7 @@ class GroupCoordinator:
         return error, shard.state.visible_offsets(group_id, shard.log.high_watermark)
 
     def forget_topic(self, topic: str) -> None:
-        """The topic was deleted: forget the offsets committed in it."""
+        """Delete the offsets that were committed in a topic which has been deleted."""
         self._forgetting.forget_topic(topic)
 
     def append_marker(
@@ -247,8 +253,11 @@ class GroupCoordinator:
         transaction_version: int,
         answer: Callable[[ErrorCode], None],
     ) -> None:
-        """A transaction with offsets in a partition of ``__consumer_offsets`` has ended: they count
-        from now on, or never. Answered when that is visible; raises what ``Shard.append`` does."""
+        """Append the marker that ends a transaction with offsets in ``partition``.
+
+        The transaction's offsets take effect now, or are dropped. ``answer`` is called when the
+        marker is visible. Raises as ``Shard.append_marker`` does.
+        """
         shard = self._runtime.shard(partition)
         if shard is None or shard.error() is not ErrorCode.NONE:
             answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -258,13 +267,14 @@ class GroupCoordinator:
 
     # --- what tools see --------------------------------------------------------------------------
     def describe(self, group_id: str) -> tuple[ErrorCode, Group | None]:
-        """The group. If no such group exists: NONE and None (clients are told the state Dead)."""
+        """Return NONE and the group, None if there is no such group (DescribeGroups shows Dead)."""
         error, shard = self._runtime.find(group_id)
         entry = None if shard is None else shard.state.groups.get(group_id)
         return error, None if entry is None else entry.group
 
     def groups(self) -> tuple[ErrorCode, list[Group]]:
-        """All groups of the loaded shards; COORDINATOR_LOAD_IN_PROGRESS if a shard still loads."""
+        """Return all groups of the loaded shards; COORDINATOR_LOAD_IN_PROGRESS if one is
+        loading."""
         errors = [(each, each.error()) for each in self._runtime.shards()]
         led = [(each, error) for each, error in errors if error is not ErrorCode.NOT_COORDINATOR]
         is_loading = any(error is not ErrorCode.NONE for _, error in led)
@@ -272,11 +282,11 @@ class GroupCoordinator:
         return (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE), found
 
     def statuses(self) -> Counter[ShardStatus]:
-        """How many shards have which status."""
+        """The number of shards in each status."""
         return self._runtime.statuses()
 
     def count_states(self) -> Generator[int, None, Counter[GroupState]]:
-        """How many groups have which state: in steps (runtime/event_loop/slices.py)."""
+        """Count groups by state, as steps for the loop's slices (runtime/event_loop/slices.py)."""
         counts: Counter[GroupState] = Counter()
         for shard in self._runtime.shards():
             states = [each.group.state for each in shard.state.groups.values()]
@@ -285,14 +295,17 @@ class GroupCoordinator:
 
     # --- inside ----------------------------------------------------------------------------------
     def _find_for_member(self, group_id: str) -> tuple[ErrorCode, GroupShard | None]:
-        """The group's shard; INVALID_GROUP_ID for the empty id. A group with the empty id has no
-        members, but may have offsets, because clients without a group id once committed there."""
+        """Return the group's shard, or an error; INVALID_GROUP_ID for the empty id.
+
+        A group with the empty id has no members, but may have offsets, because clients without a
+        group id once committed under it.
+        """
         return self._runtime.find(group_id) if group_id else (ErrorCode.INVALID_GROUP_ID, None)
 
     def _member_entry(
         self, group_id: str
     ) -> tuple[ErrorCode, GroupShard | None, GroupEntry | None]:
-        """The group, if it exists; otherwise ``error`` is for the member that asked."""
+        """Return the group's entry; if there is none, the error is for the requesting member."""
         error, shard = self._find_for_member(group_id)
         if shard is None:
             return error, None, None

@@ -1,7 +1,7 @@
-"""Deleting groups (DeleteGroups) and single offsets of a group (OffsetDelete), as tools ask for.
+"""Deletes groups (DeleteGroups) and single offsets of a group (OffsetDelete).
 
-Both leave tombstones in the log. Kafka writes those of a group as one batch; here a group with very
-many offsets is deleted in parts, and whether it may be deleted is asked before each part.
+Both write tombstones to the log. Kafka writes a group's tombstones as one batch. klog deletes a
+group with many offsets in parts, and checks before each part whether it may be deleted.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,15 +30,18 @@ OffsetCodes = dict[TopicPartition, ErrorCode]
 
 
 class Deletions:
-    """Deletes what tools ask for, in slices. What was begun is finished, whether or not the tool
-    still waits; it is told once all tombstones are visible."""
+    """Carries out deletions in slices of the loop.
+
+    A deletion that has started is finished, even if the client has disconnected. The client gets
+    the result once all tombstones are visible.
+    """
 
     def __init__(self, runtime: GroupRuntime, slices: Slices) -> None:
         self._runtime = runtime
         self._slices = slices
 
     def delete_groups(self, group_ids: Sequence[str], answer: Callable[[GroupCodes], None]) -> None:
-        """Delete groups, none of them named twice; ``answer`` takes an error for each."""
+        """Delete groups; no id may occur twice. ``answer`` gets an error code for each group."""
         codes: GroupCodes = {}
 
         def tell(group_id: str, code: ErrorCode) -> None:
@@ -61,9 +64,9 @@ class Deletions:
         partitions: Sequence[TopicPartition],
         answer: Callable[[ErrorCode, OffsetCodes], None],
     ) -> None:
-        """Forget a group's offsets of some partitions; whether there is one makes no difference.
+        """Delete a group's offsets of some partitions; missing offsets are no error.
 
-        ``answer`` takes an error for all of them, or NONE and an error for each.
+        ``answer`` gets an error for the whole request, or NONE and an error for each partition.
         """
         self._slices.run(self._delete_offsets(group_id, partitions, answer), lambda: True)
 
@@ -76,7 +79,7 @@ class Deletions:
         entry = shard.state.groups.get(group_id)
         if entry is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND
-        # Another request may have deleted the group meanwhile.
+        # Another request may have deleted the group in the meantime.
         while error is _NONE and shard.state.groups.get(group_id) is entry is not None:
             error = shard.error() or group_deletion_error(entry.group)
             if error is _NONE:
@@ -118,7 +121,10 @@ class Deletions:
         partitions: Sequence[TopicPartition],
         codes: OffsetCodes,
     ) -> ErrorCode:
-        """Forget some offsets by the group's state now; returns an error that is for all."""
+        """Delete some offsets, if the group's state allows it now.
+
+        Sets ``codes`` for each partition, or returns an error for the whole request.
+        """
         group = entry.group
         error = shard.error() or offset_deletion_error(group)
         if error is not _NONE:
@@ -144,8 +150,11 @@ class Deletions:
 
 
 def _next_part(entry: GroupEntry) -> tuple[list[TopicPartition], bool]:
-    """Partitions whose offsets are forgotten next, and whether the group has no others. Offsets of
-    open transactions go too: the group is gone when their markers come."""
+    """The partitions whose offsets to delete next, and whether they are the group's last.
+
+    Pending offsets of open transactions are deleted, too: when their markers come, the group no
+    longer exists.
+    """
     offsets = entry.offsets
     part = offsets.some(TOMBSTONES_AT_ONCE)
     if len(part) < len(offsets):

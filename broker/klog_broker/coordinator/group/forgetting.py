@@ -1,4 +1,4 @@
-"""Forgetting committed offsets: expired ones (offsets.retention.minutes), and deleted topics'."""
+"""Deletes committed offsets that have expired (offsets.retention.minutes) or lost their topic."""
 
 import logging
 from functools import partial
@@ -24,14 +24,14 @@ GroupRuntime = CoordinatorRuntime[Key, Value, GroupShardState]
 _log = logging.getLogger("klog.group")
 
 TOMBSTONES_AT_ONCE = 500
-"""How many offsets of a group are forgotten in one batch, if the log takes one of that size."""
+"""Largest number of a group's offsets deleted in one batch; the log may allow fewer records."""
 
-# How many offsets can be looked at in the time of one element (runtime/event_loop/slices.py).
+# How many offsets can be examined in the time of one element (runtime/event_loop/slices.py).
 _SEEN_AN_ELEMENT = 20
 
 
 class OffsetForgetting:
-    """Forgets offsets of all groups of a runtime, in slices."""
+    """Deletes the offsets of all groups of a runtime, in slices of the loop."""
 
     def __init__(
         self,
@@ -48,15 +48,18 @@ class OffsetForgetting:
         self._not_forgotten = RateLimit()
 
     def expire(self) -> Steps:
-        """Forget all offsets that have expired."""
+        """Delete all offsets that have expired."""
         for shard in list(self._runtime.serving()):
             for entry in list(shard.state.groups.values()):
                 yield 1
                 yield from self._expire_group(shard, entry)
 
     def _expire_group(self, shard: GroupShard, entry: GroupEntry) -> Steps:
-        """Each step forgets a part of the group's offsets, by the group's state at that step. One
-        for which an open transaction has a newer offset stays: its tombstone is for both."""
+        """Delete the group's expired offsets, one part in each step.
+
+        Each step decides by the group's state at that time. An offset stays while an open
+        transaction has a newer one, because the tombstone would remove the pending offset, too.
+        """
         for part in entry.offsets.in_parts(TOMBSTONES_AT_ONCE):
             expiry = offset_expiry(entry.group)
             if not _is_served(shard, entry) or expiry is None:
@@ -71,8 +74,10 @@ class OffsetForgetting:
             self._forget(shard, entry, [])
 
     def forget_topic(self, topic: str) -> None:
-        """The topic was deleted: forget the offsets that were committed in it until now, those of
-        open transactions, too."""
+        """Delete the offsets committed in a deleted topic so far, pending offsets included.
+
+        Shards that are still loading delete the offsets when they start to serve.
+        """
         for shard in self._runtime.shards():
             if shard.status is ShardStatus.SERVING:
                 self._forget_topic(shard, topic)
@@ -93,7 +98,7 @@ class OffsetForgetting:
                         TopicPartition(topic, number)
                         for number in numbers
                         if (at := entry.offsets.record_offset(topic, number)) is not None
-                        # Offsets behind it may belong to a new topic of the same name.
+                        # Offsets from end_offset on may belong to a new topic of the same name.
                         and at < end_offset
                     ]
                     if gone:
@@ -119,7 +124,7 @@ class OffsetForgetting:
         except (LogError, BrokerError) as error:
             if self._not_forgotten.allows(self._clock.monotonic_ms()):
                 more = self._not_forgotten.take_note()
-                _log.warning("not-expired group=%r reason=%s%s", group_id, error, more)
+                _log.warning("group=%r offsets not deleted: %s%s", group_id, error, more)
         else:
             self._runtime.schedule(shard, group_id)
 
@@ -127,12 +132,12 @@ class OffsetForgetting:
 def _older(
     entry: GroupEntry, partitions: list[TopicPartition], end_offset: Offset
 ) -> list[TopicPartition]:
-    """The partitions in which nothing was committed from ``end_offset`` on."""
+    """The partitions whose committed offset, if any, has a record before ``end_offset``."""
     found = ((each, entry.offsets.record_offset(*each)) for each in partitions)
     return [each for each, at in found if at is None or at < end_offset]
 
 
 def _is_served(shard: GroupShard, entry: GroupEntry) -> bool:
-    """Whether the group still exists, and this broker is its coordinator."""
+    """Whether the group still exists and this broker is its coordinator."""
     is_there = shard.state.groups.get(entry.group.group_id) is entry
     return is_there and shard.error() is ErrorCode.NONE

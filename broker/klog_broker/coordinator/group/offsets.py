@@ -1,4 +1,4 @@
-"""The committed offsets of one group: pure data and rules, changed only by what the log says."""
+"""The committed offsets of one group: pure data and rules, changed only by applied records."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -14,7 +14,7 @@ NEVER_MS = -1
 
 
 class OffsetPlace(NamedTuple):
-    """Whose offset it is, and of which partition."""
+    """The key of a committed offset: the group, and the partition that it was committed for."""
 
     group_id: str
     topic: str
@@ -22,17 +22,16 @@ class OffsetPlace(NamedTuple):
 
 
 class Expiry(NamedTuple):
-    """When a group's offsets have served their time."""
+    """The rule by which a group's offsets expire."""
 
     since_ms: int
-    """The retention time begins here, or with an offset's commit if that is later."""
+    """The retention time starts at this time, or at the offset's commit if that is later."""
     kept_topics: Callable[[], frozenset[str] | None]
-    """Topics whose offsets are kept in any case; None: all. Asked only if there is a reason to."""
+    """Topics whose offsets never expire; None: all topics. Called only if an offset is due."""
 
 
 class OffsetBook:
-    """Committed offsets by topic and partition. Those that were loaded are packed, because there
-    may be very many."""
+    """Committed offsets by topic and partition. Loaded offsets are packed, to save memory."""
 
     __slots__ = ("_by_topic", "_count")
 
@@ -44,7 +43,7 @@ class OffsetBook:
         return self._count
 
     def topics(self) -> list[str]:
-        """The topics in which there is an offset, in no order."""
+        """The topics in which the group has an offset, in no particular order."""
         return list(self._by_topic)
 
     def partitions(self, topic: str) -> list[int]:
@@ -55,12 +54,12 @@ class OffsetBook:
         return None if found is None else found.committed(partition.partition)
 
     def record_offset(self, topic: str, partition: int) -> int | None:
-        """Where the committed offset stands in __consumer_offsets."""
+        """The offset of the commit's record in __consumer_offsets; None without a commit."""
         found = self._by_topic.get(topic)
         return None if found is None else found.record_offset(partition)
 
     def put(self, topic: str, partition: int, committed: CommittedOffset) -> KeptOffset | None:
-        """Keep a committed offset; returns the one that it replaces."""
+        """Store a committed offset; returns the offset that it replaces, or None."""
         found = self._by_topic.get(topic)
         if found is None:
             found = self._by_topic[topic] = TopicRows()
@@ -73,23 +72,25 @@ class OffsetBook:
         return before
 
     def rows_in(self, topic: str) -> TopicRows:
-        """The offsets in a topic, for put_neighbours and put_alone. As long as there are any they
-        stay the topic's."""
+        """The topic's rows, to pass to put_neighbours and put_alone.
+
+        The rows belong to the book as long as they are not empty.
+        """
         found = self._by_topic.get(topic)
         if found is None:
             found = self._by_topic[topic] = TopicRows()
         return found
 
     def put_neighbours(self, rows: TopicRows, first: int, packed: bytes) -> None:
-        """Keep committed offsets of neighbouring partitions (TopicRows.put_neighbours)."""
+        """Store committed offsets of adjacent partitions (TopicRows.put_neighbours)."""
         self._count += rows.put_neighbours(first, packed)
 
     def put_alone(self, rows: TopicRows, partition: int, packed: PackedOffset) -> None:
-        """Keep a committed offset that may have metadata."""
+        """Store a committed offset that may have metadata."""
         self._count += rows.put_alone(partition, packed)
 
     def remove(self, topic: str, partition: int) -> KeptOffset | None:
-        """Forget a committed offset, and return it."""
+        """Remove a committed offset and return it; None if there is none."""
         found = self._by_topic.get(topic)
         if found is None:
             return None
@@ -105,8 +106,10 @@ class OffsetBook:
         return topic in self._by_topic
 
     def in_parts(self, size: int) -> Iterator[list[TopicPartition]]:
-        """All partitions, ``size`` at once. The book may change between two parts: an offset that
-        stays all the time is in one of them."""
+        """All partitions in lists of ``size``. The book may change between two lists.
+
+        An offset that stays in the book the whole time is in one of the lists.
+        """
         part: list[TopicPartition] = []
         for topic in self.topics():
             for partition in self.partitions(topic):
@@ -118,7 +121,7 @@ class OffsetBook:
             yield part
 
     def some(self, size: int) -> list[TopicPartition]:
-        """``size`` partitions, whichever are found first; all if there are no more."""
+        """Return any ``size`` partitions, or all partitions if there are fewer."""
         each = (
             TopicPartition(topic, partition)
             for topic, found in self._by_topic.items()
@@ -129,7 +132,7 @@ class OffsetBook:
     def expired(
         self, among: Iterable[TopicPartition], expiry: Expiry, now_ms: int, retention_ms: int
     ) -> list[TopicPartition]:
-        """The partitions ``among`` these whose offset has served its time."""
+        """The partitions ``among`` the given ones whose offset has expired."""
         over = []
         by_topic, since_ms = self._by_topic, expiry.since_ms
         for partition in among:

@@ -1,9 +1,9 @@
-"""A committed offset, and the same as bytes: 52 of fixed fields, then the metadata in UTF-8.
+"""A committed offset, as an object or packed: 52 bytes of fixed fields, then UTF-8 metadata.
 
-A shard may load a million of them. Bytes take a fraction of what a tuple and its numbers take, the
-garbage collector never looks at them, and the kernel writes them (commit_kernel.py); most of them
-lie one behind the other (topic_rows.py). An offset that is committed later is kept as it comes: to
-pack it would take longer than to keep it.
+A shard may load a million offsets. Packed bytes take a fraction of the memory of a tuple and its
+numbers, the garbage collector skips them, and the kernel can write them (commit_kernel.py). Most
+packed offsets are stored in one block (topic_rows.py). Offsets committed after loading stay
+objects, because packing costs more time than storing the object.
 """
 
 import struct
@@ -17,7 +17,7 @@ from pyspark_klog.state_records.offset_commit import OffsetCommitValue
 PackedOffset = bytes
 
 FIXED = struct.Struct(">qqqqi16s")
-"""Offset, time of the commit, expiry, offset of the record, leader epoch, topic id."""
+"""Offset, commit time, expiry, record offset, leader epoch, topic id."""
 
 _TIMES = struct.Struct(">8xqq")
 _RECORD_OFFSET = struct.Struct(">24xq")
@@ -25,10 +25,13 @@ _NO_ID = NO_TOPIC_ID.bytes
 
 
 class CommittedOffset(NamedTuple):
-    """The next offset to read. ``expire_ms`` is -1 unless the commit asked for a time of its own
-    (OffsetCommit 2 to 4); both times are wall clock. ``record_offset`` is where it stands in
-    __consumer_offsets. ``topic_id`` is 0 where the record has none: records of older releases, and
-    those with an expiry."""
+    """A committed offset of a partition: the next offset to read.
+
+    ``commit_ms`` and ``expire_ms`` are wall clock times; ``expire_ms`` is -1 unless the commit set
+    a retention time (OffsetCommit 2 to 4). ``record_offset`` is the offset of the commit's record
+    in __consumer_offsets. ``topic_id`` is 0 if the record has none: records of older releases, and
+    records with an expiry.
+    """
 
     offset: Offset
     leader_epoch: LeaderEpoch
@@ -51,8 +54,11 @@ class CommittedOffset(NamedTuple):
         )
 
     def is_of(self, topic_id: UUID) -> bool:
-        """Whether it was committed in the topic with this id, and not in one of the same name that
-        was there before. As in Kafka 4.3, an id that is not known fits every topic."""
+        """Whether the offset was committed in the topic with this id.
+
+        False for an offset of an earlier topic of the same name. An unknown id on either side
+        matches every topic, as in Kafka 4.3.
+        """
         return self.topic_id in (topic_id, NO_TOPIC_ID) or topic_id == NO_TOPIC_ID
 
 
@@ -69,7 +75,7 @@ def unpacked(kept: KeptOffset) -> CommittedOffset:
 
 
 def committed_at(data: bytes | bytearray, at: int) -> CommittedOffset:
-    """The offset whose fixed fields lie at a position; it has no metadata."""
+    """Unpack the offset whose fixed fields start at ``at``, without its metadata."""
     offset, commit_ms, expire_ms, record_offset, leader_epoch, topic_id = FIXED.unpack_from(
         data, at
     )
@@ -79,28 +85,28 @@ def committed_at(data: bytes | bytearray, at: int) -> CommittedOffset:
 
 
 def times_of(kept: KeptOffset) -> tuple[int, int]:
-    """When it was committed, and its expiry (-1: none of its own), both in ms of wall clock."""
+    """The commit time and the expiry (-1 if the commit set none), both in ms of wall clock."""
     return times_at(kept, 0) if isinstance(kept, bytes) else (kept.commit_ms, kept.expire_ms)
 
 
 def times_at(data: bytes | bytearray, at: int) -> tuple[int, int]:
-    """As ``times_of``, of the offset at a position."""
+    """The commit time and the expiry, like ``times_of``, of the packed offset at ``at``."""
     commit_ms, expire_ms = _TIMES.unpack_from(data, at)
     return commit_ms, expire_ms
 
 
 def record_offset_of(kept: KeptOffset) -> int:
-    """Where it stands in __consumer_offsets."""
+    """The offset of the commit's record in __consumer_offsets."""
     return record_offset_at(kept, 0) if isinstance(kept, bytes) else kept.record_offset
 
 
 def record_offset_at(data: bytes | bytearray, at: int) -> int:
-    """As ``record_offset_of``, of the offset at a position."""
+    """The record offset of the packed offset at ``at``."""
     (record_offset,) = _RECORD_OFFSET.unpack_from(data, at)
     return int(record_offset)
 
 
 @lru_cache(maxsize=4096)
 def _id_of(data: bytes) -> UUID:
-    """The topic's id; the same few come again and again."""
+    """Convert a topic id; cached, because offsets share a few topic ids."""
     return NO_TOPIC_ID if data == _NO_ID else UUID(bytes=data)

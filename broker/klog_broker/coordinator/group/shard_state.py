@@ -31,7 +31,7 @@ OffsetTimeline = Timeline[TopicPartition, KeptOffset]
 
 
 class GroupEntry:
-    """A group: its members' machine and its offsets. Either may be empty."""
+    """A group: the machine of its members, and its offsets. Members or offsets may be missing."""
 
     __slots__ = ("group", "machine", "offsets", "pending_offsets")
 
@@ -40,15 +40,15 @@ class GroupEntry:
         self.machine = machine
         self.offsets = OffsetBook()
         self.pending_offsets: dict[TopicPartition, int] = {}
-        """By partition: how many open transactions have committed an offset of it."""
+        """How many open transactions have committed an offset of each partition."""
 
     def now_pending(self, place: OffsetPlace) -> None:
-        """One more open transaction has committed an offset of ``place``."""
+        """Count one more open transaction that has committed an offset of ``place``."""
         partition = TopicPartition(place.topic, place.partition)
         self.pending_offsets[partition] = self.pending_offsets.get(partition, 0) + 1
 
     def no_longer_pending(self, place: OffsetPlace) -> None:
-        """One open transaction less has committed an offset of ``place``."""
+        """Count one open transaction less that has committed an offset of ``place``."""
         partition = TopicPartition(place.topic, place.partition)
         left = self.pending_offsets.pop(partition) - 1
         if left:
@@ -56,15 +56,20 @@ class GroupEntry:
 
     @property
     def is_empty(self) -> bool:
-        """The group has no members, nobody is about to join, and no open transaction has committed
-        an offset for it."""
+        """Whether the group has no members, no pending member ids and no pending offsets.
+
+        Offsets are pending while their transaction is open.
+        """
         group = self.group
         return group.state is GroupState.EMPTY and not group.pending and not self.pending_offsets
 
 
 class GroupShardState:
-    """Groups by id, and by topic the groups that have offsets in it. Only ``apply`` and
-    ``apply_marker`` change state that survives a restart (see CoordinatorState)."""
+    """The groups of one shard, and which groups have offsets in each topic.
+
+    Only ``apply`` and ``apply_marker``, and code that replaces ``apply``, change state that
+    survives a restart (see CoordinatorState).
+    """
 
     def __init__(
         self,
@@ -78,7 +83,7 @@ class GroupShardState:
         self._new_member_id = new_member_id
         self._groups_by_topic: dict[str, dict[str, None]] = {}
         self._pending: dict[int, dict[OffsetPlace, CommittedOffset]] = {}
-        """By producer id: offsets that count once the producer's transaction is committed."""
+        """Offsets that take effect when the producer's transaction is committed, by producer id."""
 
     # --- finding ---------------------------------------------------------------------------------
     def get_or_create(self, group_id: str) -> GroupEntry:
@@ -101,8 +106,10 @@ class GroupShardState:
         return [self.groups[each] for each in self._groups_by_topic.get(topic, ())]
 
     def pending_in(self, topic: str, end_offset: Offset) -> dict[str, list[TopicPartition]]:
-        """By group: where in the topic open transactions have committed an offset, by records that
-        lie before ``end_offset``."""
+        """The partitions of ``topic`` with pending offsets of open transactions, by group id.
+
+        Only pending offsets whose record is before ``end_offset`` count.
+        """
         found: dict[str, list[TopicPartition]] = {}
         for pending in self._pending.values():
             for place, committed in pending.items():
@@ -112,7 +119,7 @@ class GroupShardState:
         return found
 
     def settled(self, key: str) -> None:
-        """Drop a group that never had a record in the log and that nobody is about to join."""
+        """Drop a group that never had a record, has no offsets, and has no pending members."""
         entry = self.groups.get(key)
         if (
             entry is not None
@@ -152,8 +159,11 @@ class GroupShardState:
             dead.group.move_to(GroupState.DEAD)
 
     def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
-        """As in Kafka's OffsetMetadataManager, of two commits of one partition the one whose record
-        is later counts, not the one whose marker is later."""
+        """Take the transaction's offsets into effect, or drop them.
+
+        Between two commits of one partition the one with the later record wins, regardless of the
+        order of their markers, as in Kafka's OffsetMetadataManager.
+        """
         for place, committed in self._pending.pop(producer.producer_id, {}).items():
             entry = self.groups[place.group_id]
             entry.no_longer_pending(place)
@@ -163,8 +173,11 @@ class GroupShardState:
             self.settled(place.group_id)
 
     def keep_offset(self, place: OffsetPlace, committed: CommittedOffset) -> None:
-        """Keep a committed offset, as ``apply`` does for its record. TurnCommits calls this, too:
-        it has packed the record, and need not decode it."""
+        """Store a committed offset, like ``apply`` does for the offset's record.
+
+        TurnCommits calls this method directly: it has just encoded the record and need not decode
+        the record again.
+        """
         group_id, topic, partition = place
         entry = self.groups.get(group_id) or self.get_or_create(group_id)
         before = entry.offsets.put(topic, partition, committed)
@@ -174,9 +187,12 @@ class GroupShardState:
             self.timeline.replaced(group_id, TopicPartition(topic, partition), before)
 
     def rows_for(self, group_id: str, topic: str) -> tuple[OffsetBook, TopicRows]:
-        """Where to put a group's offsets in a topic, as ``keep_offset`` keeps them: at least one,
-        at once, and more as long as there are any. Only for what readers may see already
-        (Timeline.is_ahead)."""
+        """Return the book and rows in which to store a group's loaded offsets in a topic.
+
+        The caller puts offsets there instead of calling ``keep_offset`` for each. The caller must
+        put at least one offset at once, and may use the rows later as long as they are not empty.
+        Only for offsets below the high watermark, because the timeline does not learn of them.
+        """
         entry = self.groups.get(group_id) or self.get_or_create(group_id)
         rows = entry.offsets.rows_in(topic)
         if not rows:
@@ -184,8 +200,10 @@ class GroupShardState:
         return entry.offsets, rows
 
     def forget_offset(self, place: OffsetPlace) -> None:
-        """Forget the committed offset, and those of open transactions: their markers come too
-        late."""
+        """Remove the committed offset, and the pending offsets of open transactions.
+
+        Markers that come later find no pending offset, so they cannot bring it back.
+        """
         group_id, topic, partition = place
         entry = self.groups.get(group_id)
         if entry is None:
@@ -206,7 +224,7 @@ class GroupShardState:
 
     # --- decisions -------------------------------------------------------------------------------
     def tombstones(self, entry: GroupEntry, gone: list[TopicPartition]) -> Records:
-        """Records that forget the offsets of ``gone``, and the group too if it is empty then."""
+        """Records that remove the offsets of ``gone``, and the group if it is empty afterwards."""
         group_id = entry.group.group_id
         records: Records = [(commit_key(group_id, partition), None) for partition in gone]
         if entry.is_empty and len(gone) == len(entry.offsets):
@@ -215,7 +233,7 @@ class GroupShardState:
 
     # --- readers ---------------------------------------------------------------------------------
     def visible_offsets(self, group_id: str, high_watermark: Offset) -> "VisibleOffsets":
-        """A group's offsets as of the high watermark; none for a group that does not exist."""
+        """The group's offsets as of the high watermark; empty if the group does not exist."""
         self.timeline.passed(high_watermark)
         entry = self.groups.get(group_id)
         if entry is None:
@@ -224,9 +242,12 @@ class GroupShardState:
 
 
 class VisibleOffsets:
-    """The committed offsets of a group as readers may see them: for a commit that is not visible
-    yet, the offset before it, also if it comes while somebody reads. One that becomes visible
-    meanwhile may be seen or not."""
+    """The committed offsets of a group as of the high watermark.
+
+    For a commit above the high watermark, readers see the offset before the commit, even if the
+    commit is appended after this object was made. If the high watermark passes a commit while the
+    object is in use, its reader may see either offset.
+    """
 
     def __init__(
         self,
@@ -240,12 +261,15 @@ class VisibleOffsets:
         self._timeline = timeline
         self._instead = timeline.seen_instead(group_id)
         self._instead_in: dict[str, list[int]] | None = None
-        """By topic, made when it is first asked for."""
+        """The partitions of ``_instead`` by topic; made on first use."""
         self._pending = pending
 
     def is_stable(self, partition: TopicPartition) -> bool:
-        """Whether no transaction can change what readers see of the partition (KIP-447): no open
-        transaction has an offset of it, and no commit of it waits to become visible."""
+        """Whether no transaction can change what readers see of the partition (KIP-447).
+
+        True if no open transaction has an offset of the partition, and no commit of the partition
+        is above the high watermark.
+        """
         is_changing = self._timeline.is_changing(self._group_id, partition)
         return partition not in self._pending and not is_changing
 
@@ -255,17 +279,18 @@ class VisibleOffsets:
         return None if kept is None else unpacked(kept)
 
     def topics(self) -> list[str]:
-        """Topics in which the group may have an offset, in order."""
+        """Topics in which the group may have an offset, sorted."""
         return sorted({*self._newest.topics(), *(each.topic for each in self._instead)})
 
     def partitions(self, topic: str) -> list[int]:
-        """Partitions of a topic in which the group may have an offset, in order."""
+        """Partitions of a topic in which the group may have an offset, sorted."""
         if self._instead_in is None:
             self._instead_in = {}
             for each in self._instead:
                 self._instead_in.setdefault(each.topic, []).append(each.partition)
         newest, instead = self._newest.partitions(topic), self._instead_in.get(topic)
-        # As they are kept they are mostly in order, and a set would undo that.
+        # The stored partitions are mostly sorted, which makes sorting fast. A set would lose the
+        # order.
         return sorted({*newest, *instead}) if instead else sorted(newest)
 
 
@@ -274,7 +299,7 @@ def _encode(key: Key, value: Value | None) -> tuple[bytes, bytes | None]:
 
 
 def _decode(key: bytes, value: bytes | None) -> tuple[Key, Value | None] | None:
-    """None for a record that this release cannot read: it stays in the log, unused."""
+    """Decode a record; None for a record this release cannot read, which stays in the log."""
     try:
         decoded = decode_key(key)
         return decoded, None if value is None else decode_value(decoded, value)

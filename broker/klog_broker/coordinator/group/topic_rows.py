@@ -1,7 +1,7 @@
-"""A group's committed offsets in one topic: what was loaded in a block, the rest one by one.
+"""A group's committed offsets in one topic: loaded ones packed in a block, others in a dict.
 
-A shard may load a million offsets. In a block one takes its 52 bytes and no more; as an object in a
-dict it takes almost three times as many. Neighbours are put into the block together.
+A shard may load a million offsets. An offset takes 52 bytes in the block, and almost three times as
+many as an object in a dict. Offsets of adjacent partitions are put into the block together.
 """
 
 import struct
@@ -23,24 +23,24 @@ from klog_broker.coordinator.group.packed_offsets import (
 
 _ROW_BYTES = FIXED.size
 _ROW = struct.Struct(f"{_ROW_BYTES}s")
-# The first byte of the record's offset, which is never negative in the block: so no row of it is
-# like one that is absent, whatever its other fields are.
+# Position of the mark in a row: the first byte of the record offset. No record offset in the block
+# is negative, so the mark of an absent row (0xFF) cannot occur in another row.
 _MARK_AT = 24
 _ABSENT = 0xFF
 _ABSENT_MARK = bytes((_ABSENT,))
 _ABSENT_ROW = _ABSENT_MARK * _ROW_BYTES
-# The block may have so many rows for each offset of the topic, and a few more: the partitions' own
-# numbers, which a client chooses, do not make it large.
+# The block may have at most _ROWS_AN_OFFSET rows for each of the topic's offsets, plus _MORE_ROWS.
+# So a client cannot make the block large by committing an offset of a high partition number.
 _ROWS_AN_OFFSET = 2
 _MORE_ROWS = 4
 
 
 class TopicRows:
-    """The offsets by partition. A partition's offset is in the block or in ``alone``, not in both.
+    """The offsets by partition. A partition's offset is either in the block or in ``alone``.
 
-    In ``alone`` are offsets that were committed since they were loaded, those with metadata, and
-    those of partitions that are too far from the others. Its owner may write to ``alone``, but has
-    to ``take`` what the block has of the partition.
+    ``alone`` has the offsets that were committed after loading, those with metadata, and those of
+    partitions that are far away from the others. Callers may write to ``alone``, but must then
+    remove the partition's offset from the block with ``take``.
     """
 
     __slots__ = ("_block", "alone", "in_block")
@@ -48,14 +48,14 @@ class TopicRows:
     def __init__(self) -> None:
         self.alone: dict[int, KeptOffset] = {}
         self.in_block = 0
-        """How many offsets are in the block."""
+        """The number of offsets in the block."""
         self._block = bytearray()
 
     def __len__(self) -> int:
         return len(self.alone) + self.in_block
 
     def __iter__(self) -> Iterator[int]:
-        """The partitions."""
+        """The partitions that have an offset, in no particular order."""
         return chain(self.alone, self._partitions_in_block())
 
     def _partitions_in_block(self) -> Iterable[int]:
@@ -64,7 +64,7 @@ class TopicRows:
         marks = self._block[_MARK_AT::_ROW_BYTES]
         if len(marks) == self.in_block:
             return range(len(marks))
-        # Of a block that is emptied from its start most is passed over at once.
+        # lstrip skips the absent rows fast if the block was emptied from its start.
         marks_left = marks.lstrip(_ABSENT_MARK)
         each = enumerate(marks_left, len(marks) - len(marks_left))
         return (partition for partition, mark in each if mark != _ABSENT)
@@ -80,7 +80,7 @@ class TopicRows:
         return committed_at(block, at)
 
     def record_offset(self, partition: int) -> int | None:
-        """Where the offset stands in __consumer_offsets."""
+        """The offset of the commit's record in __consumer_offsets; None without a commit."""
         kept = self.alone.get(partition)
         if kept is not None:
             return record_offset_of(kept)
@@ -90,7 +90,7 @@ class TopicRows:
         return record_offset_at(block, at)
 
     def times(self, partition: int) -> tuple[int, int] | None:
-        """When it was committed, and its expiry (packed_offsets.times_of)."""
+        """The commit's time and expiry in ms (packed_offsets.times_of); None without a commit."""
         kept = self.alone.get(partition)
         if kept is not None:
             return times_of(kept)
@@ -101,11 +101,14 @@ class TopicRows:
 
     # --- changing --------------------------------------------------------------------------------
     def put_neighbours(self, first: int, packed: bytes) -> int:
-        """Keep offsets without metadata of neighbouring partitions, from ``first`` on, one behind
-        the other in ``packed``; returns how many of the partitions had none."""
+        """Store the offsets of adjacent partitions, which have no metadata.
+
+        ``packed`` has one row for each partition, starting with partition ``first``. Returns how
+        many of the partitions had no offset before.
+        """
         block, alone, at = self._block, self.alone, first * _ROW_BYTES
         end, now = at + len(packed), len(block)
-        # ASCII: no mark is negative.
+        # ASCII marks are below 0x80: no record offset is negative.
         if (
             at < 0
             or not packed[_MARK_AT::_ROW_BYTES].isascii()
@@ -132,7 +135,7 @@ class TopicRows:
         return new - forgotten
 
     def _may_grow(self, at: int, end: int) -> bool:
-        """Whether the block may end at ``end``, for offsets that lie in it from ``at`` on."""
+        """Whether the block may grow to ``end`` bytes to store the offsets from ``at`` on."""
         offsets = len(self.alone) + self.in_block + (end - at) // _ROW_BYTES
         return end <= (_ROWS_AN_OFFSET * offsets + _MORE_ROWS) * _ROW_BYTES
 
@@ -144,13 +147,13 @@ class TopicRows:
         )
 
     def put_alone(self, partition: int, kept: KeptOffset) -> int:
-        """Keep an offset outside of the block; returns 1 if the partition had none, or else 0."""
+        """Store an offset outside the block; returns 1 if the partition had none, or else 0."""
         before = self.alone.get(partition)
         self.alone[partition] = kept
         return int(before is None and self.take(partition) is None)
 
     def take(self, partition: int) -> PackedOffset | None:
-        """Take the partition's offset out of the block, if it is there."""
+        """Remove the partition's offset from the block and return it; None if it is not there."""
         block, at = self._block, partition * _ROW_BYTES
         if not 0 <= at < len(block) or block[at + _MARK_AT] == _ABSENT:
             return None

@@ -1,4 +1,4 @@
-"""Committing offsets as a part of a producer's transaction: they count once it is committed."""
+"""Commits offsets in a producer's transaction: they take effect when it is committed."""
 
 from klog_broker.coordinator.errors import append_error, told
 from klog_broker.coordinator.group.classic.states import GroupState
@@ -14,11 +14,12 @@ _NONE = ErrorCode.NONE
 
 
 def check_sender(shard: GroupShard, request: CommitRequest) -> ErrorCode:
-    """Whether the sender of a TxnOffsetCommit may commit (KIP-447, as Kafka's ClassicGroup has it):
-    a member of this generation, or anybody who names no member.
+    """Return NONE if the sender of a TxnOffsetCommit may commit, else the error (KIP-447).
 
-    Unlike OffsetCommit, it is served while a rebalance is under way: the transaction is the
-    producer's, and a later generation's members wait for its end (require_stable).
+    The sender must be a member of the current generation, or must name no member, as in Kafka's
+    ClassicGroup. Unlike OffsetCommit, TxnOffsetCommit is allowed during a rebalance: the
+    transaction belongs to the producer, and members of a later generation wait for its end
+    (require_stable).
     """
     entry = shard.state.groups.get(request.group_id)
     generation_id, (member_id, instance_id) = request.generation_id, request.name
@@ -45,7 +46,7 @@ def append_in_transaction(
     metadata_max_bytes: int,
     now_ms: int,
 ) -> None:
-    """Append now, as one batch of the producer's; answer once that is visible."""
+    """Append the commits now, as one batch of the producer; answer once they are visible."""
 
     def tell(error: ErrorCode) -> None:
         request.answer([error if code is _NONE else code for code in codes])

@@ -1,5 +1,5 @@
 """Classic groups (JoinGroup, SyncGroup, Heartbeat, LeaveGroup): machine, states and records.
 
-All of it is pure: time and ids are arguments. Start reading at states.py, then group_machine.py and
-rebalance.py. Offsets and shards, which all kinds of groups share, are one folder up.
+All modules are pure: time and ids are arguments. Start reading at states.py, then group_machine.py
+and rebalance.py. Offsets and shards, which all kinds of groups share, are in coordinator/group/.
 """

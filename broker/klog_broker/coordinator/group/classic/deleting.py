@@ -1,4 +1,4 @@
-"""What tools may delete of a classic group: the group itself, and which of its offsets. Pure."""
+"""Decides whether a classic group, and which of its offsets, may be deleted. Pure."""
 
 from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.states import ANSWERS, Asked, GroupState
@@ -10,13 +10,15 @@ from pyspark_klog.errors import ErrorCode
 
 
 def group_deletion_error(group: Group) -> ErrorCode:
-    """Whether DeleteGroups may delete the group now."""
+    """Return NONE if DeleteGroups may delete the group now, else the error."""
     return ANSWERS[Asked.DELETE][group.state]
 
 
 def offset_deletion_error(group: Group) -> ErrorCode:
-    """Whether OffsetDelete may delete any offset of the group now (KIP-496). Members other than
-    consumers do not tell which topics they use: their groups must be empty."""
+    """Return NONE if OffsetDelete may delete offsets of the group now, else the error (KIP-496).
+
+    Only groups of consumers tell which topics they use, so other groups must be empty.
+    """
     if group.state is GroupState.DEAD:
         return ErrorCode.GROUP_ID_NOT_FOUND
     if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL:
@@ -25,5 +27,5 @@ def offset_deletion_error(group: Group) -> ErrorCode:
 
 
 def topics_in_use(group: Group) -> frozenset[str] | None:
-    """Topics in which no offset of the group may be deleted now; None: all topics."""
+    """Topics in which the group's offsets must not be deleted now; None means all topics."""
     return frozenset() if group.state is GroupState.EMPTY else subscribed_topics(group)

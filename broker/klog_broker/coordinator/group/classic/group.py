@@ -1,4 +1,4 @@
-"""A classic group as data: members, generation, state, and questions about them."""
+"""A classic group's data: members, generation, state, and queries about them."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,15 +9,15 @@ from klog_broker.coordinator.group.classic.states import GroupState, check_trans
 from pyspark_klog.errors import ErrorCode
 
 NEVER_MS = 1 << 62
-"""Later than any time that comes."""
+"""A time in ms later than any deadline."""
 
 
 class Group:
     """The durable part (generation, protocol, leader, members) and the volatile part of a group.
 
-    Members keep the order in which they joined: the first one leads. A group can have thousands of
-    members, so answers that every request needs (``joining``, ``supporters``, ``earliest_ms``) are
-    kept up to date with each change.
+    Members keep the order in which they joined; the first one is the leader. A group can have
+    thousands of members, so each change updates the values that every request needs (``joining``,
+    ``supporters``, ``earliest_ms``).
     """
 
     __slots__ = (
@@ -40,7 +40,7 @@ class Group:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.state_changed_ms = -1
-        """Wall clock of the newest metadata record: an empty group's retention runs from then."""
+        """Wall clock time of the newest metadata record: starts an empty group's retention."""
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -49,14 +49,16 @@ class Group:
         self.static_ids: dict[str, str] = {}
         """The member id of each static member, by its group.instance.id (KIP-345)."""
         self.pending: dict[str, int] = {}
-        """Member ids handed out that have not joined yet, oldest first, and when each is forgotten
-        (KIP-394)."""
+        """The pending member ids: assigned, but not used to join yet (KIP-394).
+
+        Oldest first, each with the time when it is dropped.
+        """
         self.joining = 0
-        """How many members wait for their JoinGroup."""
+        """The number of members with a parked JoinGroup."""
         self.supporters: Counter[str] = Counter()
-        """How many members offer each protocol."""
+        """The number of members that offer each protocol."""
         self.earliest_ms = NEVER_MS
-        """No member's deadline is earlier, but all may be later; ``find_earliest`` sets it anew."""
+        """Lower bound of all members' deadlines; ``find_earliest`` makes it exact."""
 
     def move_to(self, state: GroupState) -> None:
         check_transition(self.state, state)
@@ -83,7 +85,7 @@ class Group:
         return member
 
     def set_members(self, members: Iterable[Member]) -> None:
-        """Make these the group's members, in this order."""
+        """Replace the group's members with ``members``, in this order."""
         before, self.members = self.members, {member.member_id: member for member in members}
         if len(before) == len(self.members) and all(
             before.get(member_id) is member for member_id, member in self.members.items()
@@ -100,7 +102,7 @@ class Group:
         )
 
     def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
-        """From now on the member offers ``protocols``."""
+        """Replace the protocols that the member offers."""
         if protocols == member.protocols:
             return
         self._count_out(member.protocol_names())
@@ -114,7 +116,7 @@ class Group:
                 del self.supporters[name]
 
     def replace(self, old_member_id: str, new: Member) -> None:
-        """``new`` takes a member's place in the order, and the lead if the old member had it."""
+        """Put ``new`` at the old member's place in the order; the leader role passes to it, too."""
         if self.leader_id == old_member_id:
             self.leader_id = new.member_id
         self.set_members(
@@ -125,9 +127,9 @@ class Group:
         return self.leader_id == member_id
 
     def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether a request with these ids comes from a member of the group.
+        """Return NONE if a request with these ids comes from a member of the group.
 
-        FENCED_INSTANCE_ID: another member has taken that static member's place.
+        FENCED_INSTANCE_ID: another member id now holds the static member's place.
         """
         if instance_id is not None:
             current_id = self.static_ids.get(instance_id)
@@ -138,38 +140,40 @@ class Group:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def await_join(self, member: Member, waiter: Waiter) -> None:
-        """The member's JoinGroup is parked; no other of its JoinGroups may be parked already."""
+        """Park the member's JoinGroup; the member must not have another parked JoinGroup."""
         member.join_waiter = waiter
         self.joining += 1
         self.expect(member)
 
     def end_join(self, member: Member) -> Waiter | None:
-        """The member's JoinGroup is parked no longer; returns its waiter, if there was one."""
+        """Stop parking the member's JoinGroup; returns its waiter, or None if none was parked."""
         waiter, member.join_waiter = member.join_waiter, None
         self.joining -= waiter is not None
         self.expect(member)
         return waiter
 
     def end_sync(self, member: Member) -> Waiter | None:
-        """The member's SyncGroup is parked no longer; returns its waiter, if there was one."""
+        """Stop parking the member's SyncGroup; returns its waiter, or None if none was parked."""
         waiter, member.sync_waiter = member.sync_waiter, None
         self.expect(member)
         return waiter
 
     def alive(self, member: Member, now_ms: int) -> None:
-        """The member has shown itself: a new session begins."""
+        """Renew the member's session, because the member has just sent a request."""
         deadline_ms = member.session_deadline_ms = now_ms + member.session_timeout_ms
         if deadline_ms < self.earliest_ms:
             self.earliest_ms = deadline_ms
 
     def expect(self, member: Member) -> None:
-        """The member's deadline may be an earlier one than before."""
+        """Update ``earliest_ms`` after the member's deadline may have become earlier."""
         if member.session_deadline_ms < self.earliest_ms:
             self.earliest_ms = member.session_deadline_ms
 
     def find_earliest(self) -> None:
-        """Set ``earliest_ms`` by looking at every member. No look is needed when a session is
-        renewed: its deadline only moves later."""
+        """Set ``earliest_ms`` by a search through all members.
+
+        Renewing a session needs no search, because the deadline only moves later.
+        """
         deadlines = (member.deadline_ms() for member in self.members.values())
         self.earliest_ms = min((d for d in deadlines if d is not None), default=NEVER_MS)
 
@@ -177,13 +181,13 @@ class Group:
         return not self.pending and self.joining == len(self.members)
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of a member: all members get that long to come back."""
+        """The longest rebalance timeout of any member, which is how long all members may take."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(
         self, protocol_type: str, protocols: Iterable[Protocol], *, besides: str | None = None
     ) -> bool:
-        """Whether a member with these protocols fits in; the member ``besides`` is not counted."""
+        """Whether a member with these protocols is compatible with all members but ``besides``."""
         names = {name for name, _ in protocols}
         if not protocol_type or not names:
             return False
@@ -197,8 +201,11 @@ class Group:
         )
 
     def follows(self, protocol_type: str | None, protocol_name: str | None) -> bool:
-        """Whether a member that follows this protocol follows the group's; None: it does not say,
-        or the group has none yet."""
+        """Whether a member's protocol agrees with the group's.
+
+        A None agrees with everything: the member does not name the protocol, or the group has
+        none yet.
+        """
         return all(
             None in pair or pair[0] == pair[1]
             for pair in (
@@ -208,7 +215,7 @@ class Group:
         )
 
     def choose_protocol(self) -> str:
-        """The protocol that most members prefer, of the protocols that all members support."""
+        """Return the protocol with the most votes among the protocols that all members support."""
         everyone = len(self.members)
         candidates = {name for name, count in self.supporters.items() if count == everyone}
         votes = Counter(member.vote(candidates) for member in self.members.values())

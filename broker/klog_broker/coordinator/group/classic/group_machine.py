@@ -1,8 +1,8 @@
 """The classic rebalance protocol as a pure state machine; time and ids are arguments.
 
-The machine does what Kafka's GroupCoordinator of 3.9 does (KIP-345 static members, KIP-394 member
-ids required, KIP-389 maximum size). ``join`` and ``sync`` may park a request: its waiter comes back
-later in a ``WaiterReply``. How a rebalance runs is in rebalance.py.
+The machine behaves like Kafka 3.9's GroupCoordinator (KIP-345 static members, KIP-394 required
+member ids, KIP-389 maximum size). ``join`` and ``sync`` may park a request: a later ``WaiterReply``
+then answers its waiter. rebalance.py has the course of a rebalance.
 """
 
 from collections.abc import Callable
@@ -33,24 +33,23 @@ from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRes
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 MAX_PENDING_IDS = 10_000
-"""How many member ids that were handed out, and that nobody has joined with, a group keeps. Beyond
-that the oldest are forgotten: a client that joins with a forgotten id is told UNKNOWN_MEMBER_ID,
-and asks for another. Kafka keeps any number of ids, each for a session's time."""
+"""Largest number of pending member ids of a group: assigned, but not used to join yet. Beyond the
+limit the oldest ids are dropped: a client that joins with a dropped id gets UNKNOWN_MEMBER_ID and
+asks for a new one. Kafka has no limit and keeps each id for one session timeout."""
 
-# A member of an enumeration takes ten times as long to look up as a name of this module.
+# Looking up an enum's member takes ten times as long as looking up a name of this module.
 _NONE = ErrorCode.NONE
 _EMPTY, _DEAD = GroupState.EMPTY, GroupState.DEAD
 _SYNC, _HEARTBEAT = ANSWERS[Asked.SYNC], ANSWERS[Asked.HEARTBEAT]
 _COMMIT, _COMMIT_FROM_OUTSIDE = ANSWERS[Asked.COMMIT], ANSWERS[Asked.COMMIT_FROM_OUTSIDE]
-_PENDING_PAUSE_MS = 100  # between two searches for ids that nobody has joined with in time
+_PENDING_PAUSE_MS = 100  # minimum time between two searches for expired pending member ids
 
 __all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "GroupMachine", "GroupSettings"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Replacement:
-    """A static member whose place was taken while the group is stable; the record of that is not
-    applied yet."""
+    """A static member that a new process replaces in a stable group; not yet in the log."""
 
     old: Member
     new: Member
@@ -59,8 +58,11 @@ class _Replacement:
 
 
 class GroupMachine:
-    """One group's transitions. Only applying the group's record (``apply_metadata``) changes state
-    that survives a restart."""
+    """The state transitions of one group.
+
+    State that survives a restart changes only when the group's record is applied
+    (``apply_metadata``).
+    """
 
     def __init__(
         self, group: Group, settings: GroupSettings, new_member_id: Callable[[str], str]
@@ -71,15 +73,17 @@ class GroupMachine:
         self._rebalance = Rebalance(group, settings)
         self._replacement: _Replacement | None = None
         self._pending_deadline_ms = 0
-        """No pending id is due to be forgotten earlier. There can be too many ids to search all of
-        them with each request."""
+        """Lower bound of the expiry times of pending ids, in ms.
+
+        The bound avoids a search through all ids, which may be many, on each request.
+        """
 
     # Requests
 
     def join(
         self, request: JoinGroupRequest, joiner: Joiner, waiter: Waiter, now_ms: int
     ) -> GroupEffects:
-        """Answer, or park ``waiter`` until the rebalance completes."""
+        """Answer a JoinGroup, or park ``waiter`` until the rebalance completes."""
         group, effects = self.group, GroupEffects()
         member_id = request.member_id
         protocols = tuple((p.name, bytes(p.metadata)) for p in request.protocols)
@@ -88,7 +92,7 @@ class GroupMachine:
             effects.answer(waiter, join_refused(error))
             group.pending.pop(member_id, None)
             if member_id in group.members:
-                # group.max.size is lower than it was, and others came back before this member.
+                # group.max.size was lowered, and enough other members rejoined before this one.
                 self._rebalance.remove(member_id, effects, now_ms)
         elif error is ErrorCode.UNKNOWN_SERVER_ERROR:
             effects.answer(waiter, join_refused(error))
@@ -113,7 +117,7 @@ class GroupMachine:
         return effects
 
     def sync(self, request: SyncGroupRequest, waiter: Waiter, now_ms: int) -> GroupEffects:
-        """Answer, or park ``waiter`` until the leader's assignment is in the log."""
+        """Answer a SyncGroup, or park ``waiter`` until the leader's assignment is in the log."""
         group, effects = self.group, GroupEffects()
         error = self._check_member(
             request.member_id, request.generation_id, request.group_instance_id
@@ -153,7 +157,7 @@ class GroupMachine:
     def leave(
         self, member_id: str, now_ms: int, instance_id: str | None = None
     ) -> tuple[ErrorCode, GroupEffects]:
-        """A member goes. An administrator names a static member by its instance id alone."""
+        """Remove a member. A static member may be named by its instance id alone."""
         group, effects = self.group, GroupEffects()
         if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, effects
@@ -170,12 +174,14 @@ class GroupMachine:
     def check_commit(
         self, member_id: str, generation_id: int, now_ms: int, instance_id: str | None = None
     ) -> ErrorCode:
-        """Whether a sender with these ids may commit offsets. For a member this is a sign of life,
-        too."""
+        """Return NONE if a sender with these ids may commit offsets, else the error.
+
+        A member's commit also renews its session.
+        """
         group = self.group
         is_empty = group.state is _EMPTY
         if generation_id < 0 and (is_empty or (not member_id and instance_id is None)):
-            # Not from a member: whoever commits uses the group only to keep offsets.
+            # The sender is not a member: it uses the group only to store offsets.
             return _COMMIT_FROM_OUTSIDE[group.state]
         error = self._check_member(member_id, generation_id, instance_id)
         if error is _NONE:
@@ -187,7 +193,7 @@ class GroupMachine:
     # The log
 
     def appended(self, now_ms: int) -> GroupEffects:
-        """The record that the effects asked for is in the log and was applied."""
+        """Answer the requests that waited for the group's record, which is now applied."""
         group, effects = self.group, GroupEffects()
         replacement, self._replacement = self._replacement, None
         if replacement is not None:
@@ -200,7 +206,7 @@ class GroupMachine:
         return effects
 
     def append_failed(self, error: ErrorCode, now_ms: int) -> GroupEffects:
-        """The record could not be appended: undo what it was to make durable; members try again."""
+        """Undo the change whose record could not be appended; the members will retry."""
         effects = GroupEffects()
         replacement, self._replacement = self._replacement, None
         if replacement is not None:
@@ -215,7 +221,7 @@ class GroupMachine:
     # Time
 
     def next_deadline_ms(self) -> int | None:
-        """When ``on_deadline`` has something to do; None if only a request can change anything."""
+        """When to call ``on_deadline``; None if only a request can change the group."""
         deadlines = self._rebalance.deadlines_ms()
         if self.group.pending:
             deadlines.append(self._pending_deadline_ms)
@@ -233,7 +239,7 @@ class GroupMachine:
             earliest_ms = min(group.pending.values(), default=now_ms)
             self._pending_deadline_ms = max(earliest_ms, now_ms + _PENDING_PAUSE_MS)
         for member in [m for m in group.members.values() if is_over(m.deadline_ms(), now_ms)]:
-            # The end of another one may have completed the join of this one.
+            # Removing another member may have completed this member's join.
             if member.member_id in group.members and is_over(member.deadline_ms(), now_ms):
                 self._rebalance.remove(member.member_id, effects, now_ms)
         self._rebalance.on_deadline(effects, now_ms)
@@ -241,13 +247,13 @@ class GroupMachine:
         return effects
 
     def reloaded(self, now_ms: int) -> None:
-        """After the log was replayed: members get one session to show themselves."""
+        """Start a session for each member, after the log was replayed."""
         group = self.group
         for member in group.members.values():
             group.alive(member, now_ms)
 
     def unload(self) -> GroupEffects:
-        """The shard goes: all who wait are told to look for the coordinator again."""
+        """Answer all parked requests with NOT_COORDINATOR, because the shard is unloaded."""
         group, effects = self.group, GroupEffects()
         for member in group.members.values():
             drop_join(group, member, ErrorCode.NOT_COORDINATOR, "", effects)
@@ -256,7 +262,7 @@ class GroupMachine:
             group.move_to(GroupState.DEAD)
         return effects
 
-    # Who may do what
+    # Checks
 
     def _check_join(self, request: JoinGroupRequest, protocols: tuple[Protocol, ...]) -> ErrorCode:
         group, member_id = self.group, request.member_id
@@ -271,7 +277,7 @@ class GroupMachine:
         if not group.supports(request.protocol_type, protocols, besides=member_id):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if member_id in group.pending and request.group_instance_id is not None:
-            # Pending ids were handed to dynamic members only. Kafka's coordinator throws here.
+            # Only dynamic members get pending ids. Kafka's coordinator throws an exception here.
             return ErrorCode.UNKNOWN_SERVER_ERROR
         return ErrorCode.NONE
 
@@ -307,7 +313,7 @@ class GroupMachine:
         effects: GroupEffects,
         now_ms: int,
     ) -> None:
-        """Add a new member, and prepare a rebalance."""
+        """Add a new member and start a rebalance."""
         self.group.pending.pop(request.member_id, None)
         newcomer = self._member(request, joiner, protocols, request.member_id)
         newcomer.session_deadline_ms = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
@@ -326,7 +332,7 @@ class GroupMachine:
         effects: GroupEffects,
         now_ms: int,
     ) -> None:
-        """A member comes back for a rebalance, or causes one."""
+        """Handle a member's JoinGroup, which joins the current rebalance or starts one."""
         group = self.group
         is_unchanged = protocols == member.protocols
         is_retry = group.state is GroupState.COMPLETING_REBALANCE and is_unchanged
@@ -334,7 +340,7 @@ class GroupMachine:
             member.member_id
         )
         if is_retry or (is_idle_follower and is_unchanged):
-            # The member's JoinGroup reply was lost: answer with its current generation.
+            # The JoinGroup response to the member was lost: answer with its current generation.
             group.alive(member, now_ms)
             effects.answer(waiter, generation_reply(group, member))
             return
@@ -355,8 +361,7 @@ class GroupMachine:
         effects: GroupEffects,
         now_ms: int,
     ) -> None:
-        """A static member's process was restarted: it gets a new member id and the old member's
-        place.
+        """Replace a static member whose process restarted; the new process gets a new member id.
 
         A stable group does not rebalance, unless its members would choose another protocol now.
         """

@@ -1,5 +1,4 @@
-"""One member of a classic group: its settings, protocols, assignment and parked requests; and what
-the broker knows of one that joins."""
+"""A member of a classic group: its settings, protocols, assignment and parked requests."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,12 +7,12 @@ from klog_broker.coordinator.effects import Waiter
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest
 
 Protocol = tuple[str, bytes]
-"""An assignor's name and the member's metadata (its subscription) for it."""
+"""An assignor's name and the member's metadata (its subscription) for the assignor."""
 
 
 @dataclass(slots=True)
 class Member:
-    """A member. ``join_waiter`` and ``sync_waiter`` each stand for a parked request."""
+    """A member. ``join_waiter`` and ``sync_waiter`` are set while such a request is parked."""
 
     member_id: str
     client_id: str
@@ -31,12 +30,12 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Whether the member has a name of its own (group.instance.id), by which it keeps its place
-        while its process is away (KIP-345)."""
+        """Whether the member has a group.instance.id, so that a restart keeps its place
+        (KIP-345)."""
         return self.group_instance_id is not None
 
     def protocol_names(self) -> Iterator[str]:
-        """The protocols' names, in the member's order of preference."""
+        """The names of the member's protocols, in its order of preference."""
         return (name for name, _ in self.protocols)
 
     def metadata_for(self, protocol: str | None) -> bytes:
@@ -50,8 +49,8 @@ class Member:
     def deadline_ms(self) -> int | None:
         """When the member is removed; None while a parked request shows that it is alive.
 
-        A new member that waits for its first join has a deadline too: nothing else would show that
-        its connection has gone (Kafka's new member join timeout).
+        A new member that waits for its first join has a deadline, too, because nothing else would
+        reveal that its connection is closed (Kafka's new member join timeout).
         """
         if self.join_waiter is not None:
             return self.session_deadline_ms if self.is_new else None
@@ -60,19 +59,20 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Joiner:
-    """What the broker knows of a JoinGroup's sender besides the request itself."""
+    """Data about the sender of a JoinGroup that the request itself does not carry."""
 
     client_id: str
     client_host: str
     requires_member_id: bool
-    """Whether a new member without a group.instance.id is first given its id, to join again with
-    it: so from JoinGroup 4 on (KIP-394)."""
+    """Whether a new dynamic member gets its id first and must join again with the id.
+
+    True from JoinGroup 4 on (KIP-394).
+    """
     skips_assignment: bool = False
-    """Whether a leader can be told to leave the assignment as it is: so from JoinGroup 9 on
-    (KIP-814)."""
+    """Whether the response can make a leader skip the assignment: from JoinGroup 9 on (KIP-814)."""
 
 
 def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    """JoinGroup 0 has no rebalance timeout (-1): the session timeout counts for both."""
+    """The rebalance timeout; JoinGroup 0 has none (-1), so its session timeout counts for both."""
     given_ms = request.rebalance_timeout_ms
     return request.session_timeout_ms if given_ms < 0 else given_ms

@@ -1,7 +1,7 @@
-"""The course of a rebalance: which members are waited for, until when, and the next generation.
+"""The course of a rebalance: which members must join, until when, and the next generation.
 
 Pure: time is an argument, in milliseconds of a clock that never goes back. Rebalances run as in
-Kafka's GroupCoordinator of 3.9 (KIP-62 rebalance timeout, KIP-134 initial delay, KIP-345 static
+Kafka 3.9's GroupCoordinator (KIP-62 rebalance timeout, KIP-134 initial delay, KIP-345 static
 members).
 """
 
@@ -26,7 +26,7 @@ class GroupSettings:
 
 
 class Rebalance:
-    """A group's rebalances, one after the other, with their deadlines."""
+    """The rebalances of a group, one after the other, with their deadlines."""
 
     def __init__(self, group: Group, settings: GroupSettings) -> None:
         self._group = group
@@ -36,14 +36,14 @@ class Rebalance:
         self._joined_in_window = False
         self._sync_deadline_ms: int | None = None
 
-    # What happens to the group
+    # Events
 
     def newcomer(self) -> None:
-        """A member is about to be added: a first rebalance waits the initial delay once more."""
+        """Called before a member is added: a first rebalance then extends its initial delay."""
         self._joined_in_window = True
 
     def prepare(self, effects: GroupEffects, now_ms: int) -> None:
-        """All members have to join anew. The rebalance completes at once if all have done so."""
+        """Start a rebalance, unless one is running; complete it if all members have joined."""
         group = self._group
         if group.state is GroupState.EMPTY:
             delay_ms = self._delay_ms
@@ -63,7 +63,7 @@ class Rebalance:
             self.complete_if_ready(effects, now_ms)
 
     def complete_if_ready(self, effects: GroupEffects, now_ms: int) -> None:
-        """The next generation begins if a rebalance is under way and nobody is missing."""
+        """Start the next generation if a rebalance is running and all members have joined."""
         group = self._group
         waits_for_first = self._initial_remaining_ms is not None and bool(group.members)
         is_preparing = group.state is GroupState.PREPARING_REBALANCE
@@ -71,7 +71,7 @@ class Rebalance:
             self._complete(effects, now_ms)
 
     def remove(self, member_id: str, effects: GroupEffects, now_ms: int) -> None:
-        """Remove the member; the others take over its assignment in the next generation."""
+        """Remove the member; the next generation assigns its partitions to other members."""
         group = self._group
         member = group.remove(member_id)
         effects.answer(member.join_waiter, join_refused(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -91,7 +91,7 @@ class Rebalance:
     # Time
 
     def deadlines_ms(self) -> list[int]:
-        """The times at which ``on_deadline`` has something to do."""
+        """The times in ms at which ``on_deadline`` must be called."""
         deadlines = (self._join_deadline_ms, self._sync_deadline_ms)
         return [deadline for deadline in deadlines if deadline is not None]
 
@@ -117,15 +117,18 @@ class Rebalance:
         self._complete(effects, now_ms)
 
     def _complete(self, effects: GroupEffects, now_ms: int) -> None:
-        """Begin the next generation. Members that have not joined are removed, except static ones:
-        those keep their place until their session ends."""
+        """Start the next generation.
+
+        Members that have not joined are removed, except static members, which stay until their
+        session ends.
+        """
         group = self._group
         self._join_deadline_ms = self._initial_remaining_ms = None
         absent = [m for m in group.members.values() if m.join_waiter is None and not m.is_static]
         for member in absent:
             group.remove(member.member_id)
         if group.members and not self._elect_leader():
-            # All members left are static and away: wait until one comes, or their sessions end.
+            # No member has joined, and all are static: wait until one joins or the sessions end.
             self._join_deadline_ms = now_ms + max(group.rebalance_timeout_ms(), 1)
             return
         group.generation_id += 1
@@ -145,8 +148,10 @@ class Rebalance:
             group.end_join(member)
 
     def _elect_leader(self) -> bool:
-        """The leader stays if it has joined; otherwise the first member that has joined leads.
-        Returns whether any member has joined."""
+        """Keep the leader if it has joined; otherwise the first joined member becomes leader.
+
+        Returns whether any member has joined.
+        """
         group = self._group
         leader = group.members.get(group.leader_id or "")
         if leader is None or leader.join_waiter is None:
@@ -157,7 +162,7 @@ class Rebalance:
         return leader is not None
 
     def _give_up_on_syncs(self, effects: GroupEffects, now_ms: int) -> None:
-        """Remove the members that joined and did not ask for their assignment in time."""
+        """Remove the members that joined but sent no SyncGroup in time."""
         self._sync_deadline_ms = None
         group = self._group
         silent: list[Member] = [m for m in group.members.values() if not m.has_synced]
@@ -168,5 +173,5 @@ class Rebalance:
 
 
 def is_over(deadline_ms: int | None, now_ms: int) -> bool:
-    """Whether there is a deadline, and it has passed."""
+    """Whether the deadline exists and has passed."""
     return deadline_ms is not None and deadline_ms <= now_ms

@@ -1,4 +1,4 @@
-"""A group's record in __consumer_offsets: made from the group, and applied to the group."""
+"""A group's record in __consumer_offsets: built from the group, and applied to the group."""
 
 from collections.abc import Mapping
 
@@ -17,11 +17,11 @@ GroupEffects = Effects[Key, Value]
 
 
 def record(group: Group, assignments: Mapping[str, bytes], effects: GroupEffects) -> None:
-    """Ask, through ``effects``, for the group's record with these assignments (by member id)."""
+    """Make ``effects`` append the group's record with these assignments (by member id)."""
 
     def records(wall_clock_ms: int) -> list[tuple[Key, Value | None]]:
         if group.state is GroupState.EMPTY:
-            # Its last member is gone, also if that cannot be written: offsets expire from now on.
+            # The last member has left: offsets expire from now on, even if the append fails.
             group.state_changed_ms = wall_clock_ms
         key = GroupMetadataKey(group=group.group_id)
         return [(key, snapshot(group, assignments, wall_clock_ms))]
@@ -32,7 +32,7 @@ def record(group: Group, assignments: Mapping[str, bytes], effects: GroupEffects
 def snapshot(
     group: Group, assignments: Mapping[str, bytes], wall_clock_ms: int
 ) -> GroupMetadataValue:
-    """The group as it will be once ``assignments`` (by member id) hold. Changes nothing."""
+    """The group's record with ``assignments`` (by member id). Does not change the group."""
     return GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation_id,
@@ -56,10 +56,11 @@ def snapshot(
 
 
 def apply_metadata(group: Group, value: GroupMetadataValue) -> None:
-    """Make the group's durable part what the record says; the same when it is written and replayed.
+    """Set the group's durable part to the record's contents, in replay and after an append.
 
-    Members that the group has as the record says keep their parked requests, as all do when it is
-    written; others are made from the record, and offer only the protocol that was chosen then.
+    A member that equals its entry in the record is kept with its parked requests; after an append
+    this is true of all members. Others are created from the record, and offer only the protocol
+    that the record names.
     """
     group.protocol_type = value.protocol_type or None
     group.generation_id = value.generation
@@ -78,7 +79,7 @@ def apply_metadata(group: Group, value: GroupMetadataValue) -> None:
 
 
 def _is_as_recorded(member: Member, recorded: MemberMetadata, protocol: str | None) -> bool:
-    """A member has the same id for many generations, and may join each with something else."""
+    """Whether the member equals its entry; one id may join generations with different data."""
     return (
         (protocol or "", bytes(recorded.subscription)) in member.protocols
         and member.session_timeout_ms == recorded.session_timeout

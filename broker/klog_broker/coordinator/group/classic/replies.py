@@ -13,7 +13,7 @@ def join_refused(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
 
 
 def generation_reply(group: Group, member: Member) -> JoinGroupResponse:
-    """The JoinGroup response for ``member``; the leader's also lists all members."""
+    """The JoinGroup response for ``member``; the leader's response also lists all members."""
     listed = group.members.values() if group.is_leader(member.member_id) else ()
     return _generation(group, member, group.leader_id, [_listed(group, each) for each in listed])
 
@@ -21,12 +21,13 @@ def generation_reply(group: Group, member: Member) -> JoinGroupResponse:
 def replacement_reply(
     group: Group, member: Member, told_leader_id: str | None
 ) -> JoinGroupResponse:
-    """The JoinGroup response for a new process that has taken a static member's place.
+    """The JoinGroup response for a process that has replaced a static member.
 
-    A stable group would ignore an assignment. From JoinGroup 9 on (``told_leader_id`` is None) a
-    leader is told to compute none (KIP-814). Before, the response names the leader by
-    ``told_leader_id``, the id from before the replacement: a leader that was replaced does not find
-    its own new id there, and takes itself for a follower. Kafka does the same.
+    The group stays stable, so it would ignore an assignment. From JoinGroup 9 on
+    (``told_leader_id`` is None) the response makes a leader skip the assignment (KIP-814). In older
+    versions the response names ``told_leader_id``, the leader's id before the replacement. A
+    replaced leader does not recognize this id as its own, so it acts as a follower. Kafka does the
+    same.
     """
     if told_leader_id is not None:
         return _generation(group, member, told_leader_id, [])

@@ -1,6 +1,6 @@
-"""The states of a classic group: every step between them, and what requests are answered in each.
+"""The states of a classic group: all transitions, and the error of each request in each state.
 
-docs/groups.md is printed from these tables.
+docs/groups.md is generated from these tables.
 """
 
 from enum import Enum
@@ -9,9 +9,9 @@ from pyspark_klog.errors import ErrorCode, InvariantViolation
 
 
 class GroupState(Enum):
-    """The names are those that DescribeGroups and ListGroups show."""
+    """A group's state; the values are the names that DescribeGroups and ListGroups show."""
 
-    # Compared by identity, as members of an enumeration are: the hash of their names takes longer.
+    # Members compare by identity, so hash by identity, too: Enum's hash of the name is slower.
     __hash__ = object.__hash__
 
     EMPTY = "Empty"
@@ -52,14 +52,16 @@ TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
 
 
 def check_transition(before: GroupState, after: GroupState) -> None:
-    """Raise InvariantViolation for a step that the table does not name."""
+    """Raise InvariantViolation for a transition that is not in the table."""
     if after not in TRANSITIONS[before]:
         raise InvariantViolation(f"a group cannot go from {before.value} to {after.value}")
 
 
 class Asked(Enum):
-    """The requests of a member that the group knows and that names the current generation; DELETE
-    is a tool's."""
+    """The requests to a group. A member sends them with its current generation.
+
+    COMMIT_FROM_OUTSIDE names no member, and DELETE comes from an administrator's tool.
+    """
 
     JOIN = "JoinGroup"
     SYNC = "SyncGroup"
@@ -95,8 +97,8 @@ ANSWERS: dict[Asked, dict[GroupState, ErrorCode]] = {
         _NONE, _NON_EMPTY, _NON_EMPTY, _NON_EMPTY, dead=ErrorCode.GROUP_ID_NOT_FOUND
     ),
 }
-"""The error of each request in each state; NONE: it is served. An empty group knows no member, so
-most requests to it end with UNKNOWN_MEMBER_ID."""
+"""The error of each request in each state; NONE means that the request is served. An empty group
+has no members, so most requests to it get UNKNOWN_MEMBER_ID."""
 
 PARKED: dict[tuple[Asked, GroupState], str] = {
     (Asked.JOIN, GroupState.EMPTY): "waits until the first generation begins",
@@ -108,4 +110,4 @@ PARKED: dict[tuple[Asked, GroupState], str] = {
     (Asked.SYNC, GroupState.COMPLETING_REBALANCE): "waits until the leader's assignment is in the "
     "log",
 }
-"""The requests that wait, and until when. All others are answered at once."""
+"""The requests that are parked, and until when. All others are answered at once."""

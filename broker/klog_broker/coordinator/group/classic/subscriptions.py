@@ -1,4 +1,4 @@
-"""Which topics a group of consumers reads, by its members' metadata."""
+"""Finds the topics that a group of consumers reads, in its members' metadata."""
 
 import struct
 
@@ -13,12 +13,12 @@ _VERSION_BYTES = 2
 
 
 def offset_expiry(group: Group) -> Expiry | None:
-    """By which rule offsets of the group expire (KIP-211); None: none expires in the group's state.
+    """The rule by which the group's offsets expire now (KIP-211); None if none expires.
 
-    In a group that had members the retention time starts when the last one left; for offsets of a
-    group that never had members it starts at the commit. A stable group of consumers loses offsets
-    of that age in topics that none of its members is subscribed to. Any other group with members
-    loses nothing.
+    In an empty group that had members, the retention time starts when the last member left; in a
+    group that never had members, it starts at each commit. In a stable group of consumers, only
+    offsets of topics that no member subscribes to expire. No other group with members loses
+    offsets.
     """
     if group.state is GroupState.EMPTY:
         had_members = group.protocol_type is not None and group.state_changed_ms >= 0
@@ -29,8 +29,10 @@ def offset_expiry(group: Group) -> Expiry | None:
 
 
 def subscribed_topics(group: Group) -> frozenset[str] | None:
-    """The topics of all members of a consumer group that has a generation. None if the topics are
-    not known: another kind of group, or metadata that is not a consumer's."""
+    """The topics that the members of a consumer group with a generation subscribe to.
+
+    Returns None if they are unknown: another kind of group, or metadata that is not a consumer's.
+    """
     if group.protocol_type != CONSUMER_PROTOCOL or group.protocol_name is None:
         return None
     topics: set[str] = set()
@@ -43,9 +45,9 @@ def subscribed_topics(group: Group) -> frozenset[str] | None:
 
 
 def _topics_in(metadata: bytes) -> list[str]:
-    """Every version of the consumer's metadata begins as version 0 does: version, topics.
+    """Return the topics in a consumer's metadata; all versions start with version and topics.
 
-    Raises struct.error or ValueError for bytes that are not a version and topics.
+    Raises struct.error or ValueError for other bytes.
     """
     (count,) = _COUNT.unpack_from(metadata, _VERSION_BYTES)
     position = _VERSION_BYTES + _COUNT.size
