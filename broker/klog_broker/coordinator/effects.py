@@ -1,4 +1,4 @@
-"""What a machine's decision asks the runtime to do: append records, then send responses."""
+"""Effects of a machine's decision: records that the runtime appends, then responses to send."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -180,8 +180,8 @@ class Loader:
     def go_on_in(self, log: StateLog) -> bool:
         """Continue with ``log``: this broker leads the partition again, in a newer epoch.
 
-        Returns False if the log has another end than before, so loading must start again. Otherwise
-        the remaining reads use ``log``.
+        Returns True if ``log`` ends where the loader is to stop; the remaining reads then use
+        ``log``. Returns False if loading must start again.
         """
         if log.log_end_offset != self._end_offset:
             return False
@@ -217,7 +217,7 @@ class Loader:
         compaction has removed the last records.
         """
         log = self._log
-        # Meanwhile, the start of the log may have been deleted.
+        # The start of the log may have been deleted in the meantime.
         self._position = max(self._position, log.log_start_offset)
         end_offset = min(self._end_offset, log.log_end_offset)
         if self._position >= end_offset:

@@ -300,8 +300,8 @@ class Shard(Generic[K, V, S]):
     def begin_run(self, end_offset: Offset) -> bool:
         """Return whether the high watermark has reached ``end_offset``.
 
-        If so, the caller must apply the batches before ``end_offset`` now. It may use any method
-        that has the same effect as :meth:`replay`.
+        If so, the caller must apply the batches before ``end_offset`` now, by any method that has
+        the same effect as :meth:`replay`.
         """
         high_watermark = self.log.high_watermark
         if end_offset > high_watermark:

@@ -31,7 +31,7 @@ class StateLog(Protocol):
     def ended(self) -> object | None:
         """Why this broker no longer leads the partition (resigned, offline, deleted), or None.
 
-        None while this broker leads; once set, it never becomes None again.
+        The value is None while this broker leads; once set, it never becomes None again.
         """
 
     def append(self, records: bytearray) -> Offset:

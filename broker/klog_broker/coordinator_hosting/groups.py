@@ -35,15 +35,17 @@ def coordinator_settings(config: BrokerConfig) -> CoordinatorSettings:
 
 
 def new_member_id(named_after: str, unique: str) -> str:
-    """The id of a new member: the client id or the group.instance.id, of a very long one as much as
-    leaves an answer with the id one that can be sent; then what makes the id unique."""
+    """The id of a new member: the client id or group.instance.id, followed by ``unique``.
+
+    A very long client id is cut, so that the id can still be encoded in a response.
+    """
     ending = f"-{unique}"
     most_bytes = MAX_STRING_BYTES - len(ending)
     return named_after.encode()[:most_bytes].decode(errors="ignore") + ending
 
 
 class GroupHosting(HostingServices, Protocol):
-    """The services that the group coordinator is made with."""
+    """The services that the group coordinator needs."""
 
     @property
     def chance(self) -> Chance: ...
@@ -56,8 +58,7 @@ class GroupHosting(HostingServices, Protocol):
 
 
 def new_groups(services: GroupHosting) -> GroupCoordinator:
-    """The coordinator, without partitions: ``follow_leaderships`` gives it those that this broker
-    leads."""
+    """Make the coordinator, without partitions; ``follow_leaderships`` adds those it leads."""
     return GroupCoordinator(
         coordinator_settings(services.config),
         runtime_services(services),

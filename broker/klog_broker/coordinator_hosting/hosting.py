@@ -1,4 +1,4 @@
-"""Gives a coordinator its services and the led partitions of its topic."""
+"""Gives a coordinator its services, and the partitions of its topic that this broker leads."""
 
 from typing import Protocol
 
@@ -41,7 +41,7 @@ class HostingServices(Protocol):
 
 
 class HostedCoordinator(Protocol):
-    """A coordinator, as far as it is told which partitions of its topic the broker leads."""
+    """A coordinator that hosting informs about the partitions that this broker leads."""
 
     def on_lead(self, log: StateLog, /) -> None: ...
 
@@ -49,7 +49,7 @@ class HostedCoordinator(Protocol):
 
 
 def runtime_services(services: HostingServices) -> RuntimeServices:
-    """What the coordinator's runtime stands on. Each coordinator has slices of its own."""
+    """The services of a coordinator's runtime. Each coordinator has its own slices."""
     return RuntimeServices(
         loop=services.loop,
         purgatory=services.purgatory,
@@ -63,14 +63,14 @@ def runtime_services(services: HostingServices) -> RuntimeServices:
 def follow_leaderships(
     services: HostingServices, topic: str, coordinator: HostedCoordinator
 ) -> None:
-    """Tell the coordinator of the topic's partitions that the broker leads, now and from now on."""
+    """Inform the coordinator about the topic's partitions that this broker leads, now and later."""
 
     def lead(leader: Leader) -> None:
         if leader.topic_partition.topic == topic:
             coordinator.on_lead(LeaderStateLog(leader, services.clock))
 
     def resign(topic_partition: TopicPartition) -> None:
-        # A broker that leads on, in a newer epoch, does so by now: its coordinator stays.
+        # A broker that stays leader in a newer epoch is in `led` again by now: keep its shard.
         if topic_partition.topic == topic and topic_partition not in services.replicas.led:
             coordinator.on_resign(topic_partition)
 

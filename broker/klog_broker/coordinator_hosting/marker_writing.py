@@ -1,7 +1,8 @@
-"""Markers of transactions into the partitions that this broker leads.
+"""Writes transaction markers to the partitions that this broker leads.
 
-For its own transaction coordinator, and for those of other brokers (WriteTxnMarkers). A partition
-of ``__consumer_offsets`` gets its marker from the group coordinator, which applies it.
+The markers come from this broker's transaction coordinator, and from those of other brokers
+(WriteTxnMarkers). The group coordinator writes the markers of ``__consumer_offsets``, because it
+must apply them to its state.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.records.control import ControlType, EndTransactionMarker
 
 MARKER_ELEMENTS = 10
-"""What writing one marker takes of a turn's share (runtime/event_loop/slices.py)."""
+"""The cost of writing one marker, in elements (runtime/event_loop/slices.py)."""
 
 _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
     (InvalidProducerEpoch, ErrorCode.INVALID_PRODUCER_EPOCH),
@@ -38,7 +39,7 @@ _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
 
 
 class MarkerServices(PartitionServices, Protocol):
-    """The services of a MarkerWriter."""
+    """The services that a MarkerWriter needs."""
 
     @property
     def clock(self) -> Clock: ...
@@ -54,7 +55,7 @@ class MarkerServices(PartitionServices, Protocol):
 
 
 class MarkerWriter:
-    """A MarkerSender for the partitions of this broker. Loop thread only."""
+    """Writes markers to the partitions that this broker leads. Loop thread only."""
 
     def __init__(self, services: MarkerServices) -> None:
         self._services = services
@@ -62,7 +63,10 @@ class MarkerWriter:
     def send(
         self, markers: Sequence[TransactionMarker], done: Callable[[MarkerResults], None]
     ) -> None:
-        """``done`` is called once, perhaps at once. More than one marker is written in slices."""
+        """Write the markers; ``done`` is called once with all results, possibly at once.
+
+        If there is more than one partition, the work is split into slices.
+        """
         if len(markers) == 1 and len(markers[0].partitions) == 1:
             (marker,) = markers
             (only,) = marker.partitions
@@ -92,10 +96,10 @@ class MarkerWriter:
         partition: TopicPartition,
         told: Callable[[ErrorCode], None],
     ) -> None:
-        """One partition's marker; ``told`` when readers see it, or why that cannot be.
+        """Write a partition's marker; ``told`` gets NONE once readers see it, or else an error.
 
-        UNKNOWN_TOPIC_OR_PARTITION: there is no such partition. All other errors of partitions that
-        cannot be written to now are others.
+        UNKNOWN_TOPIC_OR_PARTITION means that the partition does not exist. A partition that cannot
+        be written to now has another error.
         """
         end = _end(marker.is_commit, marker.coordinator_epoch)
         try:
@@ -134,13 +138,13 @@ def _end(is_commit: bool, coordinator_epoch: int) -> EndTransactionMarker:
 
 def _code(error: KlogError) -> ErrorCode:
     if isinstance(error, BrokerError):
-        # The group coordinator's state cannot be used: its partition has no coordinator then.
+        # The group coordinator's shard has failed, so the partition has no coordinator.
         not_coordinator = error.code is ErrorCode.NOT_COORDINATOR
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if not_coordinator else error.code
     for kind, code in _CODES:
         if isinstance(error, kind):
             return code
-    # The log is offline, or was taken offline by this.
+    # The log is offline, or this append has taken it offline.
     return ErrorCode.KAFKA_STORAGE_ERROR
 
 

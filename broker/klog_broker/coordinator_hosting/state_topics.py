@@ -1,4 +1,4 @@
-"""Who keeps a key's state: FindCoordinator for groups and transactional ids, and their topics."""
+"""Finds the coordinator of a group or transactional id, and creates the state topics."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
@@ -24,7 +24,7 @@ class Endpoint(NamedTuple):
 
 
 class CoordinatorAnswer(NamedTuple):
-    """The answer to "which broker coordinates this group or transactional id"."""
+    """The result of FindCoordinator for one key."""
 
     error_code: ErrorCode
     broker_id: BrokerId
@@ -34,7 +34,7 @@ class CoordinatorAnswer(NamedTuple):
 
 
 class StateTopic:
-    """A topic that a coordinator keeps its state in: the number of its partitions."""
+    """Counts the partitions of a topic in which a coordinator stores its state."""
 
     def __init__(self, metadata: Callable[[], MetadataStore], topic: str) -> None:
         self._metadata = metadata
@@ -43,8 +43,10 @@ class StateTopic:
         self._num_partitions: int | None = None
 
     def num_partitions(self) -> int | None:
-        """The number of partitions; None while the topic does not exist. Asked with every request,
-        and looked up once an image."""
+        """The number of partitions; None while the topic does not exist.
+
+        Every request calls this method, so the number is cached until the metadata image changes.
+        """
         image = self._metadata().image
         if image is not self._seen_image:
             self._seen_image, topic = image, image.topic(self._topic)
@@ -53,7 +55,7 @@ class StateTopic:
 
 
 class FinderServices(TopicServices, Protocol):
-    """The services of a CoordinatorFinder."""
+    """The services that a CoordinatorFinder needs."""
 
     @property
     def broker_id(self) -> BrokerId: ...
@@ -72,8 +74,8 @@ class FinderServices(TopicServices, Protocol):
 class CoordinatorFinder:
     """Answers FindCoordinator for one type of keys; the first request creates the topic.
 
-    ``find`` says whether this broker serves a key now. The empty key has a coordinator, as in
-    Kafka.
+    ``find`` returns whether this broker serves a key now. The empty key has a coordinator, too, as
+    in Kafka.
     """
 
     def __init__(
@@ -89,11 +91,11 @@ class CoordinatorFinder:
         self.num_partitions = StateTopic(lambda: services.metadata, topic).num_partitions
 
     def find(self, key: str, context: RequestContext) -> CoordinatorAnswer:
-        """Who leads the key's partition, once the topic exists; until then, and while nobody does,
-        COORDINATOR_NOT_AVAILABLE (retriable).
+        """Return the leader of the key's partition, or COORDINATOR_NOT_AVAILABLE (retriable).
 
-        While the key's shard loads, its broker is the answer, too: the shard itself answers
-        requests with COORDINATOR_LOAD_IN_PROGRESS.
+        The error is returned until the topic exists, and while its partition has no leader. A
+        broker whose shard is still loading is returned, because the shard itself answers requests
+        with COORDINATOR_LOAD_IN_PROGRESS.
         """
         count = self.num_partitions()
         if count is None and not self._services.known_topics.is_complete:
@@ -133,7 +135,7 @@ class CoordinatorFinder:
         return answer
 
     def _created(self, _: list[Topic | BrokerError] | Refused) -> None:
-        """Created or not: the next request finds the topic, or tries again."""
+        """Allow the next attempt: the next request finds the topic, or tries to create it again."""
         self._is_creating = False
 
 

@@ -38,7 +38,7 @@ def transaction_settings(config: BrokerConfig) -> TransactionSettings:
 
 
 class TransactionHosting(MarkerServices, HostingServices, Protocol):
-    """The services that the transaction coordinator is made with."""
+    """The services that the transaction coordinator needs."""
 
     @property
     def broker_id(self) -> BrokerId: ...
@@ -51,31 +51,33 @@ class TransactionHosting(MarkerServices, HostingServices, Protocol):
 
     @property
     def on_image(self) -> list[Callable[[], None]]:
-        """Each is called when the metadata have another image."""
+        """Callbacks to run when the metadata image has changed."""
 
     @property
     def on_close(self) -> list[Callable[[], None]]:
-        """Each is called when the broker ends and takes no more requests."""
+        """Callbacks to run at shutdown, when the broker takes no more requests."""
 
 
 class TransactionParts(NamedTuple):
-    """The coordinator of a broker, without partitions (``follow_leaderships`` gives it those that
-    this broker leads), and who is asked whether partitions take part in a transaction."""
+    """A broker's transaction coordinator, and the function that verifies transactions.
+
+    The coordinator starts without partitions; ``follow_leaderships`` adds those it leads.
+    """
 
     coordinator: TransactionCoordinator
     verify: VerifyTransactions
     verifies_elsewhere: Callable[[str], bool]
-    """Whether another broker would be asked about a transactional id."""
+    """Whether ``verify`` may ask another broker about a transactional id."""
 
 
 def new_transactions(services: TransactionHosting) -> TransactionParts:
-    """For a standalone broker, which leads all partitions and coordinates all ids."""
+    """Make the parts of a standalone broker, which leads all partitions."""
     coordinator = _coordinator(services, MarkerWriter(services))
     return TransactionParts(coordinator, coordinator.verify, lambda _: False)
 
 
 def new_transactions_in_cluster(services: TransactionHosting, peers: Peers) -> TransactionParts:
-    """For a broker that sends markers to other leaders, and asks other coordinators."""
+    """Make the parts of a broker in a cluster, which also asks other leaders and coordinators."""
     sender = MarkersToLeaders(
         services.broker_id,
         lambda: services.metadata.image,
@@ -105,7 +107,7 @@ def _coordinator(services: TransactionHosting, sender: MarkerSender) -> Transact
 
 
 def _to_brokers(services: TransactionHosting, peers: Peers, api: Api[Q, R]) -> ToBrokers[Q, R]:
-    """Send requests to other brokers, over connections that no other sender uses."""
+    """Make the sender of an API's requests to other brokers, with connections of its own."""
     listener = services.config.inter_broker_listener
     to_brokers = ToBrokers(
         services.loop, lambda: services.metadata.image, listener, peers.connect, api

@@ -1,5 +1,6 @@
-"""The transaction coordinator: what every transactional id has come to, and how it ends.
+"""The transaction coordinator: keeps the state of each transactional id, and ends transactions.
 
-May import: coordinator's runtime and what that may; never coordinator/group. Pure are states.py,
-metadata.py, decisions.py and ending.py. Start reading at states.py, then coordinator.py.
+May import: the modules directly in coordinator/ and what those may import; never coordinator/group.
+Pure modules: states.py, metadata.py, decisions.py and ending.py. Start reading at states.py, then
+coordinator.py.
 """

@@ -1,7 +1,7 @@
-"""The transaction coordinator of a broker: finds a request's shard, and decides on its id.
+"""The transaction coordinator of a broker: finds a request's shard and decides on the id.
 
-Answers are callables: they get a TransactionReply when what it rests on is visible. Loop thread
-only.
+``answer`` is a callable that gets a TransactionReply, once the high watermark has passed all
+records that the reply depends on. Loop thread only.
 """
 
 from collections import Counter
@@ -47,11 +47,11 @@ from pyspark_klog.state_records.transaction_log import TransactionState
 TRANSACTION_STATE = "__transaction_state"
 
 _NONE = ErrorCode.NONE
-# In elements (runtime/event_loop/slices.py): going on with a transaction that was being ended.
+# Cost in elements (runtime/event_loop/slices.py) of resuming the end of a transaction.
 _END = 10
 
 APPEND_TIMEOUT_MS = 30_000
-"""How long an answer waits for its record to be visible: Kafka's request.timeout.ms."""
+"""How long a response waits for its record to be visible: Kafka's request.timeout.ms."""
 
 TransactionAnswer = Callable[[TransactionReply], object]
 GotProducerId = Callable[[int | None], None]
@@ -69,7 +69,7 @@ class TransactionSettings:
 
 
 class _Question(NamedTuple):
-    """What a request asks about an id. ``decide`` gets a new producer id if ``needs_id``."""
+    """A request's decision about an id; ``decide`` gets a new producer id if ``needs_id``."""
 
     needs_id: Callable[[TransactionMetadata | None], bool]
     decide: Callable[[TransactionMetadata | None, int], Decision]
@@ -79,8 +79,8 @@ class _Question(NamedTuple):
 class TransactionCoordinator:
     """All transactional ids whose partition of ``__transaction_state`` this broker leads.
 
-    ``num_partitions`` is None while the topic does not exist. ``next_producer_id`` calls back with
-    an id that nobody has had, or with None if there is none now.
+    ``num_partitions`` returns None while the topic does not exist. ``next_producer_id`` calls back
+    with an unused producer id, or with None if none is available now.
     """
 
     def __init__(
@@ -116,8 +116,10 @@ class TransactionCoordinator:
 
     # --- shards ----------------------------------------------------------------------------------
     def on_lead(self, log: StateLog) -> None:
-        """This broker leads a partition of ``__transaction_state``: load it, go on with what was
-        being ended, then serve."""
+        """Load a partition of ``__transaction_state`` that this broker now leads, then serve it.
+
+        After loading, the coordinator resumes the transactions that were being ended.
+        """
         self._runtime.lead(log)
         shard = self._runtime.shard(log.topic_partition.partition)
         assert shard is not None
@@ -127,15 +129,15 @@ class TransactionCoordinator:
             self._go_on(shard)
 
     def on_resign(self, topic_partition: TopicPartition) -> None:
-        """It does no longer: whoever waits is told to look for the coordinator anew."""
+        """Stop serving a partition: pending requests get errors, and clients look up again."""
         self._runtime.resign(topic_partition.partition)
 
     def find(self, transactional_id: str) -> ErrorCode:
-        """Whether this broker serves the id now."""
+        """Return NONE if this broker serves the id now, else the error for the client."""
         return self._runtime.find(transactional_id)[0]
 
     def partition_for(self, transactional_id: str) -> int | None:
-        """The partition of ``__transaction_state`` that has the id; None while there is none."""
+        """The partition that stores the id's records; None while the topic does not exist."""
         return self._runtime.partition_for(transactional_id)
 
     def _go_on(self, shard: TransactionShard) -> None:
@@ -156,8 +158,8 @@ class TransactionCoordinator:
         expected: ProducerIdAndEpoch | None,
         answer: TransactionAnswer,
     ) -> None:
-        """A producer begins to use the id, or (``expected``) wants its own epoch raised."""
-        # Kafka checks the id before the timeout, and so `_ask` refuses an empty id here.
+        """Handle InitProducerId; ``expected`` is set if the producer wants a higher epoch."""
+        # Kafka checks the id before the time-out: an empty id gets its error from `_ask`.
         if transactional_id and not 0 < timeout_ms <= self._settings.max_timeout_ms:
             answer(TransactionReply(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
             return
@@ -178,7 +180,7 @@ class TransactionCoordinator:
         client_version: int,
         answer: TransactionAnswer,
     ) -> None:
-        """Partitions take part in the producer's transaction, which begins with the first one."""
+        """Add partitions to the producer's transaction; the first one begins the transaction."""
         question = _Question(
             needs_id=_never,
             decide=lambda known, _: add_partitions(
@@ -196,7 +198,7 @@ class TransactionCoordinator:
         *,
         is_commit: bool,
     ) -> None:
-        """Commit or abort: answered when that is decided for good; markers follow."""
+        """Commit or abort; answers when the decision is visible. Markers are sent afterwards."""
         question = _Question(
             needs_id=lambda known: end_needs_producer_id(known, client_version),
             decide=lambda known, new_id: end(
@@ -220,10 +222,11 @@ class TransactionCoordinator:
         adds: bool,
         done: Callable[[PartitionErrors], None],
     ) -> None:
-        """Whether partitions take part in the producer's transaction, before records that say so
-        are appended; with ``adds`` (a client of transaction.version 2) they do from now on.
+        """Check that the producer's transaction includes partitions, before records are appended.
 
-        ``done`` gets an error for each partition, as AddPartitionsToTxn 4 and later answers them.
+        With ``adds`` (a client of transaction.version 2), missing partitions are added first.
+        ``done`` gets an error for each partition, like the response of AddPartitionsToTxn 4 and
+        later.
         """
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
 
@@ -239,7 +242,7 @@ class TransactionCoordinator:
         def answer(reply: TransactionReply) -> None:
             error = reply.error_code
             if error is ErrorCode.NONE and not is_now:
-                # It may have been decided how the transaction ends, while this was waited for.
+                # The end of the transaction may have been decided in the meantime: check again.
                 done(look())
             else:
                 done(dict.fromkeys(partitions, error))
@@ -259,7 +262,7 @@ class TransactionCoordinator:
 
     # --- what tools see --------------------------------------------------------------------------
     def describe(self, transactional_id: str) -> tuple[ErrorCode, TransactionMetadata | None]:
-        """What is known of the id; TRANSACTIONAL_ID_NOT_FOUND if that is nothing."""
+        """Return NONE and the id's state, or an error (TRANSACTIONAL_ID_NOT_FOUND) and None."""
         error, shard = self._find(transactional_id)
         if shard is None:
             return error, None
@@ -269,7 +272,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE, machine.metadata
 
     def machines(self) -> tuple[ErrorCode, list[TransactionMachine]]:
-        """Those of all ids; COORDINATOR_LOAD_IN_PROGRESS if some shards still load."""
+        """Return all ids' machines; COORDINATOR_LOAD_IN_PROGRESS if some shards are loading."""
         errors = [(each, each.error()) for each in self._runtime.shards()]
         if any(error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for _, error in errors):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
@@ -277,11 +280,11 @@ class TransactionCoordinator:
         return ErrorCode.NONE, [m for each in serving for m in each.state.machines.values()]
 
     def statuses(self) -> Counter[ShardStatus]:
-        """How many shards have which status."""
+        """The number of shards in each status."""
         return self._runtime.statuses()
 
     def count_states(self) -> Generator[int, None, Counter[TransactionState]]:
-        """How many transactional ids have which state: in steps (runtime/event_loop/slices.py)."""
+        """Count ids by state, as steps for the loop's slices (runtime/event_loop/slices.py)."""
         counts: Counter[TransactionState] = Counter()
         for shard in self._runtime.shards():
             known = [each.metadata for each in shard.state.machines.values()]
@@ -295,7 +298,7 @@ class TransactionCoordinator:
         return self._runtime.find(transactional_id)
 
     def _abort(self, transactional_id: str, decide: Callable[..., Decision]) -> None:
-        """A transaction is overdue."""
+        """Decide on a transaction that has timed out."""
         question = _Question(lambda known: needs_producer_id(known, None), decide)
         self._ask(transactional_id, question, lambda _: None)
 
@@ -344,8 +347,11 @@ class TransactionCoordinator:
         question: _Question,
         answer: TransactionAnswer,
     ) -> None:
-        """InitProducerId has aborted an open transaction. Where that is over by now it goes on at
-        once; Kafka lets the client ask again, and some wait half a second before they do."""
+        """Answer an InitProducerId that has aborted an open transaction.
+
+        If the abort is already complete, decide again at once. Kafka always lets the client retry,
+        and some clients wait half a second before they do.
+        """
         known = machine.metadata
         if known is not None and known.state in ENDED:
             self._ask(machine.transactional_id, question, answer)
@@ -356,11 +362,11 @@ class TransactionCoordinator:
     def _ask_with_new_id(
         self, transactional_id: str, question: _Question, answer: TransactionAnswer
     ) -> None:
-        """Others may come first: the question is asked anew then, of what is known by then."""
+        """Fetch a producer id, then decide by the state at that time, which may have changed."""
 
         def got(new_id: int | None) -> None:
             if new_id is None:
-                # As Kafka tells while it waits for a block of ids: the client asks again.
+                # The same error as in Kafka, which makes the client retry.
                 answer(TransactionReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             else:
                 self._ask(transactional_id, question, answer, new_id)
@@ -371,7 +377,7 @@ class TransactionCoordinator:
 def _answer_when_visible(
     shard: TransactionShard, answer: TransactionAnswer, reply: TransactionReply
 ) -> None:
-    """All that the reply rests on was written: answer once readers may see that."""
+    """Send the reply once the high watermark has passed all that was appended so far."""
     if shard.is_visible:
         answer(reply)
         return
@@ -391,6 +397,6 @@ def _never(_: TransactionMetadata | None) -> bool:
 
 
 def partitions_of(topics: Iterable[tuple[str, Iterable[int]]]) -> list[TopicPartition]:
-    """As the requests name them, each once."""
+    """The partitions of a request, without duplicates, in the order of the request."""
     named = (TopicPartition(topic, number) for topic, numbers in topics for number in numbers)
     return list(dict.fromkeys(named))

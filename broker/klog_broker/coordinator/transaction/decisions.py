@@ -1,9 +1,10 @@
-"""What a transactional id's next state is, and what is answered: pure, time and ids are arguments.
+"""Decides the next state of a transactional id. Pure: time and producer ids are arguments.
 
-It follows Kafka 4.3.1's TransactionCoordinator and TransactionMetadata (KIP-98; KIP-360: a producer
-may raise its own epoch; KIP-890, part 2: every end raises it). Two things are stricter here. The
-transaction.version that a transaction was begun with holds until it has ended. And InitProducerId
-that names an epoch which is not the current one never aborts a transaction. ending.py has EndTxn.
+The decisions follow Kafka 4.3.1's TransactionCoordinator and TransactionMetadata (KIP-98; KIP-360:
+a producer may raise its own epoch; KIP-890, part 2: every end raises it). klog is stricter in two
+points. A transaction keeps the transaction.version that it began with when a client of a newer
+version adds partitions or ends it. An InitProducerId that does not name the current epoch never
+aborts a transaction. ending.py has EndTxn.
 """
 
 from collections.abc import Iterable
@@ -36,17 +37,17 @@ _FENCED = ErrorCode.PRODUCER_FENCED
 
 
 class Decision(NamedTuple):
-    """``becomes`` is written before anybody is answered; None: nothing changes."""
+    """A response's error and, unless nothing changes, the record to write before the response."""
 
     error: ErrorCode
     becomes: TransactionMetadata | None = None
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
-    """With these the producer goes on: what InitProducerId and EndTxn answer."""
+    """The producer's id and epoch from now on, for responses to InitProducerId and EndTxn."""
 
 
 def step(known: TransactionMetadata, becomes: TransactionMetadata) -> TransactionMetadata:
-    """``becomes``, if the table of states has that step."""
+    """Return ``becomes`` with the previous producer id; the table must have the transition."""
     check_transition(known.state, becomes.state)
     if becomes.previous_producer_id == known.producer_id:
         return becomes
@@ -57,7 +58,7 @@ def step(known: TransactionMetadata, becomes: TransactionMetadata) -> Transactio
 def needs_producer_id(
     known: TransactionMetadata | None, expected: ProducerIdAndEpoch | None
 ) -> bool:
-    """Whether :func:`initialize` is to be given a new producer id."""
+    """Whether :func:`initialize` must get a new producer id."""
     if known is None:
         return True
     is_raised = known.state in ENDED and _is_current(known, expected)
@@ -72,9 +73,10 @@ def initialize(
     now_ms: int,
     new_producer_id: int = NO_PRODUCER_ID,
 ) -> Decision:
-    """A producer begins to use the id: whoever used it before is fenced.
+    """Decide on InitProducerId: the producer starts to use the id, older producers are fenced.
 
-    With ``expected`` it is the one that uses it, and wants its epoch raised (KIP-360).
+    With ``expected``, the sender is the producer that uses the id, and asks for a higher epoch
+    (KIP-360).
     """
     if known is None:
         return _handed_out(
@@ -109,7 +111,7 @@ def initialize(
     elif expected is None or expected.producer_epoch == known.producer_epoch:
         begun = begun._replace(producer_epoch=known.producer_epoch + 1)
     else:
-        # It has asked before, and did not get the answer.
+        # A repeated request, whose first response was lost: return the raised epoch again.
         return _handed_out(step(known, begun))
     last_epoch = NO_PRODUCER_EPOCH if expected is None else known.producer_epoch
     return _handed_out(step(known, begun._replace(last_producer_epoch=last_epoch)))
@@ -120,7 +122,7 @@ def _handed_out(becomes: TransactionMetadata) -> Decision:
 
 
 def _names_producer_id(known: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
-    """Its id; or the one before, if the epochs of that were used up."""
+    """Whether the request names the current producer id, or the previous one if exhausted."""
     if expected.producer_id == known.producer_id:
         return True
     was_exhausted = is_exhausted(expected.producer_epoch)
@@ -128,7 +130,10 @@ def _names_producer_id(known: TransactionMetadata, expected: ProducerIdAndEpoch)
 
 
 def _is_current(known: TransactionMetadata, expected: ProducerIdAndEpoch | None) -> bool:
-    """Whether nobody has used the id since: its epoch, or the one that it had before this one."""
+    """Whether the request names the current epoch or the one before the last raise.
+
+    True without ``expected``. False means that another producer has used the id since.
+    """
     if expected is None or expected.producer_epoch == known.producer_epoch:
         return True
     last_epoch = known.last_producer_epoch
@@ -137,7 +142,7 @@ def _is_current(known: TransactionMetadata, expected: ProducerIdAndEpoch | None)
 
 # --- partitions -----------------------------------------------------------------------------------
 def check_producer(known: TransactionMetadata | None, producer: ProducerIdAndEpoch) -> ErrorCode:
-    """NONE for the producer that may use the id now."""
+    """Return NONE for the producer that may use the id now, else the error."""
     if known is None or known.producer_id != producer.producer_id:
         return _UNKNOWN
     return _NONE if known.producer_epoch == producer.producer_epoch else _FENCED
@@ -150,7 +155,7 @@ def add_partitions(
     client_version: int,
     now_ms: int,
 ) -> Decision:
-    """Partitions take part in the transaction, which begins with the first of them."""
+    """Decide on AddPartitionsToTxn: the first partition begins the transaction."""
     error = check_producer(known, producer)
     if known is None or error is not _NONE:
         return Decision(error)
@@ -181,7 +186,10 @@ def verify(
     producer: ProducerIdAndEpoch,
     partitions: Iterable[TopicPartition],
 ) -> ErrorCode | dict[TopicPartition, ErrorCode]:
-    """Whether partitions take part in the producer's transaction (KIP-890, part 1)."""
+    """Return for each partition whether the producer's transaction includes it (KIP-890, part 1).
+
+    Returns one error instead if the transaction itself cannot be verified.
+    """
     error = check_producer(known, producer)
     if known is None or error is not _NONE:
         return error
@@ -197,10 +205,10 @@ def verify(
 def aborted(
     known: TransactionMetadata, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
 ) -> TransactionMetadata:
-    """An open transaction is aborted, and its producer fenced: its epoch is over.
+    """Abort an open transaction and fence its producer by raising the epoch.
 
-    That producer may come back with InitProducerId and the epoch that it knows. If its epochs are
-    used up it is given ``next_producer_id`` (of a client that raises its epoch).
+    The producer may continue after an InitProducerId with the epoch that it knows. If its epochs
+    are exhausted and its client raises epochs, the producer continues with ``next_producer_id``.
     """
     changes_id = known.raises_epoch and known.is_exhausted
     return step(
@@ -216,7 +224,7 @@ def aborted(
 
 
 def completed(known: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """All partitions have their markers."""
+    """Complete a transaction after all its partitions have got their markers."""
     is_commit = known.state is TransactionState.PREPARE_COMMIT
     state = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
     becomes = known._replace(
@@ -228,5 +236,5 @@ def completed(known: TransactionMetadata, now_ms: int) -> TransactionMetadata:
 
 
 def is_expired(known: TransactionMetadata, now_ms: int, expiration_ms: int) -> bool:
-    """Whether nobody has used the id for so long that it is forgotten."""
+    """Whether the id was unused for ``expiration_ms`` and no transaction is open or ending."""
     return known.state in ENDED and known.update_ms <= now_ms - expiration_ms

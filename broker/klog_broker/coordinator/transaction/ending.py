@@ -1,4 +1,4 @@
-"""EndTxn: pure. Its version is the client's transaction.version: 5 raises the epoch (KIP-890)."""
+"""Decides on EndTxn. Pure. EndTxn 5 (transaction.version 2) raises the epoch (KIP-890)."""
 
 from klog_broker.coordinator.transaction.decisions import (
     Decision,
@@ -22,7 +22,7 @@ _ONGOING = TransactionState.ONGOING
 
 
 def end_needs_producer_id(known: TransactionMetadata | None, client_version: int) -> bool:
-    """Whether :func:`end` is to be given a producer id to go on with."""
+    """Whether :func:`end` must get a new producer id for the producer's next transactions."""
     if known is None or not known.is_exhausted:
         return False
     return _raises(known, client_version) and known.state in (_ONGOING, *ENDED)
@@ -37,10 +37,10 @@ def end(
     is_commit: bool,
     next_producer_id: int = NO_PRODUCER_ID,
 ) -> Decision:
-    """The producer commits or aborts.
+    """Decide on EndTxn: the producer commits or aborts.
 
-    A client of transaction.version 2 is told what it goes on with: the next epoch, or a new
-    producer id. An end that is repeated because its answer was lost gets the same answer.
+    A client of transaction.version 2 gets the epoch, or the new producer id, of its next
+    transaction. An EndTxn that is repeated because its response was lost gets the same response.
     """
     if client_version >= VERSION_RAISING:
         return _end_raising(known, producer, now_ms, is_commit, next_producer_id)
@@ -50,7 +50,7 @@ def end(
     error = ANSWERS[Asked.COMMIT if is_commit else Asked.ABORT][known.state]
     if error is not _NONE or known.state is not _ONGOING:
         return Decision(error)
-    # A client that began it otherwise could not be told of a next epoch.
+    # Responses before EndTxn 5 cannot carry a new epoch, so do not raise it.
     plain = known._replace(client_version=client_version)
     return Decision(_NONE, _prepared(plain, now_ms, is_commit))
 
@@ -78,18 +78,20 @@ def _end_raising(
     if error is not _NONE:
         return Decision(error)
     if known.state is not _ONGOING:
-        # A transaction that never got a partition.
+        # The producer aborts a transaction that has no partition yet.
         known = known._replace(client_version=VERSION_RAISING, start_ms=now_ms)
     becomes = _prepared(known, now_ms, is_commit, next_producer_id)
-    # As it will be completed.
+    # The response has the id and epoch as they will be after the completion.
     if becomes.next_producer_id != NO_PRODUCER_ID:
         return Decision(_NONE, becomes, becomes.next_producer_id, 0)
     return Decision(_NONE, becomes, becomes.producer_id, becomes.producer_epoch)
 
 
 def _is_again(known: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
-    """Whether the producer names what it was before its last end. Where that end left the epoch as
-    it was, the epoch before is that of a producer which another one has fenced."""
+    """Whether the request repeats the last EndTxn: it names the id and epoch from before that end.
+
+    If the last end did not raise the epoch, an older epoch belongs to a producer that was fenced.
+    """
     if not known.raises_epoch:
         return False
     if known.producer_id == producer.producer_id:
@@ -100,7 +102,11 @@ def _is_again(known: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
 
 
 def _raises(known: TransactionMetadata, client_version: int) -> bool:
-    """Whether this end raises the epoch: what was begun without that ends without it."""
+    """Whether this end raises the epoch.
+
+    This client must have transaction.version 2, and so must the client that began an open
+    transaction.
+    """
     if client_version < VERSION_RAISING:
         return False
     return known.raises_epoch or known.state is not _ONGOING

@@ -1,4 +1,4 @@
-"""Markers to the leaders of partitions in a cluster: some are led here, others by other brokers."""
+"""Sends transaction markers in a cluster, to this broker's partitions and to other leaders."""
 
 from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from functools import partial
@@ -31,8 +31,11 @@ _VERSION = 1
 
 
 class MarkersApi:
-    """WriteTxnMarkers 1, as brokers of inter.broker.protocol.version 3.9 speak it: markers without
-    a transaction.version. A partition takes a marker of its producer's present epoch then."""
+    """WriteTxnMarkers 1, for brokers with inter.broker.protocol.version 3.9.
+
+    Its markers have no transaction.version, so partitions accept a marker with the producer's
+    current epoch.
+    """
 
     reply_class = WriteTxnMarkersResponse
     versions = (_VERSION, _VERSION)
@@ -41,7 +44,7 @@ class MarkersApi:
         return WriteTxnMarkersRequest(markers=[_written(each) for each in contents])
 
     def read(self, reply: WriteTxnMarkersResponse) -> Mapping[Hashable, PartitionCodes]:
-        """By producer id."""
+        """Return the partitions' codes by producer id."""
         return {
             marker.producer_id: {
                 TopicPartition(topic.name, each.partition_index): known_code(each.error_code)
@@ -53,12 +56,13 @@ class MarkersApi:
 
 
 class MarkersToLeaders:
-    """A MarkerSender. ``led`` are the partitions that this broker leads; ``own`` writes to those.
+    """Sends markers to the partitions' current leaders (a MarkerSender).
 
-    Each time the leaders are looked up anew. That a partition is deleted is taken from this
-    broker's image alone, and only of topics of which it is not said that they ``may_exist``: the
-    controller gives roles before it tells the rest, and may be unable to read a topic. Another
-    broker may not have heard of the partition yet.
+    ``led`` are the partitions that this broker leads; ``own`` writes their markers. Each send looks
+    the leaders up again. A partition counts as deleted only if this broker's metadata image lacks
+    it and ``may_exist`` returns False for its topic. The image alone is not enough, because the
+    controller sends LeaderAndIsr before UpdateMetadata, and may be unable to read a topic. An error
+    of another broker is not enough, because that broker may not know the partition yet.
     """
 
     def __init__(
@@ -81,7 +85,7 @@ class MarkersToLeaders:
     def send(
         self, markers: Sequence[TransactionMarker], done: Callable[[MarkerResults], None]
     ) -> None:
-        """See MarkerSender."""
+        """Send the markers; ``done`` is called once with all results, possibly at once."""
         results: dict[tuple[int, TopicPartition], ErrorCode] = {}
         waiting = 1
 
@@ -107,7 +111,7 @@ class MarkersToLeaders:
     def _by_leader(
         self, marker: TransactionMarker, results: dict[tuple[int, TopicPartition], ErrorCode]
     ) -> dict[BrokerId, list[TopicPartition]]:
-        """The marker's partitions that can be sent somewhere; the others have their results."""
+        """The marker's partitions by leader; adds results for partitions without a known leader."""
         image = self._image()
         found: dict[BrokerId, list[TopicPartition]] = {}
         for each in marker.partitions:
@@ -141,8 +145,11 @@ def _answered(
 
 
 def _undecided(code: ErrorCode) -> ErrorCode:
-    """Who was asked has not heard of the partition yet, or any more: which of both, the next look
-    at this broker's image will say."""
+    """Make UNKNOWN_TOPIC_OR_PARTITION retriable.
+
+    The leader does not know the partition yet, or has already deleted it. The next send finds out
+    in this broker's metadata image.
+    """
     is_absent = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.LEADER_NOT_AVAILABLE if is_absent else code
 

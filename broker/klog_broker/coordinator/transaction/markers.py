@@ -1,8 +1,8 @@
-"""From the decision to the end: markers into every partition, then the record that all is done.
+"""Ends transactions: writes the markers to all partitions, then the record of the completion.
 
-A marker is sent when the record of the decision is visible, never before: nothing else tells a next
-process how the transaction was to end. Markers are sent until every partition has answered, however
-often the process is lost meanwhile; a partition takes the same marker twice without harm.
+Markers are sent only when the record of the decision is visible, because after a failure only this
+record tells how the transaction was to end. Markers are sent again until every partition has
+answered, even after a restart; writing the same marker twice does no harm.
 """
 
 import logging
@@ -23,25 +23,26 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.transaction_log import TransactionState
 
 RETRY_PAUSE_MS = 100
-"""After the first failure; twice as long after each further one in a row, up to the longest."""
+"""The pause after the first failure; it doubles after each further failure in a row."""
 LONGEST_PAUSE_MS = 1_000
 
 _log = logging.getLogger("klog.transaction")
 
 _GONE = frozenset(
     (
-        # Deleted with its topic.
+        # The partition was deleted with its topic.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        # The partition knows a later end of this producer: what this marker would end has ended.
+        # The partition has a newer epoch of this producer, so the transaction has already ended
+        # there.
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     )
 )
-"""Answers after which a partition is not asked again."""
+"""Errors after which no marker is sent to the partition again."""
 
 
 class TransactionMarker(NamedTuple):
-    """How a producer's transaction ends in some partitions: a marker of WriteTxnMarkers."""
+    """A marker of WriteTxnMarkers: the result of a producer's transaction for some partitions."""
 
     producer_id: int
     producer_epoch: int
@@ -52,21 +53,21 @@ class TransactionMarker(NamedTuple):
 
 
 MarkerResults = Mapping[tuple[int, TopicPartition], ErrorCode]
-"""By producer id and partition. UNKNOWN_TOPIC_OR_PARTITION: there is no such partition any more; if
-it only cannot be reached now, another error says so."""
+"""Result codes by producer id and partition. UNKNOWN_TOPIC_OR_PARTITION only if the partition was
+deleted; an unreachable partition has another error."""
 
 
 class MarkerSender(Protocol):
-    """To the partitions' leaders, whichever brokers these are."""
+    """Sends markers to the leaders of their partitions."""
 
     def send(
         self, markers: Sequence[TransactionMarker], done: Callable[[MarkerResults], None]
     ) -> None:
-        """``done`` is called once, perhaps at once, with a result for each partition."""
+        """Send the markers; ``done`` is called once with all results, possibly at once."""
 
 
 class _Ending:
-    """A transaction whose end is decided, in one load of its shard."""
+    """A transaction whose result is decided, while this broker has its shard loaded."""
 
     __slots__ = ("left", "machine", "pause_ms", "shard")
 
@@ -79,7 +80,7 @@ class _Ending:
         self.pause_ms = RETRY_PAUSE_MS
 
     def known(self) -> TransactionMetadata | None:
-        """None once it has ended, or is another broker's to end."""
+        """The state; None once the transaction has ended, or the shard is no longer served."""
         metadata = self.machine.metadata
         if self.shard.error() is not ErrorCode.NONE:
             return None
@@ -87,7 +88,7 @@ class _Ending:
 
 
 class TransactionEnds:
-    """The transactions that are being ended. Loop thread only."""
+    """The transactions that are being ended, by machine. Loop thread only."""
 
     def __init__(
         self, runtime: TransactionRuntime, sender: MarkerSender, loop: Loop, clock: Clock
@@ -100,7 +101,7 @@ class TransactionEnds:
         self._not_sent = RateLimit()
 
     def begin(self, shard: TransactionShard, machine: TransactionMachine) -> None:
-        """End the transaction as its record says, unless that is under way."""
+        """Start to end the transaction as its record says, unless that is in progress."""
         known = machine.metadata
         if known is None or known.state not in ENDING or machine in self._endings:
             return
@@ -112,7 +113,7 @@ class TransactionEnds:
 
     def _await_visible(self, ending: _Ending) -> None:
         def seen(code: ErrorCode) -> None:
-            # Not within what has moved the watermark: what follows appends to the same log.
+            # Later, because the sending appends to the log whose high watermark is just moving.
             self._loop.call_soon(partial(self._seen, ending, code))
 
         ending.shard.when_visible(seen)

@@ -1,4 +1,4 @@
-"""What is known of one transactional id, and its record in ``__transaction_state``."""
+"""The state of one transactional id, and its record in ``__transaction_state``."""
 
 from typing import NamedTuple
 
@@ -11,20 +11,20 @@ from pyspark_klog.state_records.transaction_log import (
 )
 
 VERSION_PLAIN = 0
-"""The client's transaction.version: the epoch stays when a transaction ends."""
+"""The client's transaction.version: ending a transaction does not raise the producer epoch."""
 VERSION_RAISING = 2
-"""The epoch rises with every end of a transaction; Produce adds partitions (KIP-890)."""
+"""Each end of a transaction raises the producer epoch; Produce adds partitions (KIP-890)."""
 
 MAX_EPOCH = 32_767
 NO_TIME_MS = -1
 
 
 class UnusableRecord(KlogError):
-    """A record of ``__transaction_state`` has a state that no record can have."""
+    """A record of ``__transaction_state`` has a state that records must not have."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Who a request says it is."""
+    """The producer id and producer epoch that a request names."""
 
     producer_id: int
     producer_epoch: int
@@ -33,8 +33,8 @@ class ProducerIdAndEpoch(NamedTuple):
 class TransactionMetadata(NamedTuple):
     """The state of a transactional id. Times are milliseconds since 1970.
 
-    ``partitions`` are those that take part, in the order in which they were added; a transaction
-    that is being ended keeps them until all have their markers.
+    ``partitions`` are the transaction's partitions, in the order in which they were added; they
+    stay until all of them have their markers.
     """
 
     state: TransactionState
@@ -42,21 +42,21 @@ class TransactionMetadata(NamedTuple):
     producer_epoch: int
     timeout_ms: int
     previous_producer_id: int = NO_PRODUCER_ID
-    """That of the state before: the same one unless the last step has changed it."""
+    """The producer id in the state before; differs from ``producer_id`` if that has changed."""
     next_producer_id: int = NO_PRODUCER_ID
-    """While it is ended: what the producer goes on with, if its epochs are used up."""
+    """While a transaction is ended: the producer's next id, if its epochs are exhausted."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """What the producer knew before its epoch was raised last; -1 where nobody may come with it.
-    Not in the record: lost with the process, as in Kafka."""
+    """The producer epoch before the last raise, which the producer may still use; -1 if it may not.
+    Not stored in the record: lost with the process, as in Kafka."""
     partitions: tuple[TopicPartition, ...] = ()
     start_ms: int = NO_TIME_MS
     update_ms: int = NO_TIME_MS
     client_version: int = VERSION_PLAIN
-    """The transaction.version that its transaction was begun with."""
+    """The transaction.version with which the transaction began."""
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the producer id has no epoch left for a producer to go on with."""
+        """Whether the producer id has no further epoch to give to a producer."""
         return is_exhausted(self.producer_epoch)
 
     @property
@@ -65,17 +65,17 @@ class TransactionMetadata(NamedTuple):
         return self.client_version >= VERSION_RAISING
 
     def is_overdue(self, now_ms: int) -> bool:
-        """Whether the producer has had its time for the transaction that it began."""
+        """Whether the transaction is open for longer than its time-out."""
         return self.state is TransactionState.ONGOING and self.start_ms + self.timeout_ms < now_ms
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """The last epoch is kept for fencing: no producer gets it."""
+    """Whether no higher epoch may be given to a producer: the last one is kept for fencing."""
     return producer_epoch >= MAX_EPOCH - 1
 
 
 def from_record(value: TransactionLogValue) -> TransactionMetadata:
-    """Raises UnusableRecord."""
+    """Convert a record's value. Raises UnusableRecord."""
     try:
         state = TransactionState(value.transaction_status)
     except ValueError:

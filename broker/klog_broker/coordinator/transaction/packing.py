@@ -1,7 +1,7 @@
-"""The records of ``__transaction_state`` as bytes, packed without a message in between.
+"""Encodes records of ``__transaction_state`` directly, without a message object.
 
-Every step of a transaction is such a record. The packed bytes equal those that encode_key and
-encode_value make of the same metadata; tests/property/test_transaction_packing.py compares them.
+Each step of a transaction writes such a record. The bytes equal those that encode_key and
+encode_value return for the same metadata; tests/property/test_transaction_packing.py compares them.
 """
 
 from functools import lru_cache
@@ -18,19 +18,19 @@ from pyspark_klog.state_records.transaction_log import (
     encode_key,
 )
 
-_KEY_HEAD = Struct(">hh")  # version, length of the id
+_KEY_HEAD = Struct(">hh")  # version, length of the transactional id
 _HEAD = Struct(">hqhib")  # version, producer id, epoch, time-out, state
 _TIMES = Struct(">qqB")  # last update, start, number of tagged fields
-# Tag, size, field.
+# Tagged fields: the tag, the size, the value.
 _PREVIOUS_ID = _NEXT_ID = Struct(">BBq")
 _CLIENT_VERSION = Struct(">BBh")
 _NULL = b"\0"
-# Of a transaction with more the partitions are packed anew for each record.
+# The encoded partitions of a transaction are cached if there are at most this many.
 _REMEMBERED_PARTITIONS = 16
 
 
 def pack_key(transactional_id: str) -> bytes:
-    """UnencodableMessage for an id of more than 32,767 bytes."""
+    """Encode a record's key. UnencodableMessage for an id of more than 32,767 bytes."""
     data = transactional_id.encode()
     if len(data) > INT16_MAX:
         return encode_key(transactional_id)
@@ -38,7 +38,7 @@ def pack_key(transactional_id: str) -> bytes:
 
 
 def pack_value(metadata: TransactionMetadata) -> bytes:
-    """In version 1, the flexible one."""
+    """Encode a record's value in version 1, the flexible version."""
     partitions = metadata.partitions
     if metadata.state is TransactionState.EMPTY:
         packed = _NULL
@@ -70,7 +70,7 @@ def pack_value(metadata: TransactionMetadata) -> bytes:
 
 
 def _packed(partitions: tuple[TopicPartition, ...]) -> bytes:
-    """By topic: an array of names and numbers."""
+    """Encode the partitions as an array of topics, each with its name and partition numbers."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
@@ -79,7 +79,7 @@ def _packed(partitions: tuple[TopicPartition, ...]) -> bytes:
     for topic, numbers in topics.items():
         name = topic.encode()
         out += uvarint(len(name) + 1) + name + uvarint(len(numbers) + 1)
-        out += Struct(f">{len(numbers)}ix").pack(*numbers)  # and no tagged fields
+        out += Struct(f">{len(numbers)}ix").pack(*numbers)  # "x": no tagged fields
     return bytes(out)
 
 

@@ -1,4 +1,4 @@
-"""What one shard of the transaction coordinator knows: its transactional ids."""
+"""The state of one shard of the transaction coordinator: its transactional ids."""
 
 import logging
 from collections.abc import Iterable
@@ -18,13 +18,16 @@ from pyspark_klog.state_records.versions import UnknownStateRecord
 
 _log = logging.getLogger("klog.transaction")
 
-# The states of states.ENDING: the hash of a member of an enumeration is a call.
+# The states of states.ENDING, as names: a look-up in the set would call the slow Enum.__hash__.
 _PREPARE_COMMIT, _PREPARE_ABORT = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT
 
 
 class TransactionShardState:
-    """A CoordinatorState: transactional ids, and which of them have a transaction that is open or
-    being ended."""
+    """The transactional ids of a shard (a CoordinatorState).
+
+    ``ongoing`` has the ids with an open transaction, ``ending`` those whose transaction is being
+    ended.
+    """
 
     def __init__(self) -> None:
         self.machines: dict[str, TransactionMachine] = {}
@@ -44,7 +47,7 @@ class TransactionShardState:
         return self.machines
 
     def settled(self, key: str) -> None:
-        """An id of which nothing was ever recorded goes."""
+        """Drop an id that has no record."""
         machine = self.machines.get(key)
         if machine is not None and machine.metadata is None:
             del self.machines[key]
@@ -57,7 +60,7 @@ class TransactionShardState:
         producer: Producer | None,
         /,
     ) -> None:
-        """No coordinator writes here in a transaction: what somebody else did is passed over."""
+        """Apply a record; transactional records are ignored, because no coordinator writes any."""
         if producer is not None:
             return
         self.ongoing.pop(transactional_id, None)
@@ -72,11 +75,15 @@ class TransactionShardState:
             self.ending[transactional_id] = None
 
     def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
-        """There are none in this topic."""
+        """Ignore the marker: this topic has no transactional records."""
 
 
 class NoTimeline:
-    """Readers of transactions see the newest state: whoever asks waits until it is visible."""
+    """Keeps no older values.
+
+    The coordinator answers producers only when the newest state is visible. DescribeTransactions
+    and ListTransactions read the newest state at once.
+    """
 
     def begin(self, end_offset: Offset, high_watermark: Offset) -> None: ...
 
@@ -90,8 +97,11 @@ def _encode(transactional_id: str, value: TransactionMetadata | None) -> tuple[b
 
 
 def _decode(key: bytes, value: bytes | None) -> tuple[str, TransactionMetadata | None] | None:
-    """None for a record of a version that came later: as in Kafka it is passed over. What cannot be
-    read otherwise fails the load: half of a history could end a transaction wrongly."""
+    """Decode a record; None for a record of a newer version, which is skipped as in Kafka.
+
+    Any other unreadable record fails the load, because a transaction could end wrongly if a part
+    of its history were missing.
+    """
     try:
         transactional_id = decode_key(key).transactional_id
         return transactional_id, None if value is None else from_record(decode_value(value))

@@ -1,6 +1,6 @@
-"""The states of a transaction: every step between them, and what each of them answers.
+"""The states of a transaction: all transitions, and the error of each request in each state.
 
-docs/transactions.md is printed from these tables.
+docs/transactions.md is generated from these tables.
 """
 
 from enum import Enum
@@ -47,12 +47,12 @@ TRANSITIONS: dict[TransactionState, dict[TransactionState, str]] = {
     TransactionState.DEAD: {},
     TransactionState.PREPARE_EPOCH_FENCE: {},
 }
-"""PREPARE_EPOCH_FENCE is Kafka's name for the time between the decision to fence a producer and its
-record. klog decides and writes in one step: no transaction is ever seen in it. DEAD has no record
-but the tombstone."""
+"""PREPARE_EPOCH_FENCE is Kafka's name for the time between the decision to fence a producer and the
+record of the decision. klog decides and writes in one step, so no transaction is ever in this
+state. A transactional id in state DEAD has only a tombstone in the log."""
 
 LASTING = frozenset(state for state, steps in TRANSITIONS.items() if steps)
-"""States that a record may have."""
+"""The states that a record may have."""
 ENDED = frozenset(
     (
         TransactionState.EMPTY,
@@ -60,13 +60,14 @@ ENDED = frozenset(
         TransactionState.COMPLETE_ABORT,
     )
 )
-"""No transaction is open, and none is being ended: a next one may begin, and the id may expire."""
+"""The states in which no transaction is open or being ended: the next one may begin, and the id may
+expire."""
 ENDING = frozenset((TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT))
-"""It is decided, and its markers are being written."""
+"""The states in which the result is decided and the transaction markers are being written."""
 
 
 def check_transition(before: TransactionState, after: TransactionState) -> None:
-    """Raise InvariantViolation for a step that the table does not name."""
+    """Raise InvariantViolation for a transition that is not in the table."""
     if after not in TRANSITIONS[before]:
         raise InvariantViolation(
             f"a transaction cannot go from {before.kafkas_name} to {after.kafkas_name}"
@@ -74,7 +75,7 @@ def check_transition(before: TransactionState, after: TransactionState) -> None:
 
 
 class Asked(Enum):
-    """What a transaction is asked, by who names its producer id."""
+    """The requests to a transaction; the producer that sends one names its producer id."""
 
     INIT = "InitProducerId"
     ADD = "AddPartitionsToTxn, AddOffsetsToTxn"
@@ -121,8 +122,9 @@ ANSWERS: dict[Asked, dict[TransactionState, ErrorCode]] = {
     Asked.COMMIT_AGAIN: _by_state(_FENCED, _FENCED, _CONCURRENT, _INVALID, _NONE, _INVALID),
     Asked.ABORT_AGAIN: _by_state(_FENCED, _FENCED, _INVALID, _CONCURRENT, _INVALID, _NONE),
 }
-"""The error that is answered; NONE: it is done. Of an id that is Dead nothing is known: who names
-it is told so, and InitProducerId makes it anew."""
+"""The error of each request in each state; NONE means that the request is carried out. The log
+has nothing about an id in state DEAD: InitProducerId creates the id again, and all other requests
+get an error."""
 
 REMARKS: dict[tuple[Asked, TransactionState], str] = {
     (Asked.INIT, TransactionState.ONGOING): "the transaction is aborted; done if that is "
@@ -133,4 +135,4 @@ REMARKS: dict[tuple[Asked, TransactionState], str] = {
     (Asked.COMMIT_AGAIN, TransactionState.COMPLETE_COMMIT): "done already: the same answer",
     (Asked.ABORT_AGAIN, TransactionState.COMPLETE_ABORT): "done already: the same answer",
 }
-"""What the table of answers says besides the error."""
+"""Additions to the table ANSWERS in the docs."""

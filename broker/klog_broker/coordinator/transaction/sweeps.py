@@ -1,4 +1,4 @@
-"""What time does to transactions: those that are overdue are aborted, ids that nobody uses go."""
+"""Periodic work: aborts transactions that have timed out, and deletes expired ids."""
 
 import logging
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from klog_broker.runtime.system.rate_limit import RateLimit
 from pyspark_klog.errors import BrokerError, ErrorCode
 
 TOMBSTONES_AT_ONCE = 500
-"""Ids that are forgotten as one batch, if the log takes one of that size."""
+"""Largest number of ids deleted in one batch; the log may allow fewer records."""
 
 _log = logging.getLogger("klog.transaction")
 
@@ -22,9 +22,9 @@ Decide = Callable[[TransactionMetadata | None, int], Decision]
 
 
 class Sweeps:
-    """Looks through all shards that serve, in slices, at two intervals.
+    """Searches all serving shards at two intervals, in slices of the loop.
 
-    ``abort`` has a decision carried out on an id, which gets a new producer id if it needs one.
+    ``abort`` carries out a decision on an id, and passes it a new producer id if it needs one.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Sweeps:
         self._not_expired = RateLimit()
 
     def begin(self) -> None:
-        """The first look comes after one interval."""
+        """Start both sweeps; each runs for the first time after its interval."""
         self._every(self._abort_interval_ms, self._abort_overdue)
         self._every(self._expire_interval_ms, self._expire)
 
@@ -75,7 +75,7 @@ class Sweeps:
         return known is not None and known.is_overdue(self._services.clock.now_ms())
 
     def _decide_overdue(self, known: TransactionMetadata | None, new_id: int) -> Decision:
-        """It may have been ended while a producer id was waited for."""
+        """Abort the transaction, unless it has ended while a producer id was fetched."""
         if known is None or not self._is_overdue(known):
             return Decision(ErrorCode.NONE)
         return Decision(ErrorCode.NONE, aborted(known, self._services.clock.now_ms(), new_id))
@@ -98,7 +98,7 @@ class Sweeps:
         return known is not None and is_expired(known, now_ms, self._id_expiration_ms)
 
     def _forget(self, shard: TransactionShard, machines: list[TransactionMachine]) -> None:
-        """Those that are still expired: between two slices an id can be used again."""
+        """Delete those ids that are still expired: an id may be used again between two slices."""
         over = [each for each in machines if self._is_expired(each.metadata)]
         if not over or shard.error() is not ErrorCode.NONE:
             return
@@ -107,12 +107,12 @@ class Sweeps:
         except (LogError, BrokerError) as error:
             if self._not_expired.allows(self._services.clock.monotonic_ms()):
                 more = self._not_expired.take_note()
-                _log.warning("not-expired ids=%d reason=%s%s", len(over), error, more)
+                _log.warning("%d expired ids not deleted: %s%s", len(over), error, more)
 
 
 def _tell_timed_out(transactional_id: str, known: TransactionMetadata) -> None:
     _log.info(
-        "timed-out id=%r producer_id=%d epoch=%d timeout_ms=%d partitions=%d",
+        "transaction timed out, aborting id=%r producer_id=%d epoch=%d timeout_ms=%d partitions=%d",
         transactional_id,
         known.producer_id,
         known.producer_epoch,

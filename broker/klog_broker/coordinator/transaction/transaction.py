@@ -1,4 +1,4 @@
-"""A transactional id on the coordinator runtime, and what whoever asks about it is told."""
+"""The machine of a transactional id in the coordinator runtime, and the results of requests."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ TransactionEffects = Effects[str, TransactionMetadata]
 
 @dataclass(slots=True)
 class TransactionReply:
-    """What whoever asked a transaction is told; the handlers make their messages of it."""
+    """The result of a request to a transaction; the handlers convert it to a response."""
 
     error_code: ErrorCode = ErrorCode.NONE
     producer_id: int = NO_PRODUCER_ID
@@ -20,37 +20,39 @@ class TransactionReply:
 
 
 class TransactionMachine:
-    """A Machine (see effects.py). Only ``apply`` changes what survives a restart."""
+    """The Machine (effects.py) of a transactional id; only ``apply`` changes durable state."""
 
     __slots__ = ("metadata", "transactional_id")
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
         self.metadata: TransactionMetadata | None = None
-        """None until the first record of the id."""
+        """The id's state; None until the first record of the id is applied."""
 
     def apply(self, metadata: TransactionMetadata) -> None:
-        """A record of the id is in the log. One that was decided here comes with the epoch before,
-        which no record has."""
+        """Apply a record of the id, from replay or from a decision.
+
+        Only a decision's metadata has a ``last_producer_epoch``, because the log does not store it.
+        """
         self.metadata = metadata
 
     def appended(self, _now_ms: int, /) -> TransactionEffects:
-        """Nothing is left to do: the coordinator records and answers (coordinator.py)."""
+        """Return no effects: the coordinator appends records and answers (coordinator.py)."""
         return Effects()
 
     def append_failed(self, _error: ErrorCode, _now_ms: int, /) -> TransactionEffects:
         return Effects()
 
     def next_deadline_ms(self) -> int | None:
-        """None: one sweep looks for all transactions that are overdue, as in Kafka."""
+        """Return None: a sweep finds all transactions that have timed out, as in Kafka."""
         return None
 
     def on_deadline(self, _now_ms: int, /) -> TransactionEffects:
         return Effects()
 
     def reloaded(self, now_ms: int) -> None:
-        """What was being ended is ended once the shard serves (markers.py)."""
+        """Do nothing: the coordinator resumes the ending of transactions (markers.py)."""
 
     def unload(self) -> TransactionEffects:
-        """Nobody waits here: answers wait in the shard."""
+        """Return no effects: no requests are parked here, because the shard delays responses."""
         return Effects()

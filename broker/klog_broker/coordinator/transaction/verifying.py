@@ -1,5 +1,7 @@
-"""Whether partitions take part in a transaction, asked at its coordinator: here, or another broker
-of the cluster (KIP-890, part 1; Kafka's AddPartitionsToTxnManager)."""
+"""Asks a transaction's coordinator, on any broker, whether the transaction includes partitions.
+
+Implements KIP-890, part 1, like Kafka's AddPartitionsToTxnManager.
+"""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
@@ -28,8 +30,7 @@ BATCHED_SINCE = 4
 
 
 class AskedTransaction(NamedTuple):
-    """A producer's transaction, and what of it is asked about; with ``adds`` it takes part from now
-    on."""
+    """A producer's transaction and the partitions to verify; with ``adds``, to add if missing."""
 
     transactional_id: str
     producer_id: int
@@ -39,7 +40,7 @@ class AskedTransaction(NamedTuple):
 
 
 class VerificationApi:
-    """AddPartitionsToTxn as brokers ask each other: many transactions at once."""
+    """AddPartitionsToTxn between brokers, which combines many transactions."""
 
     reply_class = AddPartitionsToTxnResponse
     versions = (BATCHED_SINCE, None)
@@ -50,7 +51,7 @@ class VerificationApi:
     def read(
         self, reply: AddPartitionsToTxnResponse
     ) -> Mapping[Hashable, PartitionCodes] | ErrorCode:
-        """By transactional id."""
+        """Return the partitions' codes by transactional id, or the error of the whole request."""
         if reply.error_code:
             error = known_code(reply.error_code)
             not_allowed = error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -68,8 +69,11 @@ class VerificationApi:
 
 
 class Verifier:
-    """Asks this broker's ``coordinator`` if it has the id, else the broker that has it by the
-    image. Loop thread only."""
+    """Verifies with this broker's ``coordinator``, or with the broker that leads the id's
+    partition.
+
+    Loop thread only.
+    """
 
     def __init__(
         self,
@@ -93,8 +97,11 @@ class Verifier:
         adds: bool,
         done: Callable[[PartitionErrors], None],
     ) -> None:
-        """As TransactionCoordinator.verify. NETWORK_EXCEPTION: nobody knows what the coordinator
-        would say; COORDINATOR_NOT_AVAILABLE: there is none now."""
+        """Check or add partitions, like TransactionCoordinator.verify.
+
+        Further errors: NETWORK_EXCEPTION if the coordinator's broker did not respond, and
+        COORDINATOR_NOT_AVAILABLE if there is no coordinator now.
+        """
         asked = AskedTransaction(transactional_id, producer_id, producer_epoch, partitions, adds)
         coordinator = self._coordinator
         if coordinator.find(transactional_id) is ErrorCode.NOT_COORDINATOR:
