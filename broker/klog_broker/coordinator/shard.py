@@ -254,7 +254,7 @@ class Shard(Generic[K, V, S]):
         returns None until ``apply`` is done, so no response leaves early.
         """
         if self._is_appending:
-            raise InvariantViolation(f"{self.log.topic_partition}: an append within an append")
+            raise InvariantViolation(f"{self.log.topic_partition}: appended during an append")
         self._is_appending = True
         try:
             end_offset = write()
@@ -378,9 +378,15 @@ class Shard(Generic[K, V, S]):
         """
         partition = self.log.topic_partition
         if self.status is ShardStatus.LOADING:
-            _log.error("load-failed partition=%s reason=%r", partition, error)
+            _log.error(
+                "load-failed partition=%s, its keys have no coordinator now: %r", partition, error
+            )
         else:
-            _log.error("apply-failed partition=%s", partition, exc_info=error)
+            _log.error(
+                "apply-failed partition=%s, its keys have no coordinator now",
+                partition,
+                exc_info=error,
+            )
         self.status = ShardStatus.FAILED
         self._purgatory.check(self)
 

@@ -137,14 +137,16 @@ class ToBrokers(Generic[Q, R]):
         for broker_id, link in list(self._links.items()):
             if self._address(broker_id) != link.address:
                 del self._links[broker_id]
-                self._loop.call_soon(partial(self._end, link, "the broker is gone"))
+                self._loop.call_soon(
+                    partial(self._end, link, "the broker left or changed its address")
+                )
 
     def close(self) -> None:
         """Close all connections and open no more; all waiting questions fail now."""
         self._is_closed = True
         links, self._links = self._links, {}
         for link in links.values():
-            self._end(link, "the broker ends")
+            self._end(link, "this broker shuts down")
 
     # --- inside ----------------------------------------------------------------------------------
     def _address(self, broker_id: BrokerId) -> tuple[str, int] | None:

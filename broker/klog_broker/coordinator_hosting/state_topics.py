@@ -99,7 +99,7 @@ class CoordinatorFinder:
         """
         count = self.num_partitions()
         if count is None and not self._services.known_topics.is_complete:
-            text = f"this broker was not told yet whether there is {self._topic}"
+            text = f"this broker does not know yet whether {self._topic} exists"
             return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         if count is None:
             return self._create_topic()
@@ -114,7 +114,7 @@ class CoordinatorFinder:
             other = image.brokers[leader].endpoint(context.listener)
             if other is not None:
                 return CoordinatorAnswer(ErrorCode.NONE, leader, other.host, other.port)
-        text = f"the key's {self._topic} partition is offline, damaged or not made yet"
+        text = f"the key's partition of {self._topic} has no leader, or could not be loaded"
         return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
 
     def _create_topic(self) -> CoordinatorAnswer:

@@ -1,1 +1,1 @@
-"""A broker's membership in a cluster: it registers, takes its part, and leaves."""
+"""A broker's membership in a cluster: the broker registers, serves, and leaves."""

@@ -1,6 +1,6 @@
-"""A broker's part in its cluster, from the start to the end; a standalone broker has none.
+"""A broker's steps in its cluster, from start-up to shutdown; a standalone broker has none.
 
-app.py calls the same in both cases.
+app.py calls the same methods of NoCluster and of InCluster.
 """
 
 from __future__ import annotations
@@ -49,74 +49,83 @@ from pyspark_klog.ids import BrokerId
 _log = logging.getLogger("klog.cluster")
 
 _TOLD_PATIENCE_MS = 10_000
-"""How long a broker that is registered waits for the controller before it calls itself ready."""
+"""How long a registered broker waits for the controller before it reports itself as ready."""
 
 
 class ClusterSide(NamedTuple):
-    """The parts of a broker that a standalone broker and one in a cluster have in other ways."""
+    """The parts that differ between a standalone broker and a broker in a cluster."""
 
     broker_epoch: Callable[[], int]
-    """-1 while the broker is not registered, and without a cluster."""
+    """Returns the broker epoch; -1 while the broker is not registered, or without a cluster."""
     follower_refusal: FollowerRefusal
     known_topics: KnownTopics
     new_topic_settings: NewTopicSettings
     new_transactions: Callable[[TransactionHosting], TransactionParts]
     other_controller: Callable[[], TopicRequests | None]
-    """Asks the controller; None while this broker makes and changes topics itself."""
+    """Returns the requests to the controller; None while this broker makes topics itself."""
 
 
 class ServicesInCluster(FollowingServices, InSyncServices, Protocol):
-    """The parts of a broker that its part in the cluster works with."""
+    """The broker's services that its part in the cluster uses."""
 
     @property
     def producer_ids(self) -> ProducerIds: ...
 
 
 class ClusterPart(Protocol):
-    """Called in this order, in the loop's thread; `join`, `serve` and `close` block."""
+    """The steps of a broker in its cluster, called in this order in the loop's thread.
+
+    `join`, `serve` and `close` block.
+    """
 
     open_store: OpenStore
 
     def join(self, files: Files, chance: Chance) -> BrokerId:
-        """Find out whose cluster it is; the broker's number. CannotStart, StoreRefused."""
+        """Find the cluster; returns the broker id. Raises CannotStart or StoreRefused."""
 
     def side(self) -> ClusterSide:
-        """The parts that the broker is made with, once its store is open."""
+        """The parts from which the broker is built; call after the store is open."""
 
     def begin(self, services: ServicesInCluster) -> None:
-        """The broker has its parts: begin to copy what this broker follows."""
+        """Start to copy the partitions that this broker follows, once the broker is built."""
 
     def handlers(self, services: AllServices, cluster_id: str) -> tuple[ApiHandler, ...]:
         """The handlers of all APIs that the broker serves."""
 
     def is_brokers_listener(self, listener: str) -> bool:
-        """Whether the other brokers of the cluster connect to the listener of this name."""
+        """Whether `listener` is the inter-broker listener of the cluster."""
 
     def serve(self, services: ServicesInCluster) -> None:
-        """Its listeners are open: begin to ask and to answer other brokers. Returns once the broker
-        is known to the cluster. CannotStart."""
+        """Start to exchange requests with other brokers; the listeners must be open.
+
+        Returns once the broker is registered. Raises CannotStart.
+        """
 
     def when_ready(self, known_topics: KnownTopics, then: Callable[[], None]) -> None:
-        """Call back once the broker knows which partitions there are: clients of a broker that is
-        ready may ask for any. Without a controller that takes some seconds. Never calls back if
-        the broker is to stop."""
+        """Call `then` once the broker knows the cluster's partitions and can be called ready.
+
+        Clients of a ready broker may ask for any partition. If the controller does not send the
+        partitions, `then` is called after some seconds; if the broker stops first, it is not.
+        """
 
     def leave(self, then: Callable[[], None]) -> None:
-        """Have others lead what this broker leads, then call back."""
+        """Let other brokers take the lead of this broker's partitions, then call `then`."""
 
     def close(self, *, cleanly: bool) -> None:
-        """The broker ends."""
+        """Leave the cluster at shutdown."""
 
     def without_leader(self, offline: int) -> int:
-        """How many partitions have no leader, if so many of this broker's are ``offline``: for
-        metrics."""
+        """The number of partitions without a leader, for metrics.
+
+        `offline` is the number of this broker's own partitions that are offline.
+        """
 
     def followed(self) -> Iterable[tuple[BrokerId, FollowedPartition]]:
-        """The partitions that this broker copies, with the leader of each: for metrics."""
+        """The partitions that this broker copies, each with its leader's id, for metrics."""
 
 
 class NoCluster:
-    """The part of a standalone broker."""
+    """The cluster part of a standalone broker."""
 
     def __init__(self, config: BrokerConfig, open_store: OpenStore) -> None:
         self._broker_id = BrokerId(config["broker.id"])
@@ -136,7 +145,7 @@ class NoCluster:
         )
 
     def begin(self, _services: ServicesInCluster) -> None:
-        """A standalone broker has nothing to do here."""
+        """Do nothing: a standalone broker follows no partitions."""
 
     def handlers(self, services: AllServices, cluster_id: str) -> tuple[ApiHandler, ...]:
         return standalone_handlers(services, cluster_id)
@@ -145,7 +154,7 @@ class NoCluster:
         return False
 
     def serve(self, _services: ServicesInCluster) -> None:
-        """A standalone broker has nothing to do here."""
+        """Do nothing: a standalone broker exchanges requests with no other broker."""
 
     def when_ready(self, _known_topics: KnownTopics, then: Callable[[], None]) -> None:
         then()
@@ -154,7 +163,7 @@ class NoCluster:
         then()
 
     def close(self, *, cleanly: bool) -> None:
-        """A standalone broker has nothing to do here."""
+        """Do nothing: a standalone broker has no cluster to leave."""
 
     def without_leader(self, offline: int) -> int:
         return offline
@@ -164,7 +173,7 @@ class NoCluster:
 
 
 class InCluster:
-    """The part of a broker with zookeeper.connect."""
+    """The cluster part of a broker with zookeeper.connect."""
 
     def __init__(
         self,
@@ -180,8 +189,10 @@ class InCluster:
         is_wanted: Callable[[], bool],
         on_lost: Callable[[str], None],
     ) -> None:
-        """`open_session` is that of ZooKeeper's client by default; `in_force` and `on_lost` see
-        Membership."""
+        """Make the part. `open_session` defaults to sessions of the installed ZooKeeper client.
+
+        Membership explains `in_force` and `on_lost`.
+        """
 
         def make_peers(broker_id: BrokerId, from_address: str | None) -> Peers:
             return Peers(
@@ -232,7 +243,8 @@ class InCluster:
 
     def begin(self, services: ServicesInCluster) -> None:
         joined = self.membership.joined
-        # Later there may be no controller, or no ZooKeeper, when the first producer comes.
+        # Fetch the first block of ids now: a later first producer may find no controller or
+        # ZooKeeper.
         joined.cluster.orders.on_told_all.append(services.producer_ids.fetch_first)
         self._fetchers = follow_leaders(services, joined.peers)
 
@@ -247,15 +259,15 @@ class InCluster:
         self.membership.wait_until_registered()
 
     def when_ready(self, known_topics: KnownTopics, then: Callable[[], None]) -> None:
-        """A standalone broker has nothing to do here."""
+        """Call `then` once the controller has sent all partitions, or after a time limit."""
 
         def over() -> None:
             if not self._is_wanted():
                 return
             if not known_topics.has_been_complete:
                 _log.warning(
-                    "ready, but no controller has told this broker of the cluster's partitions in"
-                    " %d ms: what it does not know it answers so that clients ask again",
+                    "ready, but the controller has sent no partition list within"
+                    " %d ms; requests for unknown partitions get retriable errors",
                     _TOLD_PATIENCE_MS,
                 )
             then()

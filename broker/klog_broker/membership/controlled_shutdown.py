@@ -1,4 +1,4 @@
-"""The end of a broker in its cluster: before it stops, others are to lead its partitions."""
+"""Controlled shutdown: before a broker stops, other brokers take the lead of its partitions."""
 
 import logging
 from collections.abc import Callable
@@ -18,8 +18,10 @@ _WITHOUT_ZOOKEEPER_MS = 3_000
 
 
 class Leaving:
-    """Asks the controller (ControlledShutdown) until this broker leads nothing that others can
-    lead, `tries` times at most; then `then` is called in any case. For the loop's thread."""
+    """Sends ControlledShutdown until this broker leads no partition that another could lead.
+
+    After at most `tries` requests `then` is called in any case. For the loop's thread.
+    """
 
     def __init__(
         self,
@@ -35,8 +37,11 @@ class Leaving:
         timeout_ms: int,
         then: Callable[[], None],
     ) -> None:
-        """`is_alone`: no other broker is known that could lead anything. `has_zookeeper`: this
-        broker has a connection to it."""
+        """Prepare the requests.
+
+        `is_alone` returns whether no other broker is alive, `has_zookeeper` whether this broker is
+        connected to ZooKeeper.
+        """
         self._loop = loop
         self._to_controller = to_controller
         self._broker_id = broker_id
@@ -49,19 +54,19 @@ class Leaving:
         self._then = then
 
     def begin(self) -> None:
-        """Called once."""
+        """Send the first or the next request; the caller calls this method once."""
         if self._tries_left <= 0 or self._broker_epoch() < 0:
-            # Who is not registered leads nothing as far as the controller knows.
-            self._give_up("it is not registered, or may not ask")
+            # For the controller, a broker that is not registered leads nothing.
+            self._give_up("it is not registered, or controlled.shutdown.max.retries is 0")
             return
         if self._is_alone():
-            # Kafka's last broker asks all its times, and pauses in between.
+            # Kafka's last broker uses all of its tries, with the pauses between them.
             self._give_up("no other broker is there")
             return
         self._tries_left -= 1
         timeout_ms = self._timeout_ms
         if not self._has_zookeeper():
-            # Most likely the controller has none, either: it can move nothing, and does not answer.
+            # The controller probably has no connection either, so it can change no leader.
             self._tries_left = 0
             timeout_ms = min(timeout_ms, _WITHOUT_ZOOKEEPER_MS)
         request = ControlledShutdownRequest(
@@ -91,7 +96,7 @@ class Leaving:
             self._give_up(why)
             return
         _log.warning(
-            "broker_id=%d asks to stop again in %d ms: %s", self._broker_id, self._pause_ms, why
+            "broker_id=%d repeats its request in %d ms: %s", self._broker_id, self._pause_ms, why
         )
         self._loop.call_later(self._pause_ms, self.begin)
 

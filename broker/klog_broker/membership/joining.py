@@ -1,4 +1,4 @@
-"""What of a broker's start waits for ZooKeeper: the loop turns until the answer is there."""
+"""The steps of start-up and shutdown that wait for ZooKeeper, while the event loop runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,9 +25,10 @@ from klog_broker.runtime.zookeeper.sessions import OpenSession
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import BrokerId
 
-# How often a start that waits looks whether the broker was told to stop.
+# How often a waiting start checks whether the broker was asked to stop.
 _LOOK_MS = 100
-# How long an end waits for ZooKeeper to hear of it; if it does not, the session's time has to pass.
+# How long a shutdown waits for ZooKeeper to confirm the end of the session. Without confirmation,
+# the session may last until its time-out.
 _CLOSING_MS = 2_000
 
 
@@ -40,8 +41,11 @@ class JoinedParts(NamedTuple):
 
 
 class Membership:
-    """For the loop's thread. Calls, in order: ``join``, ``open_store``, ``wait_until_registered``,
-    ``leave``, ``close``. The first two, the wait and the last one block."""
+    """The membership of a broker in a ZooKeeper cluster. For the loop's thread.
+
+    Call ``join``, ``open_store``, ``wait_until_registered``, ``leave`` and ``close`` in this order.
+    All but ``leave`` block.
+    """
 
     def __init__(
         self,
@@ -55,10 +59,12 @@ class Membership:
         is_wanted: Callable[[], bool],
         on_lost: Callable[[str], None],
     ) -> None:
-        """`make_peers` gets the broker's number, and the address to connect from, if it matters.
-        `in_force` gives the settings that count now.
-        `on_lost` is called with a sentence when a broker that has started must not go on: its
-        number belongs to another one now."""
+        """Prepare the membership.
+
+        `make_peers` gets the broker id, and the local address to connect from, or None for any.
+        `in_force` returns the settings in force now. `on_lost` is called with a sentence when a
+        started broker must stop because another broker has registered with its id.
+        """
         self._config = config
         self._loop = loop
         self._clock = clock
@@ -80,13 +86,13 @@ class Membership:
 
     @property
     def joined(self) -> JoinedParts:
-        """The parts that ``open_store`` has made. InvariantViolation before that."""
+        """The parts that ``open_store`` has made. Raises InvariantViolation before that."""
         if self._joined is None:
             raise InvariantViolation("the broker has not joined its cluster yet")
         return self._joined
 
     def join(self, files: Files, directories: Sequence[Path], chance: Chance) -> BrokerId:
-        """Find out whose cluster it is. The broker's number. CannotStart, StoreRefused."""
+        """Find the cluster; returns the broker id. Raises CannotStart or StoreRefused."""
         refuse_a_lone_brokers(files, directories)
         given, connect = self._config["broker.id"], self._config["zookeeper.connect"]
         number = stored_id(files, directories) if given == GENERATED else BrokerId(given)
@@ -105,7 +111,10 @@ class Membership:
     def open_store(
         self, _files: Files, _directories: Sequence[Path], broker_id: BrokerId, chance: Chance
     ) -> ClusterStore:
-        """See opening.OpenStore. CannotStart."""
+        """Open the metadata store (an opening.OpenStore); returns when it has read the settings.
+
+        Raises CannotStart.
+        """
         member, config = self._member, self._config
         listener = config.inter_broker_listener
         peers = self._make_peers(broker_id, _own_address(config))
@@ -126,7 +135,7 @@ class Membership:
         member.election.on_controller.append(lambda _: to_controller.look())
         blocks = ProducerIdBlocks(to_controller, broker_id, self.broker_epoch)
         store.allocate = blocks.allocate
-        # Logs are loaded with the settings of their topics.
+        # Loading a log needs the settings of its topic.
         patience_ms = config["zookeeper.connection.timeout.ms"]
         if not self._wait(lambda: store.settings.is_read, patience_ms):
             raise no_zookeeper(config["zookeeper.connect"], patience_ms, was_connected=True)
@@ -134,15 +143,19 @@ class Membership:
 
     @property
     def broker_id(self) -> BrokerId:
-        """This broker's number, once it has joined."""
+        """The broker id; valid once the broker has joined the cluster."""
         return self._member.registration.broker_id
 
     def broker_epoch(self) -> int:
-        """This broker's epoch in the cluster; -1 while it is not registered."""
+        """The broker epoch; -1 while the broker is not registered."""
         return self._member.registration.broker_epoch
 
     def wait_until_registered(self) -> None:
-        """CannotStart if the number, or an address, is another broker's."""
+        """Wait until the broker is registered.
+
+        Raises CannotStart if another broker has registered with the same id, or with an address of
+        this broker.
+        """
         self._wait(lambda: self._refusal is not None or self._member.is_seen)
         refusal = self._refusal or self._taken_address()
         if refusal is not None:
@@ -150,8 +163,10 @@ class Membership:
         self._is_started = True
 
     def leave(self, then: Callable[[], None]) -> None:
-        """Have the controller give this broker's partitions to others; then `then` is called, also
-        if that could not be done."""
+        """Let the controller move this broker's partitions to other leaders, then call `then`.
+
+        `then` is called even if the partitions could not be moved.
+        """
         config, registration = self._config, self._member.registration
         if not config["controlled.shutdown.enable"]:
             then()
@@ -170,7 +185,10 @@ class Membership:
         ).begin()
 
     def close(self, *, cleanly: bool) -> None:
-        """Resign, and end the session. Waits a moment for ZooKeeper if ``cleanly``. Called once."""
+        """Resign as controller and close the session. Called once.
+
+        If ``cleanly``, wait up to 2 s for ZooKeeper's confirmation.
+        """
         if not self._has_begun:
             return
         if self._joined is not None:
@@ -187,7 +205,11 @@ class Membership:
 
     # --- inside ----------------------------------------------------------------------------------
     def _taken_address(self) -> str | None:
-        """As Kafka: two brokers that tell clients the same address cannot both be reached there."""
+        """Describe a broker that has registered an address of this broker, or return None.
+
+        Brokers must not share an advertised address, because clients would reach only one of them.
+        Kafka refuses such a broker, too.
+        """
         own_id = self._member.registration.broker_id
         brokers = self._member.store.image.brokers
         own = {(each.host, each.port) for each in brokers[own_id].endpoints}
@@ -207,7 +229,10 @@ class Membership:
             self._on_lost(text)
 
     def _wait(self, is_over: Callable[[], bool], patience_ms: int | None = None) -> bool:
-        """Whether it is over in time. CannotStart if the broker is told to stop before that."""
+        """Wait until ``is_over``, at most ``patience_ms``; returns whether it came true in time.
+
+        Raises CannotStart if the broker is asked to stop first.
+        """
 
         def is_over_or_unwanted() -> bool:
             return is_over() or not self._is_wanted()
@@ -228,8 +253,11 @@ class Membership:
 
 
 def _own_address(config: BrokerConfig) -> str | None:
-    """Where to connect to other brokers from: left to the system, unless the broker listens on one
-    of this machine's loopback addresses, by which brokers on one machine are told apart."""
+    """The local address for connections to other brokers; None lets the system choose.
+
+    A loopback address of the inter-broker listener is used, because several brokers on one machine
+    can only be distinguished by their loopback addresses.
+    """
     name = config.inter_broker_listener
     host = next((each.host for each in config.listeners if each.name == name), "")
     return host if host.startswith("127.") else None

@@ -1,4 +1,4 @@
-"""A broker's part in a cluster over ZooKeeper: what it has there, and in which order."""
+"""A broker's data and duties in ZooKeeper, and the order in which they start."""
 
 from collections.abc import Callable, Mapping
 
@@ -22,18 +22,20 @@ from pyspark_klog.ids import BrokerId, TopicId
 from pyspark_klog.znodes.brokers import BrokerRegistration as Znode
 from pyspark_klog.znodes.brokers import Endpoint
 
-# ZooKeeper ends sessions at the ticks of a clock of its own (tickTime, mostly 2 s): what is to be
-# gone after the session's time is gone after two more of them.
+# ZooKeeper ends sessions only at its own clock ticks (tickTime, usually 2 s), so an expired session
+# is gone at most two ticks after its time-out.
 _GRACE_MS = 5_000
 _UNCLEAN = "unclean.leader.election.enable"
 
 
 class Member:
-    """Nothing here waits; all is for the loop's thread. Calls, in order: ``begin``; when there is
-    an ``outcome`` and it is Joined, ``follow``; the store's ``register_broker``; ``close``.
+    """A broker in a ZooKeeper cluster: its sessions, registration, election and controller.
 
-    A broker stands for election only while it is registered, and when its session is over the
-    controller resigns before anything else. The broker itself serves on meanwhile.
+    No method blocks; all are for the loop's thread. Call in this order: ``begin``; ``follow`` when
+    ``outcome`` is Joined; the store's ``register_broker``; ``close``.
+
+    A broker takes part in the controller election only while it is registered. When its session
+    expires, the controller resigns first. The broker continues to serve without a session.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class Member:
         *,
         on_in_use: Callable[[str], None],
     ) -> None:
-        """`on_in_use` is called with a sentence if another broker has the number, and keeps it."""
+        """Prepare; `on_in_use` is called with a sentence if another broker keeps the broker id."""
         self.outcome: Joined | NotJoined | None = None
         self.changes: TopicChanges
         self.controller: Controller
@@ -61,22 +63,22 @@ class Member:
 
     @property
     def was_connected(self) -> bool:
-        """Whether a ZooKeeper server was ever found."""
+        """Whether the broker has ever been connected to a ZooKeeper server."""
         return self._sessions.connections > 0
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection to a ZooKeeper server, as far as this broker knows."""
+        """Whether the broker is connected to a ZooKeeper server, as far as it knows."""
         return self._sessions.is_connected
 
     @property
     def is_seen(self) -> bool:
-        """Whether the broker is registered, and has itself read that it is."""
+        """Whether the broker is registered and its own store shows the registration."""
         is_registered = self.registration.broker_epoch >= 0
         return is_registered and self.registration.broker_id in self.store.image.brokers
 
     def begin(self, chance: Chance, broker_id: BrokerId | None, reserved_max_id: int) -> None:
-        """Ask whose cluster it is, and for a number above `reserved_max_id` if there is none."""
+        """Ask for the cluster id and, without `broker_id`, for an id above `reserved_max_id`."""
 
         def joined(outcome: Joined | NotJoined) -> None:
             self.outcome = outcome
@@ -94,10 +96,12 @@ class Member:
         is_unclean: Callable[[Mapping[str, str]], bool],
         deletes_topics: bool,
     ) -> ClusterStore:
-        """Make the metadata store, which from now on follows ZooKeeper, and the controller that
-        this broker may become. `listener` is that of the brokers among themselves, `connect` is
-        `Peers.connect`. `is_unclean`: whether with these settings of a topic replicas may lead that
-        are not in sync. `deletes_topics`: whether the controller may."""
+        """Make the metadata store, which now follows ZooKeeper, and this broker's controller.
+
+        `listener` is the inter-broker listener, `connect` is `Peers.connect`. `is_unclean` returns
+        whether a topic's settings allow unclean leader election. `deletes_topics` is
+        delete.topic.enable.
+        """
         assert isinstance(self.outcome, Joined)
         cluster_id, broker_id = self.outcome.cluster_id, self.outcome.broker_id
         self.store = ClusterStore(self._loop, cluster_id, register=self._register)
@@ -135,15 +139,17 @@ class Member:
         self.election.on_resigned += [self.controller.resigned, links.close]
         self._follows = True
         live = LiveBrokers(self._loop, self.store.view.brokers_are)
-        # The controller hears of a connection before it is elected in it.
+        # The controller must learn of a connection before it is elected in that session.
         store = self.store
         users = (self.controller, self.registration, live, store.settings, store.consumer_offsets)
         self._sessions.use(users)
         return self.store
 
     def close(self, done: Callable[[], None]) -> None:
-        """Resign, and end the session, so that nobody has to wait for its time to pass. `done` once
-        ZooKeeper has heard of it, or cannot be told."""
+        """Resign and close the session, so that other brokers need not wait for its time-out.
+
+        `done` is called once ZooKeeper has confirmed, or cannot be reached.
+        """
         if self._follows:
             self.registration.expired()
         self._sessions.close(done)

@@ -1,4 +1,4 @@
-"""The broker's sessions with the ZooKeeper of `zookeeper.connect`."""
+"""Opens the broker's sessions with the ZooKeeper servers of `zookeeper.connect`."""
 
 from klog_broker.config import BrokerConfig
 from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
@@ -7,8 +7,10 @@ from klog_broker.runtime.zookeeper.sessions import OpenSession as OpenSession
 
 
 def configured_sessions(config: BrokerConfig) -> OpenSession:
-    """Return the function that opens a session with the configured ZooKeeper. CannotStart without
-    kazoo."""
+    """Return a function that opens a session with the configured ZooKeeper servers.
+
+    Raises CannotStart if kazoo is not installed.
+    """
     try:
         return sessions_by_kazoo(
             config["zookeeper.connect"],
