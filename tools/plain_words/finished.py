@@ -5,7 +5,10 @@ from tools.plain_words.check import AllowedSentence
 FINISHED: tuple[str, ...] = (
     "broker/klog_broker/compaction",
     "broker/klog_broker/config",
+    "broker/klog_broker/coordinator",
+    "broker/klog_broker/coordinator_hosting",
     "broker/klog_broker/log",
+    "broker/klog_broker/membership",
     "broker/klog_broker/metadata",
     "broker/klog_broker/metrics",
     "broker/klog_broker/quota",
