@@ -24,8 +24,8 @@ _TOLD = {
 def told(code: ErrorCode) -> ErrorCode:
     """Translate an error of a state partition into the error code that the client gets.
 
-    COORDINATOR_NOT_AVAILABLE makes the client retry at this broker. NOT_COORDINATOR makes the
-    client look the coordinator up again.
+    COORDINATOR_NOT_AVAILABLE means that this broker cannot serve the request now, NOT_COORDINATOR
+    that it is not the coordinator. After both, clients look the coordinator up and retry.
     """
     return _TOLD.get(code, ErrorCode.NOT_COORDINATOR)
 

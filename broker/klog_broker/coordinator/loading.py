@@ -43,7 +43,7 @@ _ELEMENTS_A_RECORD = 2
 
 
 class CheckedBytes(NamedTuple):
-    """Bytes of a log that were read and checked; ``data`` may be cut after the checked part.
+    """The bytes that were read from a log, or only the first of them, after the check.
 
     The batches before ``checked_bytes`` are whole and have the right CRC. ``inflated`` has the
     decompressed record sections of compressed batches, by the batch's position. ``table`` has one

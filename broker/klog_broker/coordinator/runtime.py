@@ -127,7 +127,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
         loader.begin()
 
     def resign(self, partition: int) -> None:
-        """Stop serving a partition; pending requests get an error that makes clients look again."""
+        """Stop serving a partition; pending requests get NOT_COORDINATOR."""
         loader = self._loaders.pop(partition, None)
         if loader is not None:
             loader.cancel()
@@ -172,7 +172,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
         """The number of shards in each status."""
         return Counter(each.status for each in self._shards.values())
 
-    # --- finding ---------------------------------------------------------------------------------
+    # --- the shard of a key ----------------------------------------------------------------------
     def partition_for(self, key: str) -> int | None:
         """The partition that stores the key's records; None while the topic does not exist."""
         num_partitions = self._num_partitions()
@@ -193,7 +193,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
         """The shards that can serve requests now."""
         return (each for each in self.shards() if each.error() is ErrorCode.NONE)
 
-    # --- what machines decide --------------------------------------------------------------------
+    # --- decisions and deadlines of machines -----------------------------------------------------
     def run(self, shard: Shard[K, V, S], key: str, effects: Effects[K, V]) -> None:
         """Carry out a decision of the machine under ``key``, and the decisions that follow."""
         services = self._services

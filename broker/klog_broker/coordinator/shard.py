@@ -150,7 +150,7 @@ class Shard(Generic[K, V, S]):
         status = self.status
         return _NONE if status is _SERVING else _TOLD[status]
 
-    # --- writing ---------------------------------------------------------------------------------
+    # --- appending to the log --------------------------------------------------------------------
     def append(
         self, records: Sequence[tuple[K, V | None]], producer: Producer | None = None
     ) -> Offset:
@@ -271,7 +271,7 @@ class Shard(Generic[K, V, S]):
             self._purgatory.check(self)
         return end_offset
 
-    # --- replaying -------------------------------------------------------------------------------
+    # --- replay of the log -----------------------------------------------------------------------
     def replay(self, batch: BatchView, records: Iterable[Record], from_offset: Offset) -> int:
         """Apply those records of a logged batch that are at or after ``from_offset``.
 
@@ -315,7 +315,7 @@ class Shard(Generic[K, V, S]):
         if kind in (ControlType.COMMIT, ControlType.ABORT):
             self.state.apply_marker(producer, is_commit=kind is ControlType.COMMIT)
 
-    # --- what readers may see --------------------------------------------------------------------
+    # --- visibility: the high watermark ----------------------------------------------------------
     def when_visible(self, callback: Callable[[ErrorCode], None]) -> None:
         """Call ``callback`` once the high watermark has passed all that was written or replayed.
 
@@ -354,7 +354,7 @@ class Shard(Generic[K, V, S]):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE if log.high_watermark >= offset else None
 
-    # --- ends ------------------------------------------------------------------------------------
+    # --- end of the leadership, and failures -----------------------------------------------------
     def go_on(self, log: StateLog, loader: Loader | None) -> bool:
         """Continue with ``log``: this broker leads the partition again, in a newer epoch.
 

@@ -119,8 +119,8 @@ class ToBrokers(Generic[Q, R]):
     def ask(self, broker_id: BrokerId, question: Question[Q]) -> None:
         """Put the question into the broker's next request, which leaves once no other is in flight.
 
-        After `close`, and for a broker that is not in the metadata image, ``told`` is called with
-        NETWORK_EXCEPTION in a later turn.
+        After `close`, and for a broker that is not in the metadata image, ``told`` is called soon
+        with NETWORK_EXCEPTION.
         """
         link = self._link(broker_id)
         if link is None:
@@ -148,7 +148,7 @@ class ToBrokers(Generic[Q, R]):
         for link in links.values():
             self._end(link, "this broker shuts down")
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- connections, requests and responses -----------------------------------------------------
     def _address(self, broker_id: BrokerId) -> tuple[str, int] | None:
         broker = self._image().brokers.get(broker_id)
         endpoint = broker and broker.endpoint(self._listener)

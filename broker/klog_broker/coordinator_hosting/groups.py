@@ -58,7 +58,7 @@ class GroupHosting(HostingServices, Protocol):
 
 
 def new_groups(services: GroupHosting) -> GroupCoordinator:
-    """Make the coordinator, without partitions; ``follow_leaderships`` adds those it leads."""
+    """Make the coordinator, without partitions; ``follow_leaderships`` adds the led ones."""
     return GroupCoordinator(
         coordinator_settings(services.config),
         runtime_services(services),

@@ -61,7 +61,8 @@ class TransactionHosting(MarkerServices, HostingServices, Protocol):
 class TransactionParts(NamedTuple):
     """A broker's transaction coordinator, and the function that verifies transactions.
 
-    The coordinator starts without partitions; ``follow_leaderships`` adds those it leads.
+    The coordinator starts without partitions; ``follow_leaderships`` adds those that this broker
+    leads.
     """
 
     coordinator: TransactionCoordinator

@@ -81,7 +81,10 @@ class ClusterPart(Protocol):
     open_store: OpenStore
 
     def join(self, files: Files, chance: Chance) -> BrokerId:
-        """Find the cluster; returns the broker id. Raises CannotStart or StoreRefused."""
+        """Find out the ids of the cluster and the broker; returns the broker id.
+
+        Raises CannotStart or StoreRefused.
+        """
 
     def side(self) -> ClusterSide:
         """The parts from which the broker is built; call after the store is open."""
@@ -243,8 +246,8 @@ class InCluster:
 
     def begin(self, services: ServicesInCluster) -> None:
         joined = self.membership.joined
-        # Fetch the first block of ids now: a later first producer may find no controller or
-        # ZooKeeper.
+        # Fetch the first block of producer ids now: when the first producer comes, there may be no
+        # controller, or no ZooKeeper.
         joined.cluster.orders.on_told_all.append(services.producer_ids.fetch_first)
         self._fetchers = follow_leaders(services, joined.peers)
 

@@ -92,7 +92,10 @@ class Membership:
         return self._joined
 
     def join(self, files: Files, directories: Sequence[Path], chance: Chance) -> BrokerId:
-        """Find the cluster; returns the broker id. Raises CannotStart or StoreRefused."""
+        """Find out the ids of the cluster and the broker in ZooKeeper; returns the broker id.
+
+        Raises CannotStart or StoreRefused.
+        """
         refuse_a_lone_brokers(files, directories)
         given, connect = self._config["broker.id"], self._config["zookeeper.connect"]
         number = stored_id(files, directories) if given == GENERATED else BrokerId(given)
@@ -203,9 +206,9 @@ class Membership:
         if cleanly:
             self._turn_until(lambda: is_told, _CLOSING_MS)
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- refusals and waiting --------------------------------------------------------------------
     def _taken_address(self) -> str | None:
-        """Describe a broker that has registered an address of this broker, or return None.
+        """Return a sentence about another broker with an address of this broker, or None.
 
         Brokers must not share an advertised address, because clients would reach only one of them.
         Kafka refuses such a broker, too.

@@ -35,7 +35,7 @@ class Member:
     ``outcome`` is Joined; the store's ``register_broker``; ``close``.
 
     A broker takes part in the controller election only while it is registered. When its session
-    expires, the controller resigns first. The broker continues to serve without a session.
+    expires, it first resigns as controller, if it is. The broker serves on without a session.
     """
 
     def __init__(

@@ -211,7 +211,7 @@ def _read_value(buf: Array, at: int, end: int) -> tuple[int, int, int, int]:
     else:
         if end - text_at < 3:
             return nothing
-        # A string is shorter than a length of more than three bytes would say.
+        # A length field of four or more bytes would exceed the longest string: invalid.
         length = byte_at(buf, text_at)
         text_at += 1
         if length >= 0x80:

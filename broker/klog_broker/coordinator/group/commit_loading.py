@@ -77,7 +77,7 @@ class CommitLoading:
         self._kernel: Any | None = None
         self._targets: dict[bytes, tuple[OffsetBook, TopicRows]] = {}
 
-    # --- in a helper thread ----------------------------------------------------------------------
+    # --- decoding, in a helper thread ------------------------------------------------------------
     def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, Run]:
         """Decode a region's batches; returns the runs by their position in the region."""
         if checked.table is None or not len(checked.table):
@@ -88,7 +88,7 @@ class CommitLoading:
             return {}
         return _Reading(self._kernel, checked, from_offset).runs()
 
-    # --- in the loop -----------------------------------------------------------------------------
+    # --- storing, in the loop --------------------------------------------------------------------
     def apply(self, run: Run) -> Steps:
         """Store the offsets of a run in the shard's state."""
         rows, targets, spent = run.rows, self._targets, 0

@@ -105,7 +105,7 @@ def is_too_long(metadata: str, longest: int) -> bool:
 
 
 class AskedCommits:
-    """Makes a CommitRequest usable for TurnCommits (the protocol Committing).
+    """The commits of a CommitRequest, in the form that TurnCommits needs (Committing).
 
     ``metadata_max_bytes`` limits each commit's metadata (`is_too_long`).
     """

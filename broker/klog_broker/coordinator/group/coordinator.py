@@ -74,7 +74,7 @@ class CoordinatorSettings:
 class GroupCoordinator:
     """All groups whose partition of ``__consumer_offsets`` this broker leads.
 
-    ``num_partitions`` is None while the topic does not exist.
+    ``num_partitions`` returns None while the topic does not exist.
     """
 
     def __init__(
@@ -265,7 +265,7 @@ class GroupCoordinator:
         shard.append_marker(producer, marker, transaction_version=transaction_version)
         shard.when_visible(answer)
 
-    # --- what tools see --------------------------------------------------------------------------
+    # --- groups for administrators and metrics ---------------------------------------------------
     def describe(self, group_id: str) -> tuple[ErrorCode, Group | None]:
         """Return NONE and the group, None if there is no such group (DescribeGroups shows Dead)."""
         error, shard = self._runtime.find(group_id)
@@ -293,7 +293,7 @@ class GroupCoordinator:
             counts += yield from counted(states)
         return counts
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- look-ups and periodic work --------------------------------------------------------------
     def _find_for_member(self, group_id: str) -> tuple[ErrorCode, GroupShard | None]:
         """Return the group's shard, or an error; INVALID_GROUP_ID for the empty id.
 

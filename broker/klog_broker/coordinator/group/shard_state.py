@@ -85,7 +85,7 @@ class GroupShardState:
         self._pending: dict[int, dict[OffsetPlace, CommittedOffset]] = {}
         """Offsets that take effect when the producer's transaction is committed, by producer id."""
 
-    # --- finding ---------------------------------------------------------------------------------
+    # --- groups by id, and by topic --------------------------------------------------------------
     def get_or_create(self, group_id: str) -> GroupEntry:
         entry = self.groups.get(group_id)
         if entry is None:
@@ -129,7 +129,7 @@ class GroupShardState:
         ):
             del self.groups[key]
 
-    # --- what the log says -----------------------------------------------------------------------
+    # --- applying records ------------------------------------------------------------------------
     def apply(
         self, offset: Offset, key: Key, value: Value | None, producer: Producer | None
     ) -> None:
@@ -222,7 +222,7 @@ class GroupShardState:
                 if pending.pop(place, None) is not None:
                     entry.no_longer_pending(place)
 
-    # --- decisions -------------------------------------------------------------------------------
+    # --- making tombstones -----------------------------------------------------------------------
     def tombstones(self, entry: GroupEntry, gone: list[TopicPartition]) -> Records:
         """Records that remove the offsets of ``gone``, and the group if it is empty afterwards."""
         group_id = entry.group.group_id
@@ -231,7 +231,7 @@ class GroupShardState:
             records.append((GroupMetadataKey(group=group_id), None))
         return records
 
-    # --- readers ---------------------------------------------------------------------------------
+    # --- offsets for readers ---------------------------------------------------------------------
     def visible_offsets(self, group_id: str, high_watermark: Offset) -> "VisibleOffsets":
         """The group's offsets as of the high watermark; empty if the group does not exist."""
         self.timeline.passed(high_watermark)

@@ -108,7 +108,7 @@ class TopicRows:
         """
         block, alone, at = self._block, self.alone, first * _ROW_BYTES
         end, now = at + len(packed), len(block)
-        # ASCII marks are below 0x80: no record offset is negative.
+        # A mark that is not ASCII would begin a negative record offset, which a block cannot hold.
         if (
             at < 0
             or not packed[_MARK_AT::_ROW_BYTES].isascii()

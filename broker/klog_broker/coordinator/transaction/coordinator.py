@@ -260,7 +260,7 @@ class TransactionCoordinator:
         _answer_when_visible(shard, answer, TransactionReply())
         is_now = False
 
-    # --- what tools see --------------------------------------------------------------------------
+    # --- transactions for administrators and metrics ---------------------------------------------
     def describe(self, transactional_id: str) -> tuple[ErrorCode, TransactionMetadata | None]:
         """Return NONE and the id's state, or an error (TRANSACTIONAL_ID_NOT_FOUND) and None."""
         error, shard = self._find(transactional_id)
@@ -291,7 +291,7 @@ class TransactionCoordinator:
             counts += yield from counted([each.state for each in known if each is not None])
         return counts
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- decisions -------------------------------------------------------------------------------
     def _find(self, transactional_id: str) -> tuple[ErrorCode, TransactionShard | None]:
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST, None

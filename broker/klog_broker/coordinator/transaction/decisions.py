@@ -201,7 +201,7 @@ def verify(
     return {each: _NONE if each in taking_part else absent for each in partitions}
 
 
-# --- what the coordinator decides by itself -------------------------------------------------------
+# --- decisions without a request ------------------------------------------------------------------
 def aborted(
     known: TransactionMetadata, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
 ) -> TransactionMetadata:

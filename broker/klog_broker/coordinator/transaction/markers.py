@@ -67,7 +67,7 @@ class MarkerSender(Protocol):
 
 
 class _Ending:
-    """A transaction whose result is decided, while this broker has its shard loaded."""
+    """A decided transaction that needs markers; belongs to one load of the shard."""
 
     __slots__ = ("left", "machine", "pause_ms", "shard")
 

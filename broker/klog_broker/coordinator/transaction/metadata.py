@@ -79,9 +79,9 @@ def from_record(value: TransactionLogValue) -> TransactionMetadata:
     try:
         state = TransactionState(value.transaction_status)
     except ValueError:
-        raise UnusableRecord(f"no transaction has the state {value.transaction_status}") from None
+        raise UnusableRecord(f"unknown transaction state {value.transaction_status}") from None
     if state not in LASTING:
-        raise UnusableRecord(f"no record has the state {state.kafkas_name}")
+        raise UnusableRecord(f"a record must not have the state {state.kafkas_name}")
     topics = value.transaction_partitions or ()
     return TransactionMetadata(
         state=state,

@@ -190,7 +190,7 @@ class GroupMachine:
             group.alive(group.members[member_id], now_ms)
         return error
 
-    # The log
+    # Results of appends
 
     def appended(self, now_ms: int) -> GroupEffects:
         """Answer the requests that waited for the group's record, which is now applied."""
@@ -218,7 +218,7 @@ class GroupMachine:
             self._rebalance.prepare(effects, now_ms)
         return effects
 
-    # Time
+    # Deadlines, loading and unloading
 
     def next_deadline_ms(self) -> int | None:
         """When to call ``on_deadline``; None if only a request can change the group."""

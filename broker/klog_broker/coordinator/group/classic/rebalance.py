@@ -88,7 +88,7 @@ class Rebalance:
                 drop_sync(self._group, member, error, effects)
                 self._group.alive(member, now_ms)
 
-    # Time
+    # Deadlines
 
     def deadlines_ms(self) -> list[int]:
         """The times in ms at which ``on_deadline`` must be called."""
@@ -103,7 +103,7 @@ class Rebalance:
         else:
             self.complete_if_ready(effects, now_ms)
 
-    # Steps
+    # Steps of a rebalance
 
     def _on_join_deadline(self, effects: GroupEffects, now_ms: int) -> None:
         remaining_ms = self._initial_remaining_ms
@@ -162,7 +162,7 @@ class Rebalance:
         return leader is not None
 
     def _give_up_on_syncs(self, effects: GroupEffects, now_ms: int) -> None:
-        """Remove the members that joined but sent no SyncGroup in time."""
+        """Remove the members that joined but sent no SyncGroup in time, and rebalance."""
         self._sync_deadline_ms = None
         group = self._group
         silent: list[Member] = [m for m in group.members.values() if not m.has_synced]

@@ -11,7 +11,7 @@ from pyspark_klog.errors import ErrorCode, InvariantViolation
 class GroupState(Enum):
     """A group's state; the values are the names that DescribeGroups and ListGroups show."""
 
-    # Members compare by identity, so hash by identity, too: Enum's hash of the name is slower.
+    # Enum members compare by identity, so hash them by identity, too: Enum's own hash is slower.
     __hash__ = object.__hash__
 
     EMPTY = "Empty"
