@@ -282,7 +282,7 @@ def test_topics_of_coordinators_are_not_made_before_all_is_told(untold: Untold) 
     request = FindCoordinatorRequest(key="g", key_type=0)
     answer = untold.broker.call(request, 3)
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert "not told yet" in answer.error_message
+    assert "does not know yet" in answer.error_message
     untold.tell()
     assert CONSUMER_OFFSETS not in untold.services.metadata.image.topics
 
