@@ -1,8 +1,8 @@
-"""What the controller knows of its cluster: brokers, topics, replicas, leaders, states. Pure.
+"""The controller context: brokers, topics, assignments, leaders and states of the cluster. Pure.
 
-Everything is indexed by broker, so that a broker's death costs what its own partitions cost. What
-is listed comes in the order in which it was put in, and is the caller's: it does not change while
-the caller changes the context.
+Partitions are indexed by broker, so that the failure of a broker costs time in proportion to its
+own partitions. Most methods return a copy (a tuple, list, dict or frozenset), so a caller may
+change the context while it iterates; `brokers` is a live view. Copies keep the order of insertion.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _NONE: frozenset[BrokerId] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBroker:
-    """A broker that is alive, or shutting down. Its epoch is the czxid of its registration."""
+    """A registered broker, which may be shutting down. The epoch is its registration's czxid."""
 
     registration: BrokerRegistration
     epoch: int
@@ -31,11 +31,12 @@ class RegisteredBroker:
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """A partition's leader and in-sync set as they were last written: the `state` znode.
+    """A partition's leader and ISR as they were last read or written: the `state` znode.
 
-    The partition epoch is the znode's version. Who wrote it knew the brokers' registrations up to
-    the transaction `as_of_zxid`: the znode's mzxid if it was read, `newest_registration` if this
-    controller wrote it. (Its mzxid may be above that of a registration that was not known yet.)
+    The partition epoch is the znode's version. The controller that wrote the state knew all broker
+    registrations up to the transaction `as_of_zxid`: the znode's mzxid if this controller read the
+    state, `newest_registration` if this controller wrote the state. (The mzxid of its own write is
+    unsuitable: a broker may have registered before that write, unknown to this controller.)
     """
 
     state: LeaderAndIsr
@@ -50,11 +51,11 @@ class _Topic:
     assignments: dict[int, tuple[BrokerId, ...]] = field(default_factory=dict)
     replicas: int = 0
     deleted: int = 0
-    """How many of the replicas are deleted (DELETION_SUCCESSFUL)."""
+    """The number of replicas in state DELETION_SUCCESSFUL."""
 
 
 class ControllerContext:
-    """See the module."""
+    """The controller's knowledge of its cluster, in memory. Its methods perform no I/O."""
 
     def __init__(self) -> None:
         self._brokers: dict[BrokerId, RegisteredBroker] = {}
@@ -78,28 +79,34 @@ class ControllerContext:
 
     @property
     def brokers(self) -> Mapping[BrokerId, RegisteredBroker]:
-        """The registered brokers, also those that are shutting down."""
+        """A live view of all registered brokers, including brokers that are shutting down."""
         return MappingProxyType(self._brokers)
 
     @property
     def shutting_down(self) -> tuple[BrokerId, ...]:
-        """The registered brokers that have asked to shut down."""
+        """The registered brokers that have sent ControlledShutdown."""
         return tuple(self._shutting_down)
 
     @property
     def online(self) -> frozenset[BrokerId]:
-        """The brokers whose replicas may lead: registered, and not shutting down."""
+        """The brokers whose replicas may lead: registered and not shutting down."""
         return self._online
 
     @property
     def newest_registration(self) -> int:
-        """The epoch of the broker that registered last, of all that were ever put in; -1: none.
-        All registrations up to it are known, if they are read together."""
+        """The highest broker epoch ever passed to `put_broker`; -1 before the first call.
+
+        If the caller always reads all registrations together, the context knows every registration
+        up to this zxid.
+        """
         return self._newest_registration
 
     def put_broker(self, broker: RegisteredBroker) -> None:
-        """A broker has registered, or changed its registration. In a new epoch it is another life:
-        it is not shutting down."""
+        """Add or update a registered broker.
+
+        A new broker epoch means that the broker registered again: its earlier shutdown request and
+        its failed replicas are forgotten.
+        """
         broker_id = broker.registration.broker_id
         before = self._brokers.get(broker_id)
         if before is None or before.epoch != broker.epoch:
@@ -110,14 +117,14 @@ class ControllerContext:
         self._brokers_changed()
 
     def remove_broker(self, broker_id: BrokerId) -> None:
-        """A broker's registration is gone."""
+        """Remove a broker whose registration no longer exists."""
         del self._brokers[broker_id]
         self._shutting_down.pop(broker_id, None)
         self._forget_failed(broker_id)
         self._brokers_changed()
 
     def begin_shutdown(self, broker_id: BrokerId) -> None:
-        """A registered broker is about to stop."""
+        """Mark a registered broker as shutting down."""
         if broker_id not in self._brokers:
             raise InvariantViolation(f"broker {broker_id} is to shut down, but is not registered")
         self._shutting_down[broker_id] = None
@@ -126,7 +133,7 @@ class ControllerContext:
     def _brokers_changed(self) -> None:
         self._online = frozenset(self._brokers.keys() - self._shutting_down.keys())
 
-    # --- replicas that failed ------------------------------------------------------------------
+    # --- failed replicas -----------------------------------------------------------------------
 
     @property
     def has_failed(self) -> bool:
@@ -134,24 +141,24 @@ class ControllerContext:
         return bool(self._failed)
 
     def failed(self, partition: TopicPartition) -> frozenset[BrokerId]:
-        """The brokers that are registered, and cannot use the partition's log in this life."""
+        """The registered brokers that reported, in their present epoch, an unusable log."""
         return self._failed.get(partition, _NONE)
 
     def all_failed(self) -> dict[TopicPartition, frozenset[BrokerId]]:
-        """The same of all partitions that have any."""
+        """The brokers with failed replicas (`failed`), for each partition that has such brokers."""
         return dict(self._failed)
 
     def online_for(self, partition: TopicPartition) -> frozenset[BrokerId]:
-        """The brokers whose replicas of this partition may lead, or be in sync."""
+        """The brokers whose replicas of this partition may lead or join the ISR."""
         failed = self._failed.get(partition)
         return self._online if failed is None else self._online - failed
 
     def replica_fails(self, partition: TopicPartition, broker_id: BrokerId) -> None:
-        """A registered broker cannot use its log of a partition."""
+        """Record that a registered broker cannot use its log of a partition."""
         self._failed[partition] = self.failed(partition) | {broker_id}
 
     def replica_works(self, partition: TopicPartition, broker_id: BrokerId) -> None:
-        """A broker has given its replica of a partition a role."""
+        """Record that a broker has given its replica of a partition a role."""
         if partition in self._failed:
             self._put_failed(partition, self._failed[partition] - {broker_id})
 
@@ -169,34 +176,34 @@ class ControllerContext:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The names of all topics, also of those that are to be deleted."""
+        """The names of all topics, including topics to be deleted."""
         return tuple(self._topics)
 
     def put_topic(self, name: str, topic_id: TopicId) -> None:
-        """A topic, whose partitions follow by `assign`."""
+        """Add a topic without partitions; `assign` adds them."""
         if name in self._topics:
             raise InvariantViolation(f"topic {name} is known already")
         self._topics[name] = _Topic(topic_id)
         self._names[topic_id] = name
 
     def remove_topic(self, name: str) -> None:
-        """Forget a topic with all that is known of its partitions."""
+        """Remove a topic and everything about its partitions."""
         for partition in self.partitions_of(name):
             self.forget(partition)
         del self._names[self._topics.pop(name).topic_id]
         self._to_be_deleted.pop(name, None)
 
     def topic_id(self, name: str) -> TopicId | None:
-        """A topic's id; None if the topic is not known."""
+        """The id of a topic; None if the context does not have the topic."""
         topic = self._topics.get(name)
         return None if topic is None else topic.topic_id
 
     def topic_name(self, topic_id: TopicId) -> str | None:
-        """The name of the topic with an id; None if there is none."""
+        """The name of the topic with this id; None if the context has no such topic."""
         return self._names.get(topic_id)
 
     def assign(self, partition: TopicPartition, replicas: tuple[BrokerId, ...]) -> None:
-        """The brokers that are to have the replicas of a partition, the preferred leader first."""
+        """Set the brokers that hold a partition's replicas, the preferred leader first."""
         before, topic = self.assignment(partition), self._topics[partition.topic]
         for broker_id in before:
             self._partitions_on[broker_id].pop(partition, None)
@@ -206,7 +213,7 @@ class ControllerContext:
             self._partitions_on.setdefault(broker_id, {})[partition] = None
 
     def assignment(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
-        """The brokers of a partition's replicas; none if the partition is not known."""
+        """The brokers of a partition's replicas; empty if the context has no such partition."""
         topic = self._topics.get(partition.topic)
         return () if topic is None else topic.assignments.get(partition.partition, ())
 
@@ -215,11 +222,11 @@ class ControllerContext:
         return [TopicPartition(topic, number) for number in self._topics[topic].assignments]
 
     def partitions_on(self, broker_id: BrokerId) -> tuple[TopicPartition, ...]:
-        """The partitions that a broker is to have a replica of."""
+        """The partitions that have a replica assigned to a broker."""
         return tuple(self._partitions_on.get(broker_id, ()))
 
     def forget(self, partition: TopicPartition) -> None:
-        """Forget a partition with all that is known of it: its topic is about to be removed."""
+        """Remove a partition and everything about it, before its topic is removed."""
         topic = self._topics[partition.topic]
         for broker_id in topic.assignments.pop(partition.partition):
             topic.replicas -= 1
@@ -238,20 +245,20 @@ class ControllerContext:
 
     @property
     def to_be_deleted(self) -> tuple[str, ...]:
-        """The topics whose deletion was asked for and is not finished."""
+        """The topics whose deletion was requested and is not complete."""
         return tuple(self._to_be_deleted)
 
     def is_to_be_deleted(self, topic: str) -> bool:
-        """Whether a topic's deletion was asked for and is not finished."""
+        """Whether a topic's deletion was requested and is not complete."""
         return topic in self._to_be_deleted
 
     def is_deleted(self, topic: str) -> bool:
-        """Whether all replicas of a topic to be deleted are deleted."""
+        """Whether a topic is to be deleted and all of its replicas are deleted."""
         known = self._topics[topic]
         return topic in self._to_be_deleted and known.deleted == known.replicas
 
     def queue_deletion(self, topic: str) -> None:
-        """A topic is to be deleted."""
+        """Mark a topic as to be deleted."""
         if topic not in self._topics:
             raise InvariantViolation(f"topic {topic} is to be deleted, but is not known")
         self._to_be_deleted[topic] = None
@@ -259,11 +266,11 @@ class ControllerContext:
     # --- leaders -------------------------------------------------------------------------------
 
     def leadership(self, partition: TopicPartition) -> Leadership | None:
-        """What was last read or written of a partition's leader; None if it never had one."""
+        """A partition's last read or written state; None if no state was ever written."""
         return self._leaderships.get(partition)
 
     def put_leadership(self, partition: TopicPartition, leadership: Leadership) -> None:
-        """What was read or written of a partition's leader."""
+        """Set a partition's state, which was just read or written."""
         before = self._leaderships.get(partition)
         if before is not None and before.state.leader != NO_BROKER:
             del self._led_by[before.state.leader][partition]
@@ -273,16 +280,20 @@ class ControllerContext:
 
     @property
     def led(self) -> int:
-        """Of how many partitions a leader was ever read or written."""
+        """The number of partitions that have a `leadership`."""
         return len(self._leaderships)
 
     def led_by(self, broker_id: BrokerId) -> tuple[TopicPartition, ...]:
-        """The partitions whose leader a broker is, or was when it was last seen."""
+        """The partitions whose last read or written state names this broker as the leader."""
         return tuple(self._led_by.get(broker_id, ()))
 
     def bounced(self, partition: TopicPartition) -> frozenset[BrokerId]:
-        """The in-sync replicas that registered again, and whoever wrote the partition's state did
-        not know it: what they hold may be less than what made them in sync."""
+        """The ISR members whose broker registered after the partition's state was written.
+
+        Precisely: the controller that wrote the state did not know these registrations. Such a
+        replica may have lost records since it joined the ISR, because an unclean stop of the
+        broker's machine loses unflushed data.
+        """
         known = self._leaderships.get(partition)
         if known is None:
             return frozenset()
@@ -296,11 +307,11 @@ class ControllerContext:
     # --- states --------------------------------------------------------------------------------
 
     def state(self, partition: TopicPartition) -> PartitionState:
-        """A partition's state."""
+        """A partition's state; NON_EXISTENT if the context does not have the partition."""
         return self._states.get(partition, PartitionState.NON_EXISTENT)
 
     def found(self, partition: TopicPartition) -> PartitionState:
-        """Give a partition the state that a new controller finds (`partition_states.FOUND`)."""
+        """Set and return a partition's initial state in a new controller, as `FOUND` describes."""
         known = self._leaderships.get(partition)
         if known is None:
             state = PartitionState.NEW
@@ -312,16 +323,16 @@ class ControllerContext:
         return state
 
     def step(self, partition: TopicPartition, after: PartitionState) -> None:
-        """Change a partition's state, or InvariantViolation."""
+        """Change a partition's state; raise InvariantViolation if the table forbids the step."""
         check_partition_step(partition, self.state(partition), after)
         self._put_state(partition, after)
 
     def in_state(self, state: PartitionState) -> tuple[TopicPartition, ...]:
-        """All partitions in a state; not for NON_EXISTENT."""
+        """All partitions in a state, which must not be NON_EXISTENT."""
         return tuple(self._in_state[state])
 
     def count(self, state: PartitionState) -> int:
-        """How many partitions are in a state; not for NON_EXISTENT."""
+        """The number of partitions in a state, which must not be NON_EXISTENT."""
         return len(self._in_state[state])
 
     def _put_state(self, partition: TopicPartition, after: PartitionState) -> None:
@@ -333,11 +344,11 @@ class ControllerContext:
             self._in_state[after][partition] = None
 
     def replica_state(self, partition: TopicPartition, broker_id: BrokerId) -> ReplicaState:
-        """A replica's state."""
+        """A replica's state; NON_EXISTENT if the context does not have the replica."""
         return self._replica_states.get((partition, broker_id), ReplicaState.NON_EXISTENT)
 
     def found_replica(self, partition: TopicPartition, broker_id: BrokerId) -> ReplicaState:
-        """Give a replica the state that a new controller finds (`replica_states.FOUND`)."""
+        """Set and return a replica's initial state in a new controller, as `FOUND` describes."""
         is_online = broker_id in self._online
         state = ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE
         self._replica_states[partition, broker_id] = state
@@ -346,7 +357,7 @@ class ControllerContext:
     def step_replica(
         self, partition: TopicPartition, broker_id: BrokerId, after: ReplicaState
     ) -> None:
-        """Change a replica's state, or InvariantViolation."""
+        """Change a replica's state; raise InvariantViolation if the table forbids the step."""
         before = self.replica_state(partition, broker_id)
         check_replica_step(partition, broker_id, before, after)
         deleted = ReplicaState.DELETION_SUCCESSFUL

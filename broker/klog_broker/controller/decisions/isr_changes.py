@@ -1,10 +1,14 @@
-"""AlterPartition: a leader asks for another in-sync set, the controller decides (KIP-497). Pure.
+"""AlterPartition: a leader requests a new ISR, and the controller decides (KIP-497). Pure.
 
-The answers are those of Kafka 3.9.1's controller, with four rules more. A replica is eligible only
-in the broker's epoch that the leader has met it in, and -1, which Kafka's own brokers send with
-ZooKeeper, is none (KIP-903). Only the leader may ask. The set is some of the replicas, each once,
-the leader among them: Kafka writes what its brokers say. And who asks for the set that there is, in
-the present partition epoch, gets a new epoch: no request that was sent before that counts any more.
+The error codes are those of Kafka 3.9.1's controller. klog has four more rules:
+
+- A replica may join the ISR only if its broker still has the epoch that the request names. An epoch
+  of -1, which Kafka's own brokers send in ZooKeeper mode, never matches (KIP-903).
+- Only the partition's leader may send the request.
+- The ISR must be a subset of the replicas without repetition, and contain the leader. Kafka writes
+  the ISR that its brokers send.
+- A request for the present ISR in the present partition epoch is written, too. The write raises the
+  partition epoch, so that no request of the leader that was sent earlier can take effect.
 """
 
 from collections.abc import Iterator
@@ -27,7 +31,7 @@ _PARTITIONS_A_PART = 500
 
 
 class Decision(NamedTuple):
-    """What is to be written, and what is answered beside it."""
+    """The states to write, and the errors to answer by topic id and partition index."""
 
     changes: dict[TopicPartition, LeaderAndIsr]
     errors: dict[tuple[TopicId, int], ErrorCode]
@@ -36,7 +40,10 @@ class Decision(NamedTuple):
 def broker_fault(
     context: ControllerContext, broker_id: int, broker_epoch: int, unknown: ErrorCode
 ) -> ErrorCode:
-    """Whether a request is from the life of the broker that is registered."""
+    """The error for a request whose broker epoch is not the registered one; NONE if it matches.
+
+    `unknown` is the error for a broker that is not registered.
+    """
     broker = context.brokers.get(BrokerId(broker_id))
     if broker is None:
         return unknown
@@ -44,8 +51,11 @@ def broker_fault(
 
 
 def parts(request: AlterPartitionRequest) -> Iterator[AlterPartitionRequest]:
-    """The request as several of a few partitions each: those of a broker may be thousands, and each
-    partition is decided on alone."""
+    """Split a request into requests of at most 500 partitions.
+
+    A broker may lead thousands of partitions. The split is permitted because each partition is
+    decided independently of the others.
+    """
 
     def part(topics: list[TopicData]) -> AlterPartitionRequest:
         return AlterPartitionRequest(
@@ -69,7 +79,11 @@ def parts(request: AlterPartitionRequest) -> Iterator[AlterPartitionRequest]:
 
 
 def decide(context: ControllerContext, request: AlterPartitionRequest) -> Decision:
-    """What becomes of each partition; the broker's epoch has been checked."""
+    """Decide for each partition of the request. The caller has checked the broker epoch.
+
+    A partition that already has the requested state, and whose request names an older partition
+    epoch, is in neither part of the Decision: its response is the present state.
+    """
     changes: dict[TopicPartition, LeaderAndIsr] = {}
     errors: dict[tuple[TopicId, int], ErrorCode] = {}
     for topic in request.topics:
@@ -97,7 +111,7 @@ def decide(context: ControllerContext, request: AlterPartitionRequest) -> Decisi
 def answer(
     context: ControllerContext, request: AlterPartitionRequest, decision: Decision
 ) -> AlterPartitionResponse:
-    """Once the changes are written."""
+    """The response to a request. The caller has written the changes of the Decision."""
     return AlterPartitionResponse(
         topics=[
             TopicResult(
@@ -113,7 +127,7 @@ def answer(
 
 
 def add_answer(to: AlterPartitionResponse, part: AlterPartitionResponse) -> None:
-    """The answer to the next part."""
+    """Append the response `part` to the response `to`; parts come in the order of `parts`."""
     for topic in part.topics:
         if to.topics and to.topics[-1].topic_id == topic.topic_id:
             to.topics[-1].partitions += topic.partitions
@@ -132,7 +146,7 @@ def _result(
         return PartitionResult(partition_index=index, error_code=code)
     wanted = decision.changes.get(TopicPartition(context.topic_name(topic_id) or "", index))
     if wanted not in (None, known.state):
-        # It may not be written.
+        # The write did not happen: ZooKeeper's access list forbids it.
         code = ErrorCode.UNKNOWN_SERVER_ERROR
         return PartitionResult(partition_index=index, error_code=code)
     return PartitionResult(
@@ -148,7 +162,7 @@ def _result(
 def _wanted(known: Leadership, asked: PartitionData) -> LeaderAndIsr:
     in_sync = tuple(BrokerId(each.broker_id) for each in asked.new_isr_with_epochs)
     if frozenset(in_sync) == frozenset(known.state.in_sync):
-        # The same in another order is no change.
+        # A different order of the same ISR is no change.
         in_sync = known.state.in_sync
     return LeaderAndIsr(
         known.state.leader, known.state.leader_epoch, in_sync, asked.leader_recovery_state == 1
@@ -162,17 +176,18 @@ def _fault(
     asked: PartitionData,
     known: Leadership,
 ) -> ErrorCode:
-    """In Kafka's order."""
+    """The error for one partition, NONE if there is none. The checks come in Kafka's order."""
     state, leader_epoch = known.state, LeaderEpoch(asked.leader_epoch)
     if asked.partition_epoch > known.partition_epoch or leader_epoch > state.leader_epoch:
-        # The broker knows more than this controller: another one must be there by now.
+        # The leader knows a later state than this controller: another controller was elected.
         return ErrorCode.NOT_CONTROLLER
     if leader_epoch < state.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if broker_id != state.leader:
         return ErrorCode.INVALID_REQUEST
     if _wanted(known, asked) == state:
-        # Done already: the answer before this one was lost. So it comes before the next check.
+        # The state is written already, and the first response was lost. A repeated request names
+        # an old partition epoch, so this check must come before the check of that epoch.
         return ErrorCode.NONE
     if asked.partition_epoch != known.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION

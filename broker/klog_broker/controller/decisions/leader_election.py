@@ -1,12 +1,12 @@
-"""Who leads a partition: every election, as functions of what the controller knows. Pure.
+"""Leader elections: each kind is a function from a partition's state to the next state. Pure.
 
-They answer as Kafka's do, with one rule more, which also holds for a new controller: a replica
-that has *bounced* (its broker registered again after the partition's state was written) leaves the
-in-sync set before anybody is elected. Its log may be shorter now: a broker that is killed keeps
-what it has not flushed only if its machine lives on.
+The results are Kafka's, with one more rule, which also applies to a new controller: a replica that
+has *bounced* (its broker registered again after the partition's state was written) leaves the ISR
+before a leader is elected. Its log may be shorter now, because a killed broker loses unflushed data
+if its machine stops, too.
 
-Whatever the controller changes begins a new leader epoch: a broker does nothing about a
-LeaderAndIsr whose leader epoch it knows already.
+Each change begins a new leader epoch, because a broker ignores a LeaderAndIsr request whose leader
+epoch it already has.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -16,13 +16,16 @@ from klog_broker.metadata.image import FIRST_LEADER_EPOCH, NO_BROKER
 from pyspark_klog.ids import BrokerId, LeaderEpoch
 
 Assignment = Sequence[BrokerId]
-"""The brokers of a partition's replicas. The first one is preferred as the leader."""
+"""The brokers of a partition's replicas, the preferred leader first."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """What an election decides. `leader` is NO_BROKER while no replica can lead; no election leaves
-    the in-sync set empty. `is_recovering`: the leader was not in sync when it was elected."""
+    """A partition's leader, leader epoch and ISR: the result of an election.
+
+    `leader` is NO_BROKER while no replica can lead. `in_sync` is the ISR; no election leaves it
+    empty. `is_recovering` is true if the leader was elected although it was not in sync.
+    """
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -31,7 +34,7 @@ class LeaderAndIsr:
 
 
 def first_leader(assignment: Assignment, live: Collection[BrokerId]) -> LeaderAndIsr | None:
-    """The first state of a new partition; None if none of its brokers is alive."""
+    """The first state of a new partition; None if no broker of its assignment is alive."""
     in_sync = tuple(broker for broker in assignment if broker in live)
     if not in_sync:
         return None
@@ -41,10 +44,10 @@ def first_leader(assignment: Assignment, live: Collection[BrokerId]) -> LeaderAn
 def elect_leader(
     assignment: Assignment, state: LeaderAndIsr, live: Collection[BrokerId], *, unclean: bool
 ) -> LeaderAndIsr | None:
-    """A leader for a partition whose leader is gone: the first replica that is in sync and alive.
+    """Replace a failed leader by the first live in-sync replica; None if there is no candidate.
 
-    Only with `unclean` may it be one that is not in sync: the records that it lacks are lost.
-    None if nobody can be elected.
+    With `unclean`, the first live replica is elected if no in-sync replica is alive. The records
+    that this replica lacks are lost.
     """
     leader = _first(assignment, lambda broker: broker in live and broker in state.in_sync)
     if leader is not None:
@@ -59,7 +62,7 @@ def elect_leader(
 def elect_preferred(
     assignment: Assignment, state: LeaderAndIsr, live: Collection[BrokerId]
 ) -> LeaderAndIsr | None:
-    """The preferred replica as the leader; None if it is not in sync or not alive."""
+    """Make the preferred replica the leader; None if this replica is not in sync or not alive."""
     preferred = _first(assignment[:1], lambda broker: broker in live and broker in state.in_sync)
     if preferred is None:
         return None
@@ -72,9 +75,9 @@ def elect_for_shutdown(
     live: Collection[BrokerId],
     shutting_down: Collection[BrokerId],
 ) -> LeaderAndIsr | None:
-    """Another leader for a partition whose leader is about to stop; None if there is no other.
+    """Replace a leader whose broker is shutting down; None if no other in-sync replica can lead.
 
-    Brokers that are about to stop leave the in-sync set. `live` includes them here.
+    Brokers that are shutting down leave the ISR. Here, `live` includes these brokers.
     """
     in_sync = tuple(broker for broker in state.in_sync if broker not in shutting_down)
     leader = _first(assignment, lambda broker: broker in live and broker in in_sync)
@@ -82,9 +85,10 @@ def elect_for_shutdown(
 
 
 def without_replica(state: LeaderAndIsr, gone: BrokerId) -> LeaderAndIsr | None:
-    """The state without a replica that went offline; None if it changes nothing.
+    """Remove an offline replica from the ISR and from leadership; None if nothing changes.
 
-    The last replica stays in sync: only it may lead again. A partition that it led has no leader.
+    The last replica stays in the ISR, because only that replica may lead again. A partition whose
+    leader is removed has no leader afterwards.
     """
     if gone not in state.in_sync and gone != state.leader:
         return None
@@ -103,10 +107,11 @@ def after_bounce(
     *,
     unclean: bool,
 ) -> LeaderAndIsr | None:
-    """The state once replicas have bounced; None if that changes nothing.
+    """Remove bounced replicas from the ISR, and replace a bounced leader; None if nothing changes.
 
-    They leave the in-sync set, except for the last one. If all have bounced, the leader stays: its
-    log was the longest. A leader that has bounced leads again only if it is the last one.
+    The last ISR member stays. If all members have bounced, the leader stays, because its log was
+    the longest. A bounced leader is elected again only if it is the last member, or by an unclean
+    election.
     """
     remaining = _without_bounced(assignment, state, bounced)
     if remaining == state.in_sync and state.leader not in bounced:

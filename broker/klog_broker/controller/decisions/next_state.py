@@ -1,8 +1,8 @@
-"""What becomes of a partition by itself, once brokers came, went or bounced, or their logs failed.
-Pure.
+"""The next state of a partition after brokers registered, failed or bounced, or logs failed. Pure.
 
-One function for all such events, and for a new controller: it compares what was written last with
-the brokers that are registered, so that whoever is interrupted begins anew and ends alike.
+One function serves all these events and a new controller. The function compares the last written
+state with the registered brokers, so a controller that was interrupted may start again and reaches
+the same state.
 """
 
 from dataclasses import replace
@@ -24,17 +24,18 @@ from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicPartition
 def next_state(
     context: ControllerContext, partition: TopicPartition, *, unclean: bool
 ) -> LeaderAndIsr | None:
-    """What is to be written of a partition; None if all is as it should be, or cannot be better.
+    """The state to write for a partition; None if the present state needs no change.
 
-    Whoever bounced leaves the in-sync set, then whoever is gone or is about to stop, and then a
-    leader is elected where there is none, or none that stays.
+    First, bounced replicas leave the ISR. Then offline replicas and replicas on brokers that are
+    shutting down leave. Last, a leader is elected if the partition has none, or if its leader is
+    offline or shutting down.
     """
     assignment = context.assignment(partition)
     known = context.leadership(partition)
     if known is None:
         return first_leader(assignment, context.online_for(partition))
     before = known.state
-    # A leader that shuts down leads until somebody else can.
+    # A leader whose broker shuts down keeps its role until another replica can take over.
     alive = context.brokers.keys() - context.failed(partition)
     online = context.online_for(partition)
     may_stay = online | ({before.leader} & alive)
@@ -53,7 +54,10 @@ def next_state(
 def _without_absent(
     online: frozenset[BrokerId], assignment: Assignment, state: LeaderAndIsr
 ) -> LeaderAndIsr:
-    """The last one stays; of several that went together the first of the assignment."""
+    """Remove offline replicas from the ISR, except for the leader.
+
+    If no member would remain, the ISR keeps one member: the first one in the assignment.
+    """
     in_sync = tuple(each for each in state.in_sync if each in online or each == state.leader)
     if not in_sync:
         in_sync = tuple(each for each in assignment if each in state.in_sync)[:1] or state.in_sync

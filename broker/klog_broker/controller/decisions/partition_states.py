@@ -1,6 +1,6 @@
-"""The states that a controller keeps for each partition, and every step between them.
+"""The states that a controller keeps for each partition, and every permitted step between states.
 
-docs/controller.md is printed from this table. The steps are Kafka's.
+docs/controller.md is generated from this table. The steps are Kafka's.
 """
 
 from enum import Enum
@@ -10,9 +10,10 @@ from pyspark_klog.ids import TopicPartition
 
 
 class PartitionState(Enum):
-    """NON_EXISTENT is also the state of a partition that the controller does not know."""
+    """A partition's state. NON_EXISTENT also means that the controller context has no partition."""
 
-    # Compared by identity, as members of an enumeration are: the hash of their names takes longer.
+    # Enum members are compared by identity, and hashing the identity is faster than Enum's hash of
+    # the name.
     __hash__ = object.__hash__
 
     NON_EXISTENT = "NonExistent"
@@ -51,11 +52,11 @@ FOUND: dict[PartitionState, str] = {
     PartitionState.OFFLINE: "the broker of the leader that was written is not alive, or there was "
     "no leader",
 }
-"""The states in which a broker finds a partition when it becomes the controller."""
+"""The states that a new controller may give a partition, and when it gives each of them."""
 
 
 def check_step(partition: TopicPartition, before: PartitionState, after: PartitionState) -> None:
-    """Raise InvariantViolation for a step that the table does not name."""
+    """Raise InvariantViolation for a step that STEPS does not contain."""
     if after not in STEPS[before]:
         raise InvariantViolation(
             f"partition {partition} is {before.value} and cannot become {after.value}; it may"

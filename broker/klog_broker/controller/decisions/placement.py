@@ -1,9 +1,10 @@
-"""Which brokers get the replicas of new partitions: Kafka's rules, with and without racks. Pure.
+"""Assigns the replicas of new partitions to brokers: Kafka's rules, with and without racks. Pure.
 
-Leaders go round the brokers, one partition after the other, from a start that chance gives. The
-other replicas follow at a distance that grows by one with each round, so that the partitions of
-one leader have their followers on different brokers. Where each broker has a rack, the brokers are
-taken from the racks in turn, and a partition's replicas are in as many racks as there can be.
+The leaders of consecutive partitions are consecutive brokers, beginning at a start that the caller
+chooses at random. The followers stand at a distance from the leader that grows by one with each
+round of the brokers, so that the partitions of one leader have their followers on different
+brokers. If every broker has a rack, the list of brokers alternates between the racks, and the
+replicas of a partition are in as many racks as possible.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from itertools import cycle, islice
 from pyspark_klog.ids import BrokerId
 
 Assignment = tuple[tuple[BrokerId, ...], ...]
-"""By partition: the brokers of its replicas. The first one is preferred as the leader."""
+"""For each partition, the brokers of its replicas, the preferred leader first."""
 
 
 def place_replicas(
@@ -24,18 +25,19 @@ def place_replicas(
     shift: int,
     first_partition: int = 0,
 ) -> Assignment:
-    """The replicas of `partitions` partitions, numbered from `first_partition` on.
+    """The replicas of `partitions` partitions, the first of which has number `first_partition`.
 
-    `racks` has the rack of each broker; racks count only if every broker has one. `start` is the
-    place of partition 0's leader among the brokers, and `shift` the distance of its followers, both
-    from 0 on. There must be as many brokers as replicas at least.
+    `racks` maps each broker to its rack; racks are ignored unless every broker has one. `start` is
+    the index of partition 0's leader in the list of brokers. `shift` is the distance of its
+    followers from the leader; 0 means the next broker. The number of brokers must be at least the
+    replication factor.
     """
     named = {broker: rack for broker, rack in racks.items() if rack is not None}
     if len(named) < len(racks):
         named = {}
     brokers = _taken_in_turn(named) if named else sorted(racks)
     count = len(brokers)
-    # After so many partitions everything comes again.
+    # The assignments repeat after `count * rounds` partitions.
     rounds = max(1, count - 1)
     begun = (first_partition - 1) // count if first_partition else 0
     rows = []
@@ -47,8 +49,11 @@ def place_replicas(
 
 
 def start_of_more(racks: Mapping[BrokerId, str | None], first_leader: BrokerId) -> int:
-    """The start, and the shift, for partitions that are added to a topic whose partition 0 prefers
-    `first_leader`: as the topic's own, if that began with a shift like its start."""
+    """The start, also used as the shift, for partitions that are added to an existing topic.
+
+    `first_leader` is the preferred leader of the topic's partition 0. The new partitions continue
+    the topic's pattern only if the topic was created with a shift equal to its start.
+    """
     brokers = sorted(racks)
     return next((place for place, broker in enumerate(brokers) if broker >= first_leader), 0)
 
@@ -77,7 +82,7 @@ def _replicas(
 
 
 def _taken_in_turn(racks: Mapping[BrokerId, str]) -> list[BrokerId]:
-    """The brokers, from one rack after the other: the first of each, then the second of each."""
+    """The brokers, alternating between racks: the first of each rack, then the second of each."""
     by_rack: dict[str, list[BrokerId]] = {rack: [] for rack in sorted(set(racks.values()))}
     for broker in sorted(racks):
         by_rack[racks[broker]].append(broker)

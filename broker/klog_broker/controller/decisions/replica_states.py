@@ -1,6 +1,6 @@
-"""The states that a controller keeps for each replica, and every step between them.
+"""The states that a controller keeps for each replica, and every permitted step between states.
 
-docs/controller.md is printed from this table. The steps are Kafka's.
+docs/controller.md is generated from this table. The steps are Kafka's.
 """
 
 from enum import Enum
@@ -10,9 +10,10 @@ from pyspark_klog.ids import BrokerId, TopicPartition
 
 
 class ReplicaState(Enum):
-    """NON_EXISTENT is also the state of a replica that the controller does not know."""
+    """A replica's state. NON_EXISTENT also means that the controller context has no replica."""
 
-    # Compared by identity, as members of an enumeration are: the hash of their names takes longer.
+    # Enum members are compared by identity, and hashing the identity is faster than Enum's hash of
+    # the name.
     __hash__ = object.__hash__
 
     NON_EXISTENT = "NonExistent"
@@ -66,13 +67,13 @@ FOUND: dict[ReplicaState, str] = {
     ReplicaState.ONLINE: "its broker is alive",
     ReplicaState.DELETION_INELIGIBLE: "its broker is not alive",
 }
-"""The states in which a broker finds a replica when it becomes the controller."""
+"""The states that a new controller may give a replica, and when it gives each of them."""
 
 
 def check_step(
     partition: TopicPartition, broker_id: BrokerId, before: ReplicaState, after: ReplicaState
 ) -> None:
-    """Raise InvariantViolation for a step that the table does not name."""
+    """Raise InvariantViolation for a step that STEPS does not contain."""
     if after not in STEPS[before]:
         raise InvariantViolation(
             f"the replica of {partition} on broker {broker_id} is {before.value} and cannot become"
