@@ -48,9 +48,9 @@ STEPS: dict[PartitionState, dict[PartitionState, str]] = {
 
 FOUND: dict[PartitionState, str] = {
     PartitionState.NEW: "no leader was ever written",
-    PartitionState.ONLINE: "the broker of the leader that was written is alive",
-    PartitionState.OFFLINE: "the broker of the leader that was written is not alive, or there was "
-    "no leader",
+    PartitionState.ONLINE: "the broker of the last written leader is alive",
+    PartitionState.OFFLINE: "the broker of the last written leader is not alive, or the last "
+    "written state has no leader",
 }
 """The states that a new controller may give a partition, and when it gives each of them."""
 

@@ -26,8 +26,8 @@ class ReplicaState(Enum):
 
 
 _DIED = (
-    "its broker has died, cannot use its log, or shuts down and no longer needs it; or its topic "
-    "is to be deleted"
+    "its broker has died, cannot use its log, or shuts down and does not lead the partition; or its "
+    "topic is to be deleted"
 )
 _NO_DELETION = "its topic is to be deleted, and its broker is not alive"
 
@@ -36,17 +36,17 @@ STEPS: dict[ReplicaState, dict[ReplicaState, str]] = {
         ReplicaState.NEW: "it was assigned to a broker",
     },
     ReplicaState.NEW: {
-        ReplicaState.ONLINE: "its partition has a leader, and its broker was told",
+        ReplicaState.ONLINE: "its partition has a leader, and its broker gets LeaderAndIsr",
         ReplicaState.OFFLINE: _DIED,
     },
     ReplicaState.ONLINE: {
-        ReplicaState.ONLINE: "its broker is told again, since it has come back",
+        ReplicaState.ONLINE: "its broker has registered again, and gets LeaderAndIsr again",
         ReplicaState.OFFLINE: _DIED,
     },
     ReplicaState.OFFLINE: {
         ReplicaState.ONLINE: "its broker has come back",
         ReplicaState.OFFLINE: _DIED,
-        ReplicaState.DELETION_STARTED: "its broker is told to delete it",
+        ReplicaState.DELETION_STARTED: "its broker gets StopReplica with the deletion",
         ReplicaState.DELETION_INELIGIBLE: _NO_DELETION,
     },
     ReplicaState.DELETION_STARTED: {
