@@ -108,8 +108,8 @@ def test_a_controller_that_stood_still_resigns_and_registers_anew(cluster: Clust
     assert controller_told_by_all(cluster) != first
     output = broker.output()[broker_said:]
     assert output.count(f"broker_id={first} registered broker_epoch=") == 1
-    assert output.count(f"broker_id={first} is the controller no more epoch={before}") == 1
-    resigned = output.index("is the controller no more")
+    assert output.count(f"broker_id={first} has resigned as the controller epoch={before}") == 1
+    resigned = output.index("has resigned as the controller")
     assert resigned < output.index(f"broker_id={first} registered broker_epoch=")
     assert epoch(cluster) == before + 1
 

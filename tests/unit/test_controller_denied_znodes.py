@@ -90,7 +90,7 @@ def test_a_state_that_may_not_be_written_holds_nothing_else_up(
     cluster.end(2)
     cluster.advance(3_000)
     assert (leads(cluster, PARTITION), leads(cluster, OTHER)) == (2, 3)
-    assert "all is read anew" not in caplog.text
+    assert "reading everything from ZooKeeper again" not in caplog.text
     cluster.register(2)
     assert cluster.create(1, name="v") is ErrorCode.NONE
     assert leads(cluster, TopicPartition("v", 0)) == 1
@@ -167,7 +167,7 @@ def test_what_may_not_be_read_holds_nothing_else_up(
     assert leads(cluster, OTHER) == 3
     assert cluster.create(3, name="v") is ErrorCode.NONE
     assert leads(cluster, TopicPartition("v", 0)) == 3
-    assert "all is read anew" not in caplog.text
+    assert "reading everything from ZooKeeper again" not in caplog.text
     assert named(caplog, path) >= 1
 
 
@@ -191,7 +191,7 @@ def test_a_topic_that_may_not_be_erased_waits(
     cluster.advance(3_000)
     assert cluster.create(2, 3, name="u") is ErrorCode.NONE
     assert leads(cluster, OTHER) == 2
-    assert "all is read anew" not in caplog.text
+    assert "reading everything from ZooKeeper again" not in caplog.text
     assert cluster.data(topic_path("t")) is not None
     assert named(caplog, path) == 1
     denying.writes = set()
@@ -207,7 +207,7 @@ def test_a_topic_of_long_ago_that_may_not_get_an_id_is_left(
     cluster.ask("create", topic_path("old"), b'{"version":1,"partitions":{"0":[2]}}')
     assert cluster.create(2, 3) is ErrorCode.NONE
     assert leads(cluster, PARTITION) == 2
-    assert "all is read anew" not in caplog.text
+    assert "reading everything from ZooKeeper again" not in caplog.text
     assert named(caplog, topic_path("old")) == 1
 
 
@@ -248,7 +248,7 @@ def test_who_asks_for_what_an_access_list_forbids_is_refused_at_once(
     cluster.create(2, 3)
     denying.reads, denying.writes = {reads}, {writes}
     assert ask(cluster, what) is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert "all is read anew" not in caplog.text
+    assert "reading everything from ZooKeeper again" not in caplog.text
     assert named(caplog, reads or writes) == 1
     denying.reads, denying.writes = set(), set()
     assert ask(cluster, what) is ErrorCode.NONE

@@ -115,7 +115,7 @@ def test_a_broker_that_takes_no_orders_for_long_is_named_now_and_then(
 
     assert [fail(), fail()] == [[], []], "it may just have come, or gone"
     assert fail() == [
-        "broker_id=1 gets no orders of the controller since 2000 ms: it does not take"
+        "broker_id=1 has answered no controller request for 2000 ms: it did not answer"
         " UpdateMetadataRequest: could not connect to one:9093"
     ]
     assert fail() == []

@@ -26,8 +26,8 @@ class ReplicaState(Enum):
 
 
 _DIED = (
-    "its broker has died, cannot use its log, or shuts down and does not lead the partition; or its "
-    "topic is to be deleted"
+    "its broker has died, cannot use its log, or shuts down and does not lead the partition; or "
+    "its topic is to be deleted"
 )
 _NO_DELETION = "its topic is to be deleted, and its broker is not alive"
 

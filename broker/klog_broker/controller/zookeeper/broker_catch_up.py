@@ -1,8 +1,8 @@
-"""Brokers that were behind with the controller's orders, and answer again (`request_queues.py`).
+"""Sends everything again to a broker whose queued requests were dropped (`request_queues.py`).
 
-Such a broker is told everything anew, as after its registration; but nothing has become of its
-replicas, so that the others need not hear of them. What it was to delete is ordered once more:
-whether the dropped order had reached it nobody knows, and nothing to delete is no failure.
+The broker gets the same requests as after a registration. The other brokers get nothing, because
+the states of the broker's replicas did not change. StopReplica requests with deletions are sent
+again: a dropped request may or may not have arrived, and deleting an absent replica succeeds.
 """
 
 from klog_broker.controller.decisions.replica_states import ReplicaState
@@ -14,8 +14,11 @@ from pyspark_klog.ids import BrokerId, TopicPartition
 
 
 def catch_up(work: Work, broker_id: BrokerId) -> Steps[None]:
-    """Tell a broker everything. Which topics there are comes first: it takes those that it does not
-    know for deleted, and as a coordinator would leave their markers out."""
+    """Send a broker all metadata, then the role of each of its replicas.
+
+    The full UpdateMetadata request must come first, because a broker treats a topic that its
+    metadata lacks as deleted; a transaction coordinator would skip the markers of such a topic.
+    """
     picture, context = work.picture, work.picture.context
     picture.catch_up(broker_id)
     if broker_id not in context.brokers:

@@ -1,7 +1,8 @@
-"""What a controller works on, between two readings of everything: what it knows, what is still to
-be settled, and what brokers are still to be told.
+"""The state of a controller: its context, unsettled partitions, and requests not yet sent.
 
-All but the order sender begins anew with each reading. Nothing of it is needed by the next one.
+Each time the controller reads all of ZooKeeper, this state is created again from nothing; only the
+request sender continues to be used. An unsettled partition is one for which the controller has yet
+to check whether its leader or ISR must change.
 """
 
 from collections import Counter
@@ -16,16 +17,17 @@ from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
 
 WAITING_AT_LEAST = 20_000
-"""So many partitions and brokers, in orders that a broker has not answered, are always kept: some
-20 MB."""
+"""Queued requests for a broker are never dropped while they name at most this many partitions and
+brokers, which take about 20 MB."""
 
 EVERYTHING = 4
-"""And so often all partitions: to be told everything takes LeaderAndIsr, UpdateMetadata and
-StopReplica of each at most, in slices."""
+"""The limit also allows this many times the number of partitions that ever had a leader, because
+sending everything to a broker takes at most one LeaderAndIsr, UpdateMetadata and StopReplica entry
+for each of them."""
 
 
 class Picture:
-    """See the module."""
+    """The state of a controller from one reading of all of ZooKeeper to the next."""
 
     def __init__(
         self,
@@ -37,27 +39,30 @@ class Picture:
         is_unclean: Callable[[str], bool],
         deletes_topics: bool,
     ) -> None:
-        """`listener` is that of the brokers among themselves. `is_unclean` tells by a topic's name
-        whether replicas may lead that are not in sync. `deletes_topics`: whether that is done."""
+        """`listener` is the name of the inter-broker listener.
+
+        `is_unclean` returns whether a topic permits unclean leader election, by the topic's name.
+        `deletes_topics` is delete.topic.enable.
+        """
         self.context = ControllerContext()
         self.sender = sender
         self.controller_epoch = controller_epoch
         self.is_unclean = is_unclean
         self.deletes_topics = deletes_topics
         self.registrations_version = -1
-        """That of /brokers/ids when the registrations were read."""
+        """The version of the znode /brokers/ids when the registrations were read."""
         self.unsettled: dict[TopicPartition, dict[BrokerId, None]] = {}
-        """Partitions to be compared with the brokers that there are, and by each the brokers that
-        are to be told of it even if it does not change."""
+        """Partitions whose state must be compared with the registered brokers. The values are the
+        brokers that get a LeaderAndIsr request even if the state does not change."""
         self.untold: dict[BrokerId, None] = {}
-        """Brokers that wait for an UpdateMetadata request with everything (OrderBatch)."""
+        """Brokers that wait for the full UpdateMetadata request (`OrderBatch.tell_all`)."""
         self.unpublished: dict[str, dict[TopicPartition, None]] = {}
         """New partitions, by topic, that no UpdateMetadata request has named yet. Once all
         partitions of the topic are settled, one request names these (`take_publishable`)."""
         self.unusable: set[TopicPartition] = set()
-        """Partitions whose state cannot be read: they are left as they are."""
+        """Partitions whose state znode cannot be read; the controller does not change them."""
         self.unreadable: set[str] = set()
-        """Topics that are there and cannot be read: nothing of them is known."""
+        """Topics whose znode exists and cannot be read; the context does not contain them."""
         self._begin_batch: Callable[[], OrderBatch] = lambda: OrderBatch(
             self.context,
             controller_id=controller_id,
@@ -74,14 +79,17 @@ class Picture:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is to be looked at, and nobody to be told of everything."""
+        """Whether no partition is unsettled and no broker waits for full metadata."""
         return not self.unsettled and not self.untold
 
     # --- brokers -------------------------------------------------------------------------------
 
     def take_brokers(self, version: int, read: dict[BrokerId, RegisteredBroker]) -> Iterator[None]:
-        """The registrations as they are now: whatever has changed is to be settled, and told. A
-        step for each partition that is looked at."""
+        """Replace the registered brokers by those that were just read.
+
+        Marks the affected partitions as unsettled, and collects UpdateMetadata for all brokers if a
+        registration changed. Yields once for each partition that it handles.
+        """
         context = self.context
         self.registrations_version = version
         self.sender.retain(read)
@@ -132,7 +140,10 @@ class Picture:
         replicas: tuple[BrokerId, ...],
         leadership: Leadership | None,
     ) -> None:
-        """A partition that was read. It is settled, and its brokers are told of it."""
+        """Add a partition that was just read, mark it as unsettled, and notify its replicas.
+
+        `leadership` is None if the partition has no state znode.
+        """
         context = self.context
         context.assign(partition, replicas)
         self.unpublished.setdefault(partition.topic, {})[partition] = None
@@ -152,7 +163,11 @@ class Picture:
     def unsettle(
         self, partitions: Iterable[TopicPartition], *, tell: Iterable[BrokerId] = ()
     ) -> None:
-        """Look at these, and tell these brokers of them in any case."""
+        """Mark partitions as unsettled.
+
+        The brokers `tell` get LeaderAndIsr even if nothing changes. Partitions that are unusable or
+        of a topic to be deleted are skipped.
+        """
         for partition in partitions:
             topic = partition.topic
             if partition not in self.unusable and not self.context.is_to_be_deleted(topic):
@@ -188,12 +203,12 @@ class Picture:
         return taken
 
     def registered_replicas(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
-        """The brokers that can be told of a partition."""
+        """The brokers of a partition's replicas that are registered and have a usable log."""
         usable = self.context.brokers.keys() - self.context.failed(partition)
         return tuple(each for each in self.context.assignment(partition) if each in usable)
 
     def remove_topic(self, name: str) -> Iterator[None]:
-        """A topic is gone from ZooKeeper. A step for each of its partitions."""
+        """Remove a topic that ZooKeeper no longer has. Yields once for each of its partitions."""
         for partition in self.context.partitions_of(name):
             self.take_unsettled(partition)
             self.unusable.discard(partition)
@@ -205,7 +220,7 @@ class Picture:
     # --- replicas ------------------------------------------------------------------------------
 
     def replica_went(self, partition: TopicPartition, broker_id: BrokerId) -> None:
-        """Its broker is gone, or about to stop."""
+        """Mark a replica as offline, because its broker or its log failed or its broker stops."""
         context = self.context
         state = context.replica_state(partition, broker_id)
         if state is ReplicaState.DELETION_STARTED:
@@ -216,14 +231,14 @@ class Picture:
                 context.step_replica(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
 
     def replica_came(self, partition: TopicPartition, broker_id: BrokerId) -> None:
-        """Its broker has come, or can use it again."""
+        """Mark a replica as online, because its broker registered or can use its log again."""
         if not self.context.is_to_be_deleted(partition.topic):
             self.context.step_replica(partition, broker_id, ReplicaState.ONLINE)
 
-    # --- orders --------------------------------------------------------------------------------
+    # --- requests to brokers -------------------------------------------------------------------
 
     def send(self) -> None:
-        """Send what was collected."""
+        """Queue the collected requests for sending, and begin a new batch."""
         batch, self.batch = self.batch, self._begin_batch()
         orders = batch.requests()
         for order in orders:
@@ -232,12 +247,19 @@ class Picture:
         self.sender.put(orders, WAITING_AT_LEAST + EVERYTHING * self.context.led)
 
     def catch_up(self, broker_id: BrokerId) -> None:
-        """A broker that is behind is to be told everything: what was dropped is not answered."""
+        """Queue new requests again for a broker whose requests were dropped.
+
+        The broker then waits for full metadata. The dropped StopReplica requests are forgotten,
+        because they never get a response.
+        """
         self._stops.pop(broker_id, None)
         self.sender.catch_up(broker_id)
         self.untold[broker_id] = None
 
     def take_stop(self, order: BrokerOrder) -> bool:
-        """Whether it is of this picture, and of a broker that has not gone since; it is answered
-        now."""
+        """Whether a StopReplica request that was answered was made from this state.
+
+        False if its broker has deregistered since, or if the request was dropped. Each request
+        yields True only once.
+        """
         return self._stops.get(order.broker_id, {}).pop(id(order.request), None) is not None

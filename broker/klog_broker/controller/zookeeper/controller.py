@@ -1,14 +1,18 @@
-"""The controller: one event after the other, as long as this broker is it.
+"""The controller: carries out one event after the other while this broker is the controller.
 
-An event is something that ZooKeeper has told (brokers, topics, deletions), an answer of a broker to
-an order, or what a broker asks for. What is written is fenced (`znode_writer.py`), and only then
-known, told and answered. Whatever goes wrong ends in one of three ways:
+An event is a change in ZooKeeper (brokers, topics, deletions), a broker's response to a controller
+request, or a request from a broker. Each write is fenced (`znode_writer.py`). Only after the write
+the controller changes its context, sends requests to brokers, and answers. An event can fail in
+four ways:
 
-- The connection breaks: nobody knows what became of the last write, and watches are gone. At the
-  next connection all is read anew, as by a new controller, and requests are carried out again.
-- A broker has registered meanwhile: its registration is read first, then the event begins anew.
-- Another controller was elected: this one ends, its requests are answered NOT_CONTROLLER, and what
-  waits for brokers is dropped.
+- The connection to ZooKeeper breaks. The outcome of the last write is unknown, and the watches are
+  lost. At the next connection the controller reads everything again, as a new controller does, and
+  repeats the requests.
+- A broker has registered meanwhile. The controller reads its registration, then repeats the event.
+- ZooKeeper has other data than the controller expects. The controller reads everything again after
+  RETRY_MS; a request that fails repeatedly is given up (`event_queue.py`).
+- Another controller was elected. This controller resigns, answers all requests with NOT_CONTROLLER,
+  and drops the requests that it has queued for brokers.
 """
 
 import logging
@@ -66,8 +70,11 @@ _BROKERS = Change(Subject.BROKERS)
 
 
 class Controller:
-    """For the loop's thread. It works between `elected` and `resigned`; `connected` is called at
-    each connection, also before and after, and before the `elected` of that connection."""
+    """The controller of a cluster over ZooKeeper, for the event loop's thread only.
+
+    Works between `elected` and `resigned`. `connected` is called for each connection, whether or
+    not this broker is the controller, and before `elected` of the same connection.
+    """
 
     def __init__(
         self,
@@ -80,9 +87,11 @@ class Controller:
         new_topic_id: Callable[[], TopicId],
         deletes_topics: bool,
     ) -> None:
-        """`listener` is that of the brokers among themselves. `is_unclean`: whether replicas of the
-        topic may lead that are not in sync (unclean.leader.election.enable). `deletes_topics`: else
-        nobody's order to delete one counts (delete.topic.enable)."""
+        """`listener` is the name of the inter-broker listener.
+
+        `is_unclean` returns a topic's unclean.leader.election.enable, by the topic's name.
+        `deletes_topics` is delete.topic.enable: if it is false, requested deletions are discarded.
+        """
         self._loop = loop
         self._broker_id = broker_id
         self._listener = listener
@@ -104,30 +113,29 @@ class Controller:
 
     @property
     def offline_partitions(self) -> int:
-        """How many partitions have had a leader, and have none now; 0 if this is not the
-        controller."""
+        """The number of partitions in state OFFLINE; 0 if this broker is not the controller."""
         return 0 if self._work is None else self._work.picture.context.count(PartitionState.OFFLINE)
 
     # --- sessions and terms --------------------------------------------------------------------
 
     def connected(self, session: Session) -> None:
-        """See SessionUser."""
+        """Use a new connection: read everything from ZooKeeper if this broker is the controller."""
         self._session = session
         self._reader = Reader(session, self._changed, self._loop.call_soon)
         self._begin()
 
     def expired(self) -> None:
-        """See SessionUser. The election resigns by itself."""
+        """Drop the expired session. `resigned` is called by the election, which also gets this."""
         self._session = None
 
     def elected(self, writes: FencedWrites) -> None:
-        """This broker is the controller, until `resigned`."""
+        """Start work as the controller; `writes` are the writes of its epoch."""
         self._writes = writes
         self._leaving = {}
         self._begin()
 
     def resigned(self) -> None:
-        """It is not any more. Whoever asked for something is told so."""
+        """Stop work as the controller: fail all pending requests with NOT_CONTROLLER."""
         self._writes = self._work = None
         self._conversation.drop()
         self._sender.clear()
@@ -135,7 +143,7 @@ class Controller:
         self._events.refuse_all(ErrorCode.NOT_CONTROLLER)
 
     def elect_again(self) -> None:
-        """`is_unclean` may have another answer: partitions that nobody could lead are looked at."""
+        """Try again to elect leaders of offline partitions: `is_unclean` may have changed."""
 
         def run(work: Work) -> Steps[None]:
             context = work.picture.context
@@ -146,12 +154,12 @@ class Controller:
             self._events.put(Event(run))
             self._go_on()
 
-    # --- what brokers ask for ------------------------------------------------------------------
+    # --- requests from brokers -----------------------------------------------------------------
 
     def alter_partition(
         self, request: AlterPartitionRequest, done: Callable[[AlterPartitionResponse], None]
     ) -> None:
-        """A leader asks for other in-sync sets."""
+        """Carry out AlterPartition: a leader requests new ISRs."""
 
         def run(work: Work) -> Steps[None]:
             context = work.picture.context
@@ -178,7 +186,7 @@ class Controller:
         request: ControlledShutdownRequest,
         done: Callable[[ControlledShutdownResponse], None],
     ) -> None:
-        """A broker is about to stop."""
+        """Carry out ControlledShutdown: a broker is about to stop."""
         self._carry_out(
             lambda work: controller_requests.shut_down(work, request),
             done,
@@ -190,7 +198,7 @@ class Controller:
         request: AllocateProducerIdsRequest,
         done: Callable[[AllocateProducerIdsResponse], None],
     ) -> None:
-        """A broker needs producer ids."""
+        """Carry out AllocateProducerIds: a broker needs a block of producer ids."""
         self._carry_out(
             lambda work: controller_requests.allocate_producer_ids(work, request),
             done,
@@ -204,13 +212,16 @@ class Controller:
         *,
         unclean: bool,
     ) -> None:
-        """Elect the preferred leaders of these, or of all partitions; or, `unclean`, any leader
-        where there is none."""
+        """Elect the preferred leaders of these partitions, or of all partitions if None.
+
+        With `unclean`, elect instead any live replica for each partition without a live leader.
+        `done` gets an error for each partition, or one error for the whole request.
+        """
         run = partial(controller_requests.elect_leaders, partitions=partitions, unclean=unclean)
         self._carry_out(run, done, _as_it_is)
 
     def create_topic(self, topic: NewTopic, done: Callable[[ErrorCode], None]) -> None:
-        """Make a topic."""
+        """Create a topic. `done` gets the result once ZooKeeper has the topic."""
         run = partial(controller_requests.create_topic, topic=topic)
         self._carry_out(run, done, _as_it_is)
 
@@ -220,7 +231,7 @@ class Controller:
         replicas: Mapping[int, tuple[BrokerId, ...]],
         done: Callable[[ErrorCode], None],
     ) -> None:
-        """Add partitions to a topic, by number."""
+        """Add partitions to a topic; `replicas` has their assignments by partition number."""
         run = partial(controller_requests.add_partitions, name=name, replicas=replicas)
         self._carry_out(run, done, _as_it_is)
 
@@ -248,7 +259,7 @@ class Controller:
         self._events.put(Event(run, refuse))
         self._go_on()
 
-    # --- what ZooKeeper and brokers say --------------------------------------------------------
+    # --- changes in ZooKeeper and responses of brokers -----------------------------------------
 
     def _changed(self, change: Change) -> None:
         self._changes[change] = None
@@ -292,7 +303,7 @@ class Controller:
                 was_known = work.picture.context.topic_id(name) is not None
                 yield from topic_events.take_topic(work, name, self._new_topic_id)
                 if not was_known:
-                    # It could not be read before, and may have been waited for.
+                    # The topic could not be read before; its deletion may be waiting for that.
                     yield from deletions.take_deletions(work, self._new_topic_id)
             case Change(Subject.DELETIONS):
                 yield from deletions.take_deletions(work, self._new_topic_id)
@@ -300,7 +311,7 @@ class Controller:
     # --- one event after the other -------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Read everything."""
+        """Discard the state and read everything from ZooKeeper, if connected and elected."""
         session, writes = self._session, self._writes
         self._events.put_back()
         self._conversation.drop()
@@ -323,7 +334,7 @@ class Controller:
         self._conversation.begin(self._steps(work))
 
     def _forget(self, work: Work) -> None:
-        """All but who is about to stop, which ZooKeeper does not know."""
+        """Discard the state, except for the brokers in shutdown: ZooKeeper does not store these."""
         if self._work is work:
             context = work.picture.context
             self._leaving = {each: context.brokers[each] for each in context.shutting_down}
@@ -350,7 +361,8 @@ class Controller:
                 if work.picture.is_settled and not is_wanted:
                     return
         except GeneratorExit:
-            # Until all is read anew nothing goes on from here.
+            # This conversation was dropped, so the outcome of its last write is unknown, and the
+            # state must not be used again.
             self._forget(work)
             raise
         except ControllerMoved:
@@ -359,12 +371,15 @@ class Controller:
             self._events.fail(error)
             self._events.put_back()
             self._forget(work)
-            _log.error("all is read anew in %d ms: %s", RETRY_MS, error)
+            _log.error("reading everything from ZooKeeper again in %d ms: %s", RETRY_MS, error)
             self._retry = self._loop.call_later(RETRY_MS, self._begin)
 
     def _next(self, work: Work) -> Steps[None]:
-        """Brokers come first, then what is not settled, a change, a request; and who is behind once
-        all that was answered is taken."""
+        """Take in changed registrations, settle partitions, then do one more piece of work.
+
+        The next piece of work is another change in ZooKeeper; else an event; else sending
+        everything again to a broker whose requests were dropped.
+        """
         if _BROKERS in self._changes:
             del self._changes[_BROKERS]
             yield from self._change(work, _BROKERS)
@@ -387,7 +402,7 @@ class Controller:
             if known is not None and known.epoch == broker.epoch:
                 picture.context.begin_shutdown(broker_id)
         yield from topic_events.take_topics(work, self._new_topic_id)
-        # What is to be deleted needs no leader.
+        # Deletions come before leaders are elected, because a topic to be deleted needs no leader.
         yield from deletions.take_deletions(work, self._new_topic_id)
         self._events.keep_requests()
         self._work = work

@@ -1,20 +1,22 @@
-"""Who is the controller: /controller, ephemeral, and /controller_epoch, a number that stays.
+"""The election of the controller by two znodes: /controller (ephemeral) and /controller_epoch.
 
-A candidate that finds no /controller makes it and raises the epoch in one multi, which names the
-version of the epoch that it has read. So one candidate wins, and each epoch has one controller. An
-answer that was lost may have been yes. The next attempt tells: it fails because the node is there,
-and if the node is of the candidate's own session, then the candidate was elected, and nobody can
-have been since; the epoch, which is read before the node, is its own.
+A candidate that finds no /controller creates this znode and raises /controller_epoch in one multi,
+which is conditional on the version of /controller_epoch that the candidate read before. So one
+candidate wins, and each epoch has one controller. If the response to the multi is lost, the
+candidate may have won, so it reads /controller_epoch, then /controller. If /controller is of its
+own session, the candidate was elected, no other broker can have been elected since, and the epoch
+that it read is its own.
 
-The states (a break is one of the connection):
+The states (a break is a lost connection):
 
-- AWAY: no connection yet in this session. When there is one: ASKING.
-- ASKING: who is the controller is being asked, or a multi is on its way. The answer decides on
-  OTHER or CONTROLLER; after a break everything is asked again.
-- OTHER: another broker is the controller, and its node is watched. When that goes or changes, and
-  after a break: ASKING.
-- CONTROLLER: this broker is it, and its node is watched. After a break it is still, and asks. When
-  the node is gone, or not its own: resigned, then ASKING. When the session is over: resigned, AWAY.
+- AWAY: no connection yet in this session. Once connected: ASKING.
+- ASKING: a read of the controller, or a multi, is outstanding. The response leads to OTHER or
+  CONTROLLER; after a break all reads are repeated.
+- OTHER: another broker is the controller, and its znode is watched. When the znode changes or
+  disappears, and after a break: ASKING.
+- CONTROLLER: this broker is the controller, and its znode is watched. After a break the broker
+  stays the controller and reads again. When the znode is gone or of another session: resign, then
+  ASKING. When the session expires: resign, then AWAY.
 """
 
 import logging
@@ -57,7 +59,7 @@ RETRY_MS = 1_000
 
 
 class State(Enum):
-    """See the table above."""
+    """The state of a candidate; the module's docstring describes each state."""
 
     AWAY = "away"
     ASKING = "asking"
@@ -66,23 +68,23 @@ class State(Enum):
 
 
 class Election:
-    """A broker's candidacy, as long as it lives.
+    """A broker's candidacy for controller, for as long as its process runs.
 
-    All for the loop's thread.
+    Not thread-safe: for the event loop's thread only.
     """
 
     def __init__(self, loop: Loop, broker_id: BrokerId, now_ms: Callable[[], int]) -> None:
-        """`now_ms` is the wall's time, which /controller tells."""
+        """`now_ms` returns the wall-clock time for the timestamp in /controller."""
         self.on_elected: list[Callable[[FencedWrites], None]] = []
-        """Called with the writes of the controller that this broker now is."""
+        """Called with the new epoch's fenced writes when this broker becomes the controller."""
         self.on_resigned: list[Callable[[], None]] = []
-        """Called when these are over, before anybody asks who comes next."""
+        """Called when this broker stops being the controller, before it looks for the next one."""
         self.on_controller: list[Callable[[BrokerId], None]] = []
-        """Called with each controller that is another than before, NO_BROKER while nobody is it or
-        nobody knows."""
+        """Called with the controller's id whenever it changes; NO_BROKER means that there is no
+        controller, or that this broker does not know which broker it is."""
         self.state = State.AWAY
         self.writes: FencedWrites | None = None
-        """Those of the controller, while this broker is it."""
+        """The controller's fenced writes; None while this broker is not the controller."""
         self._loop = loop
         self._broker_id = broker_id
         self._now_ms = now_ms
@@ -94,13 +96,15 @@ class Election:
         self._watches = 0
 
     def connected(self, session: Session) -> None:
-        """See SessionUser. A controller that only lost its connection is asked about, too: its node
-        may have been deleted meanwhile."""
+        """Use a new connection: read which broker is the controller.
+
+        The controller reads this, too, because its znode may have been deleted meanwhile.
+        """
         self._session = session
         self._ask()
 
     def expired(self) -> None:
-        """See SessionUser."""
+        """Resign, because the session expired, and with it the znode /controller."""
         self._session = None
         self._conversation.drop()
         self._resign()
@@ -120,7 +124,8 @@ class Election:
 
     def _steps(self, session: Session) -> Steps[None]:
         while True:
-            # In this order: an epoch that is read before a node of this session is that node's.
+            # The epoch must be read before the znode: if the znode is of this session, the epoch
+            # belongs to it.
             epoch = yield from self._epoch(session)
             if epoch is None:
                 return
@@ -139,11 +144,11 @@ class Election:
                 self._failed(CONTROLLER, failure)
                 return
             if self.state is State.CONTROLLER:
-                # Once more for the watch.
+                # Read the new znode again, to set the watch.
                 continue
 
     def _epoch(self, session: Session) -> Steps[ControllerEpoch | None]:
-        """As it is now; made where it is missing. None if that cannot be told."""
+        """Read the present controller epoch, and create its znode if missing; None on failure."""
         while True:
             node = yield from get(session, CONTROLLER_EPOCH)
             if isinstance(node, Node):
@@ -162,7 +167,10 @@ class Election:
             return None
 
     def _stand(self, session: Session, epoch: ControllerEpoch) -> Steps[ZooKeeperError | None]:
-        """Ask to be elected; what is wrong, but for somebody else's being first."""
+        """Try to become the controller.
+
+        Returns the error; None if this broker was elected or another broker was faster.
+        """
         registration = ControllerRegistration(self._broker_id, self._now_ms())
         number = epoch.number + 1
         answer = yield from multi(
@@ -171,7 +179,8 @@ class Election:
             Set(CONTROLLER_EPOCH, encode_controller_epoch(number), epoch.version),
         )
         if isinstance(answer, MultiFailed):
-            # Somebody was first; perhaps this broker, with an answer that was lost.
+            # A multi succeeded earlier: another broker's, or this broker's, whose response was
+            # lost.
             is_late = isinstance(answer.error, NodeExists | BadVersion | NoNode)
             return None if is_late else answer
         if isinstance(answer, ZooKeeperError):
@@ -197,14 +206,14 @@ class Election:
         except ZnodeError as error:
             if data != self._bad:
                 _log.error(
-                    "znode=%s is left as it is until somebody deletes it: %s", CONTROLLER, error
+                    "znode=%s is unreadable: delete it to elect a controller: %s", CONTROLLER, error
                 )
             self._bad = data
             return NO_BROKER
         if holder.kraft_controller_epoch != -1 and data != self._bad:
             self._bad = data
             _log.error(
-                "KRaft's controller %d has taken over the cluster, and klog does not go along",
+                "KRaft's controller %d has taken over the cluster; klog does not support KRaft",
                 holder.broker_id,
             )
         return holder.broker_id
@@ -218,7 +227,7 @@ class Election:
         self._controller_is(self._broker_id)
 
     def _moved(self) -> None:
-        """A write has found that somebody else was elected."""
+        """Resign, because a write found that another broker was elected."""
         self._resign()
         self._ask()
 
@@ -229,7 +238,9 @@ class Election:
         writes.end()
         self.state = State.ASKING
         _log.warning(
-            "broker_id=%d is the controller no more epoch=%d", self._broker_id, writes.epoch.number
+            "broker_id=%d has resigned as the controller epoch=%d",
+            self._broker_id,
+            writes.epoch.number,
         )
         for tell in self.on_resigned:
             tell()
@@ -241,11 +252,11 @@ class Election:
                 tell(broker_id)
 
     def _failed(self, path: str, error: Exception) -> None:
-        _log.error("znode=%s no controller can be elected, tried again: %s", path, error)
+        _log.error("znode=%s failed, so the election is tried again: %s", path, error)
         self._retry = self._loop.call_later(RETRY_MS, self._ask)
 
     def _watch(self) -> Callable[[], None]:
-        """Of watches of earlier questions only the newest counts."""
+        """Return a callback for a watch. Only the newest callback has an effect."""
         self._watches += 1
         number = self._watches
 

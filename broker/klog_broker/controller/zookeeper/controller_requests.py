@@ -1,9 +1,10 @@
-"""What brokers ask the controller for, beside AlterPartition: to be let go, other leaders, producer
-ids, new topics and partitions, deletions.
+"""Requests that the controller carries out for brokers, except for AlterPartition.
 
-Each may be carried out again after an answer of ZooKeeper was lost, and then answers alike: what it
-finds done already counts as done by it. (A block of producer ids may be left unused.) What an
-access list forbids is WriteDenied, of which nothing was written.
+Brokers request ControlledShutdown, ElectLeaders and AllocateProducerIds, and the creation,
+extension and deletion of topics. Each may be carried out again after a response of ZooKeeper was
+lost, and then returns the same result: a change that is already in ZooKeeper counts as its own. (A
+block of producer ids may remain unused.) A write that an access list forbids raises WriteDenied,
+and writes nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,14 +63,16 @@ _MAX_ID = (1 << 63) - 1
 _UNKNOWN_EPOCH = -1
 
 TOO_LARGE = ErrorCode.INVALID_REQUEST
-"""A topic's assignment, or its settings, would not fit into a znode."""
+"""The error if a topic's assignment or configuration does not fit into a znode."""
 
 Elected = dict[TopicPartition, ErrorCode]
 
 
 def shut_down(work: Work, request: ControlledShutdownRequest) -> Steps[ControlledShutdownResponse]:
-    """ControlledShutdown: others lead what the broker leads, and it leaves the in-sync sets. What
-    remains is led by it still, since no other replica is in sync; its only replicas do not count.
+    """Carry out ControlledShutdown: move leadership away from a broker, and shrink the ISRs by it.
+
+    The response names the partitions that the broker still leads, because no other replica is in
+    sync. Partitions with one replica are not named.
     """
     picture, context = work.picture, work.picture.context
     broker_id = BrokerId(request.broker_id)
@@ -107,8 +110,11 @@ def shut_down(work: Work, request: ControlledShutdownRequest) -> Steps[Controlle
 def elect_leaders(
     work: Work, partitions: Sequence[TopicPartition] | None, *, unclean: bool
 ) -> Steps[Elected]:
-    """ElectLeaders for these partitions, or for all that clients see: the preferred replica, or,
-    where the leader is gone, `unclean`, any that is alive."""
+    """Carry out ElectLeaders for these partitions; None means all except of topics to be deleted.
+
+    Elects the preferred replica. With `unclean`, elects any live replica, for partitions without a
+    live leader. Returns the error of each partition.
+    """
     context = work.picture.context
     asked: Iterable[TopicPartition] = partitions or ()
     if partitions is None:
@@ -137,7 +143,7 @@ def elect_leaders(
 def allocate_producer_ids(
     work: Work, request: AllocateProducerIdsRequest
 ) -> Steps[AllocateProducerIdsResponse]:
-    """AllocateProducerIds: the next block, which no broker ever had."""
+    """Carry out AllocateProducerIds: return the next block, which no broker has ever had."""
     unknown = ErrorCode.BROKER_ID_NOT_REGISTERED
     context = work.picture.context
     fault = broker_fault(context, request.broker_id, request.broker_epoch, unknown)
@@ -169,12 +175,12 @@ def _unread(work: Work, path: str, error: ZooKeeperError) -> PictureOutdated:
     return PictureOutdated(f"{path} cannot be read: {error}")
 
 
-# --- topics: what is written here comes back as an event ----------------------------------------
+# --- topics: the controller sees these writes again as changes of the znodes that it watches ----
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be made, which has been checked; its id is of nobody else."""
+    """A topic to create, already validated. No other topic has its id."""
 
     name: str
     topic_id: TopicId
@@ -183,7 +189,10 @@ class NewTopic:
 
 
 def create_topic(work: Work, topic: NewTopic) -> Steps[ErrorCode]:
-    """A topic with its settings. Its partitions are led soon after."""
+    """Create a topic's znodes: its assignment and its configuration.
+
+    Leaders are elected later, when the controller sees the new znode.
+    """
     settings = config_path(entity(TOPICS, topic.name))
     there = yield from exists(work.session, settings)
     if isinstance(there, ZooKeeperError):
@@ -205,7 +214,7 @@ def create_topic(work: Work, topic: NewTopic) -> Steps[ErrorCode]:
         return ErrorCode.NONE
     work.writer.check_allowed(operations, answer)
     if answer.index > 0 or not isinstance(answer.error, NodeExists):
-        raise PictureOutdated(f"topic {topic.name} was not made: {answer}")
+        raise PictureOutdated(f"topic {topic.name} was not created: {answer}")
     found = yield from get(work.session, topic_path(topic.name))
     is_made = yield from _is_of(work, topic, found)
     return ErrorCode.NONE if is_made else ErrorCode.TOPIC_ALREADY_EXISTS
@@ -224,7 +233,8 @@ def _is_of(work: Work, topic: NewTopic, found: Node | ZooKeeperError) -> Steps[b
 def add_partitions(
     work: Work, name: str, replicas: Mapping[int, tuple[BrokerId, ...]]
 ) -> Steps[ErrorCode]:
-    """More partitions for a topic, by their numbers, which follow those that it has."""
+    """Add partitions to a topic. `replicas` has their assignments by partition number; the numbers
+    must continue the topic's present ones."""
     node = yield from get(work.session, topic_path(name))
     if isinstance(node, NoNode):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -251,14 +261,16 @@ def add_partitions(
 
 
 def delete_topic(work: Work, name: str, topic_id: TopicId) -> Steps[ErrorCode]:
-    """Order a topic's deletion: it is gone for clients soon after, and from the disks when all of
-    its brokers have been there. The order goes by name: it is given only while that name is the
-    topic's."""
+    """Request a topic's deletion by creating the znode /admin/delete_topics/NAME.
+
+    Clients stop seeing the topic soon after. Its logs disappear as each broker with a replica is
+    available. The znode names only the topic, so it is written only if the name still has this id.
+    """
     if work.picture.context.topic_id(name) != topic_id:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     operations: list[Operation] = [Create(delete_topic_path(name), b"")]
     answer = yield from work.writer.try_write(operations)
     work.writer.check_allowed(operations, answer)
     if isinstance(answer, MultiFailed) and not isinstance(answer.error, NodeExists):
-        raise PictureOutdated(f"the deletion of topic {name} was not ordered: {answer}")
+        raise PictureOutdated(f"the deletion of topic {name} was not requested: {answer}")
     return ErrorCode.NONE

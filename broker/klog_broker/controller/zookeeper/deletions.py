@@ -1,8 +1,9 @@
-"""Topics that are to be deleted: /admin/delete_topics/T, until no broker has a replica any more.
+"""The deletion of topics, each of which /admin/delete_topics/NAME requests.
 
-A deletion is over when every broker that was to have a replica has said that it is deleted. So it
-waits for brokers that are away. Then the topic's znodes go, the order to delete it last: whoever is
-the controller next finds either the whole order or nothing of the topic.
+A deletion is complete when every assigned broker has confirmed the deletion of its replica, so the
+deletion waits for unavailable brokers. Then the topic's znodes are deleted. The topic's own znode,
+its configuration and its deletion request go last, in one multi, so that the next controller finds
+either the request with its topic, or neither.
 """
 
 import logging
@@ -29,11 +30,11 @@ from pyspark_klog.znodes.paths import delete_topic_path, topic_path
 _log = logging.getLogger("klog.controller")
 
 _AT_ONCE = 200
-"""Znodes in one multi, or asked for their children together."""
+"""The number of znodes deleted in one multi, or listed concurrently."""
 
 
 def take_deletions(work: Work, new_id: NewId) -> Steps[None]:
-    """Learn which topics are to be deleted, and begin; those that could not be are tried again."""
+    """Read which topics are to be deleted, begin their deletion, and retry failed deletions."""
     context = work.picture.context
     names = yield from work.reader.deletions()
     if not work.picture.deletes_topics:
@@ -42,7 +43,7 @@ def take_deletions(work: Work, new_id: NewId) -> Steps[None]:
             yield from _delete(work, [delete_topic_path(name)])
         return
     if any(context.topic_id(name) is None for name in names):
-        # It was made before, and that is not known yet.
+        # The topic may have been created just before the deletion request, and not be read yet.
         yield from take_topics(work, new_id)
     collected = 0
     for name in names:
@@ -58,7 +59,7 @@ def take_deletions(work: Work, new_id: NewId) -> Steps[None]:
 
 
 def go_on(work: Work) -> Steps[None]:
-    """Tell whoever is there to delete what it has."""
+    """Send StopReplica to all registered brokers that hold replicas of topics to be deleted."""
     picture, context = work.picture, work.picture.context
     numbers = count(1)
     for topic in context.to_be_deleted:
@@ -82,7 +83,7 @@ def _order_deletion(picture: Picture, partition: TopicPartition, broker_id: Brok
 
 
 def take_answer(work: Work, order: BrokerOrder, answer: Answer) -> bool:
-    """A broker has answered an order to delete replicas. Whether it has deleted all of them."""
+    """Take in a broker's StopReplica response; return whether all its deletions succeeded."""
     request, context = order.request, work.picture.context
     assert isinstance(request, StopReplicaRequest) and isinstance(answer, StopReplicaResponse)
     failed = {
@@ -107,25 +108,28 @@ def take_answer(work: Work, order: BrokerOrder, answer: Answer) -> bool:
 
 
 def topics_of(order: BrokerOrder) -> list[str]:
-    """The topics that an order to stop replicas is about."""
+    """The topics that a StopReplica request names."""
     assert isinstance(order.request, StopReplicaRequest)
     return [each.topic_name for each in order.request.topic_states]
 
 
 def finish(work: Work, topics: Iterable[str]) -> Steps[None]:
-    """Erase those of the topics to be deleted of which no broker has a replica any more."""
+    """Delete the znodes of those topics to be deleted that have no replica left."""
     context = work.picture.context
     for topic in topics:
         if context.is_to_be_deleted(topic) and context.is_deleted(topic):
             if not (yield from _erase(work, topic)):
-                continue  # It is tried again with the next deletion.
+                continue  # `take_deletions` tries again.
             yield from work.writer.in_turns(work.picture.remove_topic(topic))
             _log.info("topic=%s is deleted", topic)
 
 
 def _queue(work: Work, topic: str) -> Steps[int]:
-    """Begin the deletion of a topic. The batch's UpdateMetadata request names all its partitions,
-    so that no broker shows clients the rest of them. Returns how many they are."""
+    """Begin the deletion of a topic, and return the number of its partitions.
+
+    One UpdateMetadata request names all partitions, so that no broker shows clients a part of the
+    topic.
+    """
     picture, context = work.picture, work.picture.context
     context.queue_deletion(topic)
     picture.unpublished.pop(topic, None)
@@ -149,7 +153,7 @@ def _queue(work: Work, topic: str) -> Steps[int]:
 
 
 def _forget_order(work: Work, topic: str) -> Steps[None]:
-    """An order for a topic that is not there. (One that is there but cannot be read waits.)"""
+    """Delete a deletion request whose topic does not exist. (An unreadable topic exists.)"""
     stat = yield from exists(work.session, topic_path(topic))
     if stat is None:
         yield from _delete(work, [delete_topic_path(topic)])
@@ -165,8 +169,10 @@ def _erase(work: Work, topic: str) -> Steps[bool]:
 
 
 def _delete(work: Work, paths: list[str]) -> Steps[bool]:
-    """Delete these together, after whatever is below them, also what nobody knows. False: an access
-    list keeps some of it, which is named."""
+    """Delete these znodes in one multi, after deleting everything below them.
+
+    Returns False if an access list forbids a part, which the log then names.
+    """
     try:
         yield from _delete_all(work, paths)
     except WriteDenied:
@@ -191,7 +197,7 @@ def _delete_all(work: Work, paths: list[str]) -> Steps[None]:
 
 
 def _children(work: Work, parents: list[str]) -> Steps[list[str]]:
-    """The paths of those that these have; of a node that is not there, none."""
+    """The paths of the children of these znodes. A znode that does not exist has no children."""
     answers = yield from together([partial(work.session.children, each) for each in parents])
     found: list[str] = []
     for parent, answer in zip(parents, answers, strict=True):

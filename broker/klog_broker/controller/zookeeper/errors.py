@@ -4,24 +4,33 @@ from pyspark_klog.errors import KlogError
 
 
 class ControllerMoved(KlogError):
-    """This broker is the controller no more, and nothing was written."""
+    """This broker is no longer the controller, and nothing was written."""
 
 
 class BrokersChanged(KlogError):
-    """A broker has registered since the registrations were read, and nothing was written: what was
-    to be written may be about its earlier life."""
+    """A broker has registered since the registrations were read, so nothing was written.
+
+    The state to write may rely on the broker's earlier registration.
+    """
 
 
 class PictureOutdated(KlogError):
-    """ZooKeeper has something else than the controller knows, or does not do what it must: all is
-    to be read anew."""
+    """ZooKeeper has other data than the controller expects, or failed a request.
+
+    The controller must read everything again.
+    """
 
 
 class WriteDenied(PictureOutdated):
-    """An access list does not allow this, and nothing was written. The znode is named in the log.
-    Whoever can go on without it does; who asked for it is refused, with UNKNOWN_SERVER_ERROR."""
+    """An access list forbids a read or write, so nothing was written; the log names the znode.
+
+    A caller that can continue without the znode does. A request from a broker fails with
+    UNKNOWN_SERVER_ERROR.
+    """
 
 
 class WriteRefused(PictureOutdated):
-    """ZooKeeper would never take this write, most likely for its size, and nothing was written.
-    Whoever can tell who asked for it answers so."""
+    """ZooKeeper would never accept this write, most likely for its size; nothing was written.
+
+    Callers that carry out a client's request catch this error and answer the client.
+    """

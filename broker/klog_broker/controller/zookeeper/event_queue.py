@@ -1,8 +1,7 @@
-"""What a controller has still to do, in its order: what brokers ask for, and what follows from what
-they answer.
+"""The queue of a controller's events: requests from brokers, and consequences of their responses.
 
-An event that was interrupted is begun again, and those behind it wait. So one that always finds
-ZooKeeper otherwise than it must be is given up: nothing else would ever be carried out.
+An interrupted event is carried out again before all later events. A request that finds unexpected
+data in ZooKeeper each time is given up after some attempts, because it would block the queue.
 """
 
 import logging
@@ -18,12 +17,15 @@ from pyspark_klog.errors import ErrorCode
 _log = logging.getLogger("klog.controller")
 
 TRIES = 3
-"""So often everything is read anew for one event."""
+"""A request is given up when it has made the controller read everything this many times."""
 
 
 @dataclass(slots=True, eq=False)
 class Event:
-    """`run` may be begun again. `refuse` answers a request that is not carried out."""
+    """An event. `run` may be started several times.
+
+    `refuse` answers a request that is not carried out; None means that the event is no request.
+    """
 
     run: Callable[[Work], Steps[None]]
     refuse: Callable[[ErrorCode], None] | None = None
@@ -31,7 +33,7 @@ class Event:
 
 
 class EventQueue:
-    """See the module."""
+    """The events of a controller, first in, first out; one of them may be in progress."""
 
     def __init__(self) -> None:
         self._waiting: deque[Event] = deque()
@@ -41,12 +43,15 @@ class EventQueue:
         return len(self._waiting)
 
     def put(self, event: Event) -> None:
-        """Carry it out after all that wait."""
+        """Add an event at the end of the queue."""
         self._waiting.append(event)
 
     def carry_out_next(self, work: Work) -> Steps[None]:
-        """Carry out the first that waits. A request that an access list forbids is refused: to read
-        everything anew would not help."""
+        """Carry out the first event of the queue.
+
+        A request that an access list forbids is refused, because reading everything again would
+        not help.
+        """
         event = self._current = self._waiting.popleft()
         try:
             yield from event.run(work)
@@ -59,28 +64,31 @@ class EventQueue:
             self._current = None
 
     def put_back(self) -> None:
-        """The event that was interrupted is still to be carried out."""
+        """Put the interrupted event, if any, back at the front of the queue."""
         event, self._current = self._current, None
         if event is not None:
             self._waiting.appendleft(event)
 
     def fail(self, why: Exception) -> None:
-        """The event that was interrupted has found ZooKeeper otherwise than it must be."""
+        """Count a failure of the event in progress; refuse a request at the last attempt."""
         event = self._current
         if event is None or event.refuse is None:
             return
         event.failures += 1
         if event.failures >= TRIES:
-            _log.error("a request is given up, which was tried %d times: %s", TRIES, why)
+            _log.error("gave up a broker's request after %d attempts: %s", TRIES, why)
             self._current = None
             event.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def keep_requests(self) -> None:
-        """All is read anew, of which all else follows once more."""
+        """Drop all events except requests, because everything was read from ZooKeeper again.
+
+        The other events follow again from the new state.
+        """
         self._waiting = deque(each for each in self._waiting if each.refuse is not None)
 
     def refuse_all(self, code: ErrorCode) -> None:
-        """Nothing of this is carried out here."""
+        """Empty the queue, and answer all requests in it with this error."""
         self.put_back()
         events, self._waiting = self._waiting, deque()
         for event in events:

@@ -1,8 +1,9 @@
-"""Replicas that a broker which is alive cannot use: its answer to LeaderAndIsr says so.
+"""Failed replicas: replicas that a live broker reports as unusable in its LeaderAndIsr response.
 
-Such a replica is offline, as in Kafka (replicasOnOfflineDirs): it leads nothing, leaves the in-sync
-set, and is told of as offline. In Kafka that is for the rest of the broker's life. Here a disk that
-was full when a log was to be made may have room again: the broker is asked again now and then.
+Such a replica is offline, as in Kafka (replicasOnOfflineDirs): it does not lead, leaves the ISR,
+and is named as offline in UpdateMetadata. In Kafka this lasts until the broker registers again. In
+klog, the controller sends LeaderAndIsr again from time to time, because a disk that was full when
+the log was to be created may have free space again.
 """
 
 import logging
@@ -20,13 +21,13 @@ _log = logging.getLogger("klog.controller")
 
 _HAS_ITS_ROLE = (
     ErrorCode.NONE,
-    # Carried out before: the answer to that was lost, and the order sent again.
+    # The broker already has this role: the first response was lost, and the request sent again.
     ErrorCode.STALE_CONTROLLER_EPOCH,
 )
 
 
 def is_news(work: Work, answer: LeaderAndIsrResponse) -> bool:
-    """Whether an answer says that a replica failed, or may say that one works again."""
+    """Whether a response reports a failed replica, or may report that a replica works again."""
     return answer.error_code == ErrorCode.NONE and (
         work.picture.context.has_failed
         or any(
@@ -38,7 +39,7 @@ def is_news(work: Work, answer: LeaderAndIsrResponse) -> bool:
 
 
 def take(work: Work, order: BrokerOrder, answer: LeaderAndIsrResponse) -> Steps[None]:
-    """A broker has answered which replicas have their roles."""
+    """Mark replicas as failed or working by a LeaderAndIsr response, and settle partitions."""
     context, broker_id = work.picture.context, order.broker_id
     broker = context.brokers.get(broker_id)
     if broker is None or broker.epoch != order.broker_epoch:
@@ -57,7 +58,7 @@ def take(work: Work, order: BrokerOrder, answer: LeaderAndIsrResponse) -> Steps[
 
 
 def ask_again(work: Work) -> Steps[None]:
-    """Give brokers their roles again that could not take them."""
+    """Send LeaderAndIsr again for all failed replicas."""
     picture = work.picture
     for partition, brokers in picture.context.all_failed().items():
         picture.unsettle((partition,), tell=brokers)
@@ -74,7 +75,8 @@ def _works(picture: Picture, partition: TopicPartition, broker_id: BrokerId) -> 
     _log.info("broker_id=%d can use its log of %s again", broker_id, partition)
     picture.replica_came(partition, broker_id)
     picture.batch.tell(context.brokers, (partition,))
-    # Its answer may be to an order of an older epoch, or one to stop may have come behind that.
+    # Send LeaderAndIsr once more: the response may be to a request of an older leader epoch, or a
+    # StopReplica request may have followed that one.
     picture.unsettle((partition,), tell=(broker_id,))
 
 
@@ -84,8 +86,10 @@ def _failed(picture: Picture, partition: TopicPartition, broker_id: BrokerId) ->
         return
     context.replica_fails(partition, broker_id)
     if context.is_to_be_deleted(partition.topic):
-        return  # The answer to the order to delete it says what becomes of it.
-    _log.warning("broker_id=%d cannot use its log of %s: offline", broker_id, partition)
+        return  # The response to the StopReplica request with the deletion decides.
+    _log.warning(
+        "broker_id=%d cannot use its log of %s: the replica is offline", broker_id, partition
+    )
     known = context.leadership(partition)
     if (
         known is not None

@@ -1,9 +1,9 @@
-"""The one way in which a controller writes to ZooKeeper: only as long as it is the controller.
+"""Fenced writes: the only way in which a controller writes to ZooKeeper.
 
-Each write is a multi, whose first part checks that /controller_epoch is as this controller's own
-election left it. So what a deposed controller still sends, or had sent before and arrives late,
-changes nothing: an election that it has not heard of has changed that node. The other parts have
-versions of their own where they change what was read before.
+Each write is a multi, whose first operation checks that /controller_epoch still has the version
+that this controller's own election gave it. So writes of a deposed controller have no effect, even
+if they arrive late, because the next election has changed that version. The other operations carry
+their own version checks where they change data that was read before.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,20 +24,25 @@ from pyspark_klog.znodes.paths import CONTROLLER_EPOCH
 
 
 class ControllerEpoch(NamedTuple):
-    """A controller's epoch, and the version that /controller_epoch had when it was elected."""
+    """A controller's epoch, and the version of /controller_epoch after its election."""
 
     number: int
     version: int
 
 
 WriteDone = Callable[[tuple[Result, ...] | ZooKeeperError | ControllerMoved], None]
-"""Gets the results of the parts; MultiFailed with the number of the part that could not be done;
-ControllerMoved if nothing was done and nothing will be, since this is not the controller any more;
-ConnectionLost or SessionExpired if nobody knows."""
+"""The callback of a write. Its argument is one of:
+
+- the results of the operations;
+- MultiFailed, with the index of the operation that failed;
+- ControllerMoved: nothing was or will be written, because this broker is no longer the controller;
+- ConnectionLost or SessionExpired: the outcome is unknown;
+- another ZooKeeperError: nothing was written.
+"""
 
 
 class FencedWrites:
-    """The writes of one controller, from its election to its end (`end`)."""
+    """The writes of one controller epoch, from the election until `end`."""
 
     def __init__(
         self, session: Session, epoch: ControllerEpoch, on_moved: Callable[[], None]
@@ -51,17 +56,22 @@ class FencedWrites:
 
     @property
     def is_over(self) -> bool:
-        """Whether this broker is not the controller of this epoch any more."""
+        """Whether this broker is no longer the controller of this epoch."""
         return self._is_over
 
     def end(self) -> None:
-        """From now on nothing is sent. What is under way may still be done, if nobody else was
-        elected before it arrives; `done` gets ControllerMoved for all that was not."""
+        """Send no more writes: `write` answers ControllerMoved from now on.
+
+        An outstanding write still takes effect if it arrives before the next election; a later one
+        gets ControllerMoved, too.
+        """
         self._is_over = True
 
     def write(self, operations: Sequence[Operation], done: WriteDone) -> None:
-        """Do all of these, or none. `done` is called once, later or, for a controller whose time is
-        over, at once."""
+        """Carry out all of these operations, or none.
+
+        `done` is called once: before this method returns if the epoch is over, otherwise later.
+        """
         if self._is_over:
             done(self._moved())
             return
@@ -83,6 +93,6 @@ class FencedWrites:
 
     def _moved(self) -> ControllerMoved:
         return ControllerMoved(
-            f"the controller of epoch {self.epoch.number} writes no more: another one was elected,"
-            " or its session is over"
+            f"the controller of epoch {self.epoch.number} may no longer write: another controller"
+            " was elected, or its session expired"
         )

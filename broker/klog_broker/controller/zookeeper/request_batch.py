@@ -1,9 +1,9 @@
-"""What brokers are told about a change: requests of a controller, as values. Pure.
+"""Batches of controller requests: LeaderAndIsr, UpdateMetadata and StopReplica for brokers. Pure.
 
-A batch collects what one event changed, and makes at most one request of each kind for a broker:
-LeaderAndIsr for those that have a replica, UpdateMetadata for all, StopReplica, in Kafka's order.
-They are made from the context as it is when the batch ends. A request carries the epochs of the
-controller and of the broker's life that it is meant for.
+A batch collects the changes of one event, and makes at most one request of each kind for a broker,
+in Kafka's order: LeaderAndIsr for brokers with a replica, UpdateMetadata for all brokers, then
+StopReplica. The requests describe the controller context at the time of `requests`. Each request
+carries the controller epoch, and the epoch of the broker that is to get it.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
@@ -41,39 +41,43 @@ from pyspark_klog.protocol.apis.update_metadata import (
 )
 
 LEADER_DURING_DELETE = BrokerId(-2)
-"""Told as the leader of a partition whose topic is to be deleted: clients no longer see it."""
+"""The leader that UpdateMetadata names for a partition whose topic is to be deleted; brokers then
+no longer show the topic to clients."""
 
 EPOCH_DURING_DELETE = LeaderEpoch(-2)
-"""The leader epoch of an order to stop replicas of such a topic: it is above all others."""
+"""The leader epoch in StopReplica for a topic to be deleted; brokers accept it in any epoch."""
 
 FULL = 2
-"""The type of an UpdateMetadata that has all there is."""
+"""The type of an UpdateMetadata request that contains all topics."""
 
 Order = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
 
 class BrokerOrder(NamedTuple):
-    """A request for a broker, in the life that began with `broker_epoch`."""
+    """A controller request for a broker with this broker epoch."""
 
     broker_id: BrokerId
     broker_epoch: int
     request: Order
     size: int = 1
-    """How many partitions and brokers it names, and one for itself."""
+    """The number of partitions and brokers that the request names, plus one."""
 
 
 @dataclass(slots=True)
 class Everything:
-    """What is told of all partitions."""
+    """The topic states of the full UpdateMetadata request, by topic name."""
 
     topics: dict[str, UpdateMetadataTopicState] = field(default_factory=dict)
 
 
 class OrderBatch:
-    """See the module. `listener` is that of the brokers among themselves. ZooKeeper has something
-    of `unreadable` topics, of which only their names are known. `unpublished` partitions, by topic,
-    are named in no UpdateMetadata request before `collect`. `untold` brokers wait for the request
-    with everything: before that a request names only topics of which it has all partitions."""
+    """Collects changes, and makes the requests that report the changes to brokers.
+
+    `listener` is the name of the inter-broker listener. `unreadable` has the names of topics whose
+    znodes exist and cannot be read. `unpublished` has partitions, by topic, that no UpdateMetadata
+    request names before `collect`. `untold` has the brokers that wait for the full UpdateMetadata
+    request: until then, a request to them names only topics with all of their partitions.
+    """
 
     def __init__(
         self,
@@ -93,21 +97,24 @@ class OrderBatch:
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
         self._listener = listener
-        # By broker, then by partition: whether the replica is new; whether its log is deleted.
+        # By broker and partition: whether the replica is new (`_led`), and whether its log is to be
+        # deleted (`_stopped`).
         self._led: dict[BrokerId, dict[TopicPartition, bool]] = {}
         self._stopped: dict[BrokerId, dict[TopicPartition, bool]] = {}
         self._told: dict[BrokerId, None] = {}
         self._changed: dict[TopicPartition, None] = {}
         self._collected: dict[str, UpdateMetadataTopicState] = {}
         self._entire: set[str] = set()
-        """The topics of which all partitions are in `_collected`."""
+        """The topics that have all their partitions in `_collected`."""
         self._everything: Everything | None = None
 
     def lead(
         self, partition: TopicPartition, brokers: Iterable[BrokerId], *, is_new: bool = False
     ) -> None:
-        """Tell brokers who leads a partition that they have a replica of; every broker is told of
-        the partition. `is_new`: there was no replica before."""
+        """Send LeaderAndIsr to these replicas of a partition, and UpdateMetadata to all brokers.
+
+        `is_new` means that the partition has just got its first leader.
+        """
         for broker_id in brokers:
             self.lead_again(partition, broker_id, is_new=is_new)
         self.tell(self._context.brokers, (partition,))
@@ -115,31 +122,36 @@ class OrderBatch:
     def lead_again(
         self, partition: TopicPartition, broker_id: BrokerId, *, is_new: bool = False
     ) -> None:
-        """As `lead`, for one broker: the others know of the partition."""
+        """Send LeaderAndIsr for a partition to one broker, without UpdateMetadata to all."""
         if not self._is_led(partition):
-            raise InvariantViolation(f"partition {partition} never had a leader to tell of")
+            raise InvariantViolation(f"partition {partition} never had a leader to send to brokers")
         states = self._led.setdefault(broker_id, {})
         states[partition] = is_new or states.get(partition, False)
 
     def stop(
         self, partition: TopicPartition, brokers: Iterable[BrokerId], *, deletes: bool
     ) -> None:
-        """Tell brokers to have no replica of a partition any more, or also to delete its log."""
+        """Send StopReplica for a partition to these brokers; `deletes` also deletes the log."""
         for broker_id in brokers:
             states = self._stopped.setdefault(broker_id, {})
             states[partition] = deletes or states.get(partition, False)
 
     def tell(self, brokers: Iterable[BrokerId], partitions: Iterable[TopicPartition]) -> None:
-        """Tell brokers of the cluster's brokers and of partitions; others that the batch tells of
-        partitions hear of these, too. A partition that never had a leader is left out."""
+        """Send UpdateMetadata with the registered brokers and these partitions to `brokers`.
+
+        All UpdateMetadata requests of a batch have the same content, so other recipients get these
+        partitions, too. Partitions that never had a leader are omitted.
+        """
         self._told.update(dict.fromkeys(brokers))
         self._changed.update(
             (each, None) for each in partitions if each not in self._unpublished.get(each.topic, ())
         )
 
     def collect(self, partitions: Sequence[TopicPartition]) -> Iterator[None]:
-        """Name these partitions in the UpdateMetadata request to all brokers, even those that never
-        had a leader. A step for each partition; until the batch ends they must not change."""
+        """Send UpdateMetadata with these partitions to all brokers, even without a leader.
+
+        Yields once for each partition. The partitions must not change until `requests` is called.
+        """
         self._told.update(dict.fromkeys(self._context.brokers))
         for partition in partitions:
             self._put_whole(self._collected, partition)
@@ -150,9 +162,10 @@ class OrderBatch:
                 self._entire.add(topic)
 
     def collect_all(self, everything: Everything) -> Iterator[None]:
-        """What is told of all partitions. A step for each of them; meanwhile nothing may change.
+        """Fill `everything` with all topics, for `tell_all`.
 
-        A topic that cannot be read is named without its id: it must not be taken for deleted.
+        Yields once for each partition; meanwhile the context must not change. An unreadable topic
+        is included without its id, so that brokers do not treat the topic as deleted.
         """
         for topic in self._context.topics:
             for partition in self._context.partitions_of(topic):
@@ -162,21 +175,21 @@ class OrderBatch:
             everything.topics[topic] = UpdateMetadataTopicState(topic_name=topic)
 
     def tell_all(self, broker_id: BrokerId, everything: Everything) -> None:
-        """Tell a broker of the cluster's brokers and of all partitions, as they were collected in
-        this state of the context, and nobody anything else: what else it knows is gone.
+        """Send a broker the full UpdateMetadata request: it replaces all that the broker knows.
 
-        Kafka's brokers take that for no more than news, since they look at the type of a request
-        only if a controller of KRaft sends it.
+        `everything` was filled by `collect_all` from the present context. The batch must contain no
+        other partitions. Kafka's brokers handle the request as an ordinary update, because they
+        check the type only in requests of KRaft controllers.
         """
         self._everything = everything
         self._told[broker_id] = None
 
     def requests(self) -> list[BrokerOrder]:
-        """The requests in the order in which each broker is to get them. The batch is over."""
+        """Make the requests, in the order in which each broker must get them; ends the batch."""
         brokers = self._context.brokers
         orders: list[tuple[BrokerId, Order, int]] = []
         for broker_id, states in self._led.items():
-            # A topic may have been removed by hand since.
+            # The topic may have been removed from ZooKeeper by hand since.
             there = {each: states[each] for each in states if self._is_led(each)}
             if there:
                 orders.append((broker_id, self._leader_and_isr(there), len(there)))
@@ -188,7 +201,7 @@ class OrderBatch:
         made = []
         for broker_id, request, size in orders:
             broker = brokers.get(broker_id)
-            # Who is not there is told when it registers.
+            # A broker that is not registered gets everything when it registers.
             if broker is not None:
                 request.broker_epoch = broker.epoch
                 made.append(BrokerOrder(broker_id, broker.epoch, request, 1 + size))
@@ -250,7 +263,7 @@ class OrderBatch:
     # --- UpdateMetadata ------------------------------------------------------------------------
 
     def _update_metadata(self) -> list[tuple[BrokerId, Order, int]]:
-        """One request a broker; they share what they tell."""
+        """One UpdateMetadata request and its size for each recipient; they share their contents."""
         topics = self._told_topics()
         size = sum(len(each.partition_states) for each in topics) + len(self._context.brokers)
         live = [_told_broker(each.registration) for each in self._context.brokers.values()]
@@ -260,7 +273,7 @@ class OrderBatch:
         for broker_id in self._told:
             is_new = broker_id in self._untold and not is_full
             if is_new and topics and not entire:
-                continue  # The request with everything follows.
+                continue  # The full request follows.
             request = UpdateMetadataRequest(
                 type=FULL if is_full else 0,
                 controller_id=self._controller_id,
@@ -284,7 +297,8 @@ class OrderBatch:
     def _put_whole(
         self, topics: dict[str, UpdateMetadataTopicState], partition: TopicPartition
     ) -> None:
-        """Put in a partition also if it never had a leader: else clients would count too few."""
+        """Add a partition, even without a leader: clients would count too few partitions without
+        it."""
         state = self._told_state(partition) or self._told_before_it_is_led(partition)
         self._put(topics, partition, state)
 
@@ -324,8 +338,11 @@ class OrderBatch:
         )
 
     def _told_before_it_is_led(self, partition: TopicPartition) -> UpdateMetadataPartitionState:
-        """Its epochs are below all that will be told of it. (Of one whose state cannot be read more
-        may have been told before, and its topic may be deleted.)"""
+        """The state of a partition without a leader; its epochs are below all that follow.
+
+        A partition with an unreadable state znode is described like this, too, even if brokers got
+        its real state before.
+        """
         is_deleted = self._context.is_to_be_deleted(partition.topic)
         return UpdateMetadataPartitionState(
             partition_index=partition.partition,
@@ -373,7 +390,7 @@ def _told_broker(registration: BrokerRegistration) -> UpdateMetadataBroker:
                 port=each.port,
                 host=each.host,
                 listener=each.name,
-                # Kafka numbers the protocols in this order.
+                # Kafka numbers the security protocols in the order of PROTOCOLS.
                 security_protocol=PROTOCOLS.index(each.protocol),
             )
             for each in registration.endpoints

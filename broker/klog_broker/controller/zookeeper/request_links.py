@@ -1,4 +1,4 @@
-"""The connections by which a controller's orders reach brokers: one for each life of a broker."""
+"""The connections that carry controller requests to brokers: one for each broker epoch."""
 
 import logging
 from collections.abc import Callable
@@ -19,13 +19,13 @@ _PATIENCE_MS = 2_000
 
 
 class Connect(Protocol):
-    """Makes a connection that connects when a request needs it (`Peers.connect`)."""
+    """Makes a connection, which connects when the first request is sent (`Peers.connect`)."""
 
     def __call__(self, host: str, port: int, /, *, max_in_flight: int) -> EventedConnection: ...
 
 
 class OrderLinks:
-    """For the loop's thread. `send` is an order sender's Send."""
+    """Connections to brokers, for the event loop's thread only. `send` is an OrderSender's Send."""
 
     def __init__(
         self,
@@ -35,8 +35,11 @@ class OrderLinks:
         timeout_ms: int,
         now_ms: Callable[[], int],
     ) -> None:
-        """`listener` is that of the brokers among themselves. Whoever does not answer in
-        `timeout_ms` is asked again, by another connection."""
+        """`listener` is the name of the inter-broker listener.
+
+        A request without a response within `timeout_ms` fails and closes its connection; the
+        sender then repeats the request on a new connection.
+        """
         self._listener = listener
         self._connect = connect
         self._call_soon = call_soon
@@ -47,7 +50,10 @@ class OrderLinks:
     def send(
         self, registration: BrokerRegistration, order: Order, done: Callable[[Answer | None], None]
     ) -> None:
-        """See Send. What failed has ended its connection, unless it never left."""
+        """Send a request to a broker; `done` gets the response, or None if the request failed.
+
+        A failure has closed the connection, unless the request was never sent.
+        """
         link = self._link(registration, order.broker_epoch)
         if link is None:
             self._unreached.failed(registration.broker_id, f"has no listener {self._listener}")
@@ -58,7 +64,7 @@ class OrderLinks:
             if error is None:
                 self._unreached.answered(registration.broker_id)
             elif not link.connection.is_closed:
-                text = f"does not take {type(order).__name__}: {error}"
+                text = f"did not answer {type(order).__name__}: {error}"
                 self._unreached.failed(registration.broker_id, text)
             done(reply)
 
@@ -66,20 +72,24 @@ class OrderLinks:
         link.connection.send(reply_class, lambda _: order, answered, self._timeout_ms)
 
     def close(self) -> None:
-        """End all connections: this broker gives no orders any more."""
+        """Close all connections, because this broker is no longer the controller."""
         links, self._links = self._links, {}
         for link in links.values():
-            link.connection.close("this broker is the controller no more")
+            link.connection.close("this broker is no longer the controller")
 
     def _link(self, registration: BrokerRegistration, broker_epoch: int) -> "_Link | None":
-        """A life of its own for each: what was sent to the last one must not be waited for."""
+        """The connection to a broker in this epoch; None if the broker lacks the listener.
+
+        A new epoch or address gets a new connection, so that no request waits for the response to
+        an earlier one.
+        """
         broker_id = registration.broker_id
         endpoint = registration.endpoint(self._listener)
         key = None if endpoint is None else (endpoint.host, endpoint.port, broker_epoch)
         link = self._links.get(broker_id)
         if link is not None and link.key != key:
             del self._links[broker_id]
-            link.connection.close("the broker has registered anew")
+            link.connection.close("the broker has registered again")
             link = None
         if link is None and endpoint is not None and key is not None:
             connection = self._connect(endpoint.host, endpoint.port, max_in_flight=1)
@@ -93,8 +103,11 @@ class _Link(NamedTuple):
 
 
 class _Unreached:
-    """Names brokers that have taken no order for a while: one that has just come, or has just gone,
-    does not know yet that it is one, or nobody knows yet that it is none."""
+    """Logs brokers that have answered no controller request for 2 seconds.
+
+    A shorter silence is normal: a broker that has just registered may not know its own epoch yet,
+    and a broker that has just stopped may still be registered.
+    """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -111,7 +124,7 @@ class _Unreached:
         if lasts_ms >= _PATIENCE_MS and self._limit.allows(now_ms):
             note = self._limit.take_note()
             _log.warning(
-                "broker_id=%d gets no orders of the controller since %d ms: it %s%s",
+                "broker_id=%d has answered no controller request for %d ms: it %s%s",
                 broker_id,
                 lasts_ms,
                 how,

@@ -1,13 +1,14 @@
-"""The orders that wait for each broker: one queue a broker, one request on its way. Pure.
+"""The queues of controller requests: one queue for each broker, one request in flight. Pure.
 
-A broker gets its orders in the order in which they were put, each until it has answered, because it
-may not have had the one before: a connection that is lost is made anew, and the same request sent
-again. Orders are for one life of a broker. In another life it gets others, and knows none of these.
+A broker gets its requests in the order in which they were queued. The next request is sent after
+the response to the one before; after a lost connection, the same request is sent again. Requests
+are for one broker epoch. When a broker registers again, its queue is dropped, and the controller
+makes new requests from the present state.
 
-A broker may be registered for long and not answer (it stands still, or only ZooKeeper reaches it),
-while topics come and go. If what waits for it gets too large all of that is dropped but the first,
-which may be on its way, and all that follows, until it has answered: then it is *behind*, and is to
-be told everything anew.
+A broker may stay registered for a long time without answering (it hangs, or only ZooKeeper reaches
+it) while topics come and go. If its queue becomes too large, all requests are dropped except the
+first, which may be in flight, and new requests are dropped, too. Once the broker answers the first
+request, it is *behind*, and the controller sends it everything again.
 """
 
 from collections import deque
@@ -24,56 +25,59 @@ class _Queue:
     broker_epoch: int
     waiting: deque[BrokerOrder] = field(default_factory=deque)
     is_sent: bool = False
-    """Whether the first one that waits is on its way."""
+    """Whether the first request of the queue is in flight."""
     size: int = 0
-    """That of all that wait."""
+    """The sum of the requests' sizes."""
     is_dropped: bool = False
-    """Whether something was dropped, and so is all that comes."""
+    """Whether requests were dropped; then new requests are dropped, too."""
 
 
 class OrderQueues:
-    """See the module."""
+    """The request queues of all registered brokers, by broker id."""
 
     def __init__(self) -> None:
         self._queues: dict[BrokerId, _Queue] = {}
         self._behind: dict[BrokerId, None] = {}
 
     def begin(self, broker_id: BrokerId, broker_epoch: int) -> None:
-        """A life of a broker begins; what waits for an earlier one is dropped."""
+        """Add a queue for a broker; drop its queue of another epoch, if any."""
         known = self._queues.get(broker_id)
         if known is None or known.broker_epoch != broker_epoch:
             self._queues[broker_id] = _Queue(broker_epoch)
             self._behind.pop(broker_id, None)
 
     def end(self, broker_id: BrokerId) -> None:
-        """A broker is gone, with all that waits for it."""
+        """Drop the queue of a broker that is no longer registered."""
         self._queues.pop(broker_id, None)
         self._behind.pop(broker_id, None)
 
     def clear(self) -> None:
-        """This broker is the controller no longer: nothing more is sent."""
+        """Drop all queues, because this broker is no longer the controller."""
         self._queues.clear()
         self._behind.clear()
 
     @property
     def behind(self) -> tuple[BrokerId, ...]:
-        """The brokers that answer again, and for whom orders were dropped; until `catch_up`."""
+        """The brokers that answer again after their requests were dropped; until `catch_up`."""
         return tuple(self._behind)
 
     def catch_up(self, broker_id: BrokerId) -> None:
-        """A broker that is behind is told everything from now on."""
+        """Queue new requests again for a broker that is behind."""
         del self._behind[broker_id]
         self._queues[broker_id].is_dropped = False
 
     def takes(self, broker_id: BrokerId) -> bool:
-        """Whether orders for a broker are not dropped, as far as is known before they are put."""
+        """Whether new requests for a broker are queued; `put` may still drop them by their size."""
         queue = self._queues.get(broker_id)
         return queue is not None and not queue.is_dropped
 
     def put(self, orders: Iterable[BrokerOrder], at_most: int) -> list[BrokerId]:
-        """Orders behind those that wait, of a broker `at_most` of that size together: that must be
-        more than to be told everything takes. Those for other lives are dropped. The brokers that
-        can be sent something now."""
+        """Append requests to their brokers' queues; return the brokers that have none in flight.
+
+        A queue whose size exceeds `at_most` is dropped except for its first request; the limit must
+        exceed the size of all requests that send everything to a broker. Requests for other broker
+        epochs are ignored.
+        """
         ready: dict[BrokerId, None] = {}
         for order in orders:
             queue = self._queues.get(order.broker_id)
@@ -88,14 +92,14 @@ class OrderQueues:
         return list(ready)
 
     def next_size(self, broker_id: BrokerId) -> int:
-        """The size of the order that `send` would return; 0 if nothing can be sent."""
+        """The size of the request that `send` would return; 0 if no request can be sent."""
         queue = self._queues.get(broker_id)
         if queue is None or queue.is_sent or not queue.waiting:
             return 0
         return queue.waiting[0].size
 
     def send(self, broker_id: BrokerId) -> BrokerOrder | None:
-        """The next order for a broker, which is on its way now; None if nothing can be sent."""
+        """Return a broker's next request and mark it as in flight; None if none can be sent."""
         queue = self._queues.get(broker_id)
         if queue is None or queue.is_sent or not queue.waiting:
             return None
@@ -103,7 +107,7 @@ class OrderQueues:
         return queue.waiting[0]
 
     def answered(self, order: BrokerOrder) -> None:
-        """A broker has answered: the next order may be sent."""
+        """Remove a request that was answered, so that the next request may be sent."""
         queue = self._sent(order)
         if queue is not None:
             queue.size -= queue.waiting.popleft().size
@@ -112,19 +116,19 @@ class OrderQueues:
                 self._behind[order.broker_id] = None
 
     def lost(self, order: BrokerOrder) -> None:
-        """Nobody knows whether an order has arrived: it is to be sent again."""
+        """Return a request to the queue to send it again, because its outcome is unknown."""
         queue = self._sent(order)
         if queue is not None:
             queue.is_sent = False
 
     def _sent(self, order: BrokerOrder) -> _Queue | None:
-        """The queue that an order was sent from; None if the broker's life is over."""
+        """The queue that a request was sent from; None if the broker's epoch has changed."""
         queue = self._queues.get(order.broker_id)
         if queue is None or queue.broker_epoch != order.broker_epoch:
             return None
         if not queue.is_sent or queue.waiting[0] is not order:
             raise InvariantViolation(
-                f"an order for broker {order.broker_id} is answered, but was not on its way"
+                f"broker {order.broker_id} answered a request that was not in flight"
             )
         return queue
 

@@ -1,4 +1,4 @@
-"""Sends the controller's orders to brokers: one at a time to each, and again until it answers."""
+"""Sends the controller's requests: to each broker one at a time, repeated until it answers."""
 
 import logging
 from collections.abc import Callable, Container, Iterable
@@ -18,19 +18,20 @@ _log = logging.getLogger("klog.controller")
 RETRY_MS = 100
 
 LARGE_ORDER = 1_000
-"""Encoding an order of this size takes a good part of a turn: a turn sends at most one of them."""
+"""At most one request of this size or more is sent in an event-loop turn, because encoding it takes
+a good part of the turn."""
 
 Answer = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 
 Send = Callable[[BrokerRegistration, Order, Callable[[Answer | None], None]], None]
-"""Sends a broker an order. The callable is called once, in the loop, later: with its answer, or
-with None if nobody knows whether the order has arrived; then it has arrived by now, or never will
-(a connection is ended before the next one is made). A broker that does not know its own epoch, not
-yet or not any more, cannot tell whether an order is for this life: it takes none; None, too."""
+"""Sends a request to a broker. The callback is called once, asynchronously in the event loop: with
+the response, or with None if it is unknown whether the request has arrived. After None the request
+can no longer arrive, because its connection is closed before the next one is opened. A broker that
+does not know its own epoch rejects all requests without a response; the callback gets None, too."""
 
 
 class _Life:
-    """A broker from its registration on."""
+    """A registered broker with one broker epoch."""
 
     def __init__(self, registration: BrokerRegistration, broker_epoch: int) -> None:
         self.registration = registration
@@ -38,7 +39,7 @@ class _Life:
 
 
 class OrderSender:
-    """See the module. `on_answer` is called with each answer of a broker that is still alive."""
+    """Queues and sends requests. `on_answer` gets each response from a broker's present epoch."""
 
     def __init__(
         self, loop: Loop, send: Send, on_answer: Callable[[BrokerOrder, Answer], None]
@@ -49,10 +50,10 @@ class OrderSender:
         self._queues = OrderQueues()
         self._lives: dict[BrokerId, _Life] = {}
         self._large_turn = -1
-        """The turn of the loop that last sent a large order."""
+        """The event-loop turn that last sent a large request."""
 
     def begin(self, registration: BrokerRegistration, broker_epoch: int) -> None:
-        """A broker is registered; in a new epoch what waits for its earlier life is dropped."""
+        """Add or update a registered broker; a new epoch drops the requests queued before."""
         broker_id = registration.broker_id
         known = self._lives.get(broker_id)
         if known is not None and known.broker_epoch == broker_epoch:
@@ -62,44 +63,47 @@ class OrderSender:
         self._queues.begin(broker_id, broker_epoch)
 
     def end(self, broker_id: BrokerId) -> None:
-        """A broker is gone, with all that waits for it."""
+        """Remove a broker that is no longer registered, and drop its queued requests."""
         self._lives.pop(broker_id, None)
         self._queues.end(broker_id)
 
     def retain(self, brokers: Container[BrokerId]) -> None:
-        """All others are gone."""
+        """Remove all brokers that are not in `brokers`."""
         for broker_id in [each for each in self._lives if each not in brokers]:
             self.end(broker_id)
 
     def clear(self) -> None:
-        """This broker is the controller no longer: nothing more is sent."""
+        """Remove all brokers and drop their requests, because this broker has resigned."""
         self._lives.clear()
         self._queues.clear()
 
     @property
     def behind(self) -> tuple[BrokerId, ...]:
-        """The brokers that answer again, and are to be told everything anew (OrderQueues)."""
+        """The brokers that answer again after their requests were dropped; until `catch_up`."""
         return self._queues.behind
 
     def catch_up(self, broker_id: BrokerId) -> None:
-        """From now on a broker that is behind is told everything."""
+        """Queue new requests again for a broker that is behind."""
         self._queues.catch_up(broker_id)
 
     def takes(self, broker_id: BrokerId) -> bool:
-        """See OrderQueues."""
+        """Whether new requests for a broker are queued, not dropped."""
         return self._queues.takes(broker_id)
 
     def put(self, orders: Iterable[BrokerOrder], at_most: int) -> None:
-        """Send these after those that wait. If that is more than `at_most` for a broker all is
-        dropped: it will be behind (OrderQueues)."""
+        """Queue requests, and send to each broker that has no request in flight.
+
+        If the queue of a broker exceeds `at_most`, the queue is dropped, and the broker will be
+        behind (OrderQueues).
+        """
         were = [each for each in self._lives if self._queues.takes(each)]
         for broker_id in self._queues.put(orders, at_most):
             self._send_next(broker_id)
         for broker_id in were:
             if not self._queues.takes(broker_id):
                 _log.warning(
-                    "broker_id=%d does not answer, and more orders wait for it than %d partitions"
-                    " take: they are dropped, and it is told everything when it answers",
+                    "broker_id=%d does not answer: its queue exceeded %d partitions and was"
+                    " dropped; the broker gets all metadata again as soon as it answers",
                     broker_id,
                     at_most,
                 )
@@ -121,7 +125,7 @@ class OrderSender:
             return
 
         def answered(answer: Answer | None) -> None:
-            # A life that is over has another queue, even one of the same epoch.
+            # The broker may have been removed and added since, even with the same epoch.
             if self._lives.get(broker_id) is not life:
                 return
             if answer is None:
@@ -138,8 +142,8 @@ class OrderSender:
     def _name_refusal(self, order: BrokerOrder, answer: Answer) -> None:
         if answer.error_code != ErrorCode.NONE:
             _log.warning(
-                "broker_id=%d refuses %s of controller epoch %d with error %d: it is in another"
-                " life, or has another controller; this is settled by what ZooKeeper says next",
+                "broker_id=%d rejects %s of controller epoch %d with error %d: the broker has"
+                " registered again or knows another controller, and ZooKeeper reports this soon",
                 order.broker_id,
                 type(order.request).__name__,
                 order.request.controller_epoch,

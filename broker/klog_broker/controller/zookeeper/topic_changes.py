@@ -1,9 +1,9 @@
-"""Topics made, changed and deleted by this broker's controller, for clients that wait until it is
-seen.
+"""Creates, extends and deletes topics for clients, by means of this broker's controller.
 
-The controller answers when ZooKeeper has a change. What follows from it (leaders, logs, deletions)
-comes back through the image; who asked hears of it then, or that the time is over. As in Kafka with
-ZooKeeper a broker that is not the controller answers NOT_CONTROLLER, on which clients ask that one.
+The controller answers as soon as ZooKeeper has the change. The consequences (leaders, logs,
+deletions) then appear in the metadata image. The client gets its response when the image shows the
+change, or when its timeout is over. A broker that is not the controller answers NOT_CONTROLLER, as
+in Kafka with ZooKeeper; the client then sends its request to the controller.
 """
 
 from collections import deque
@@ -33,10 +33,10 @@ Outcome = Callable[[Topic | Exception], None]
 
 
 class TopicController(Protocol):
-    """What a Controller does here."""
+    """The methods of a Controller that TopicChanges uses."""
 
     def create_topic(self, topic: ControllersTopic, done: Callable[[ErrorCode], None], /) -> None:
-        """Make a topic."""
+        """Create a topic. `done` gets the result once ZooKeeper has the topic."""
 
     def add_partitions(
         self,
@@ -45,7 +45,7 @@ class TopicController(Protocol):
         done: Callable[[ErrorCode], None],
         /,
     ) -> None:
-        """Add partitions to a topic, by number."""
+        """Add partitions to a topic; `replicas` has their assignments by partition number."""
 
     def delete_topic(
         self, name: str, topic_id: TopicId, done: Callable[[ErrorCode], None], /
@@ -60,11 +60,14 @@ class TopicController(Protocol):
         *,
         unclean: bool,
     ) -> None:
-        """Elect leaders."""
+        """Elect the leaders of these partitions, or of all partitions if None."""
 
 
 class TopicChanges:
-    """For the loop's thread. `image_changed` is called with each new image."""
+    """Changes topics for clients, for the event loop's thread only.
+
+    The owner calls `image_changed` after each change of the metadata image.
+    """
 
     def __init__(
         self,
@@ -81,7 +84,7 @@ class TopicChanges:
         self._making: dict[str, str] = {}
 
     def image_changed(self) -> None:
-        """The image is another one."""
+        """Answer the requests that waited for the present metadata image."""
         self._waits.changed()
 
     def create_topics(
@@ -91,7 +94,7 @@ class TopicChanges:
         *,
         timeout_ms: int,
     ) -> None:
-        """See MetadataStore."""
+        """Create topics; `done` gets a topic or an error for each, in the order of `topics`."""
         outcomes: dict[int, Topic | Exception] = {}
 
         def one_is_over(place: int, outcome: Topic | Exception) -> None:
@@ -105,12 +108,13 @@ class TopicChanges:
             self._loop.call_soon(lambda: done([]))
 
     def _create(self, new: NewTopic, done: Outcome, timeout_ms: int) -> None:
-        # The controller takes any name, and the image does not show yet what is being made.
+        # The controller does not check for colliding names, and the metadata image does not show
+        # topics that are being created.
         plain = plain_name(new.name)
         other = self._making.get(plain)
         if other is not None:
             refusal = (
-                TopicExists(f"topic {other} is being made")
+                TopicExists(f"topic {other} is being created")
                 if other == new.name
                 else collision(new.name, other)
             )
@@ -139,7 +143,7 @@ class TopicChanges:
         *,
         timeout_ms: int,
     ) -> None:
-        """See MetadataStore."""
+        """Add partitions to a topic; `done` gets the topic once all its partitions have leaders."""
 
         def shown(image: MetadataImage) -> Topic | None:
             return _led(image.topic(name), first_partition + len(assignment))
@@ -149,7 +153,7 @@ class TopicChanges:
         self._controller.add_partitions(name, replicas, answered)
 
     def delete_topic(self, topic_id: TopicId, done: Done[Topic], *, timeout_ms: int) -> None:
-        """See MetadataStore. `done` when clients no longer see the topic; its logs go later."""
+        """Delete a topic; call `done` once clients no longer see it. Its logs are removed later."""
         topic = self._image().topic_by_id(topic_id)
         if topic is None:
             unknown = UnknownTopic(f"there is no topic of id {topic_id}")
@@ -170,14 +174,17 @@ class TopicChanges:
         unclean: bool,
         timeout_ms: int,
     ) -> None:
-        """See Controller.elect_leaders. `done` when the image shows the leaders; REQUEST_TIMED_OUT
-        for those that it does not show in time."""
+        """Elect leaders as `Controller.elect_leaders` does.
+
+        Calls `done` once the metadata image shows the leaders; partitions that it does not show in
+        time get REQUEST_TIMED_OUT.
+        """
         unseen: deque[TopicPartition] = deque()
         outcome: Elected | ErrorCode = ErrorCode.REQUEST_TIMED_OUT
 
         def is_shown(image: MetadataImage) -> bool:
-            # Brokers are told of them in this order: each image shows some more, and is looked at
-            # up to the first that it does not show, not for all that are left.
+            # UpdateMetadata requests name the partitions in this order, so the check of an image
+            # stops at the first partition that the image does not show yet.
             while unseen and _is_elected(image, unseen[0], unclean=unclean):
                 unseen.popleft()
             return not unseen
@@ -211,8 +218,11 @@ class TopicChanges:
         shown: Callable[[MetadataImage], Topic | None],
         done: Outcome,
     ) -> Callable[[ErrorCode], None]:
-        """Who hears the controller's answer. `shown` finds the topic that `done` gets; `event` is
-        what has happened to it then, for the log."""
+        """Return the callback for the controller's response.
+
+        After a success, the callback waits until `shown` finds the changed topic in the metadata
+        image, and then calls `done`. `event` is the change's name for log and error messages.
+        """
 
         def over(_is_shown: bool) -> None:
             topic = shown(self._image())
@@ -220,8 +230,8 @@ class TopicChanges:
                 tell(event, topic)
                 done(topic)
                 return
-            text = f"topic {name} was not {event} within {timeout_ms} ms, and may be later"
-            done(NoAnswer(f"{text}: describe it"))
+            text = f"topic {name} was not {event} within {timeout_ms} ms, but may be later"
+            done(NoAnswer(f"{text}: describe the topic to find out"))
 
         wait = self._waits.begin(timeout_ms, over)
 
@@ -236,7 +246,7 @@ class TopicChanges:
 
 
 def _led(topic: Topic | None, partitions: int) -> Topic | None:
-    """The topic, if it has so many partitions and all of them are led."""
+    """Return the topic if it has at least this many partitions and all have leaders; else None."""
     if topic is None or len(topic.partitions) < partitions:
         return None
     return None if any(each.leader == NO_BROKER for each in topic.partitions) else topic
@@ -245,7 +255,7 @@ def _led(topic: Topic | None, partitions: int) -> Topic | None:
 def _is_elected(image: MetadataImage, partition: TopicPartition, *, unclean: bool) -> bool:
     state = image.partition(*partition)
     if state is None or state.leader == NO_BROKER:
-        return False  # Of one that was never told of, between others, no replicas are known either.
+        return False  # A partition that no UpdateMetadata request has named has no replicas either.
     return unclean or state.leader == state.replicas[0]
 
 
@@ -256,21 +266,21 @@ def _refused(name: str, code: ErrorCode) -> Exception:
         case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return UnknownTopic(f"there is no topic {name}")
         case ErrorCode.INVALID_PARTITIONS:
-            return PartitionsChanged(f"somebody else has added partitions to topic {name}")
+            return PartitionsChanged(f"another request has added partitions to topic {name}")
         case ErrorCode.INVALID_TOPIC_EXCEPTION:
             return BrokerError(code, f"topic {name} is being deleted: wait until it is gone")
         case controller_requests.TOO_LARGE:
             return BrokerError(
                 code,
-                f"topic {name} does not fit into ZooKeeper, which keeps all its partitions with"
-                " their replicas in one znode, and its settings in another: ask for less",
+                f"topic {name} does not fit into ZooKeeper, which stores all its partitions with"
+                " their replicas in one znode, and its settings in another: request fewer",
             )
         case ErrorCode.UNKNOWN_SERVER_ERROR:
             return BrokerError(
                 code,
-                f"the controller cannot change topic {name} in ZooKeeper: its log names the znode"
-                " and says why",
+                f"the controller cannot change topic {name} in ZooKeeper: the controller's log"
+                " names the znode and the reason",
             )
         case ErrorCode.NOT_CONTROLLER:
-            return BrokerError(code, "this broker is not the controller: ask that one")
+            return BrokerError(code, "this broker is not the controller: ask the controller")
     return BrokerError(code)

@@ -1,4 +1,4 @@
-"""Topics that appear in ZooKeeper, grow, or are gone from there: /brokers/topics."""
+"""Takes in topics that were created, extended or removed in ZooKeeper, below /brokers/topics."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -16,11 +16,11 @@ from pyspark_klog.znodes.topics import encode_topic
 _log = logging.getLogger("klog.controller")
 
 NewId = Callable[[], TopicId]
-"""Ids for topics of Kafka before 2.8, which have none."""
+"""Makes an id for a topic without one, which a version of Kafka before 2.8 created."""
 
 
 def take_topics(work: Work, new_id: NewId) -> Steps[None]:
-    """Learn which topics there are now."""
+    """Read the list of topics: add new topics to the context, and remove missing ones."""
     context = work.picture.context
     names = yield from work.reader.topic_names()
     there = set(names)
@@ -35,10 +35,11 @@ def take_topics(work: Work, new_id: NewId) -> Steps[None]:
 
 
 def take_topic(work: Work, name: str, new_id: NewId) -> Steps[None]:
-    """Learn which partitions a topic has now."""
+    """Read one topic, and add its new partitions to the context."""
     read = yield from work.reader.topics([name])
     if read.gone and work.picture.context.topic_id(name) is not None:
-        # Another one of that name may be there when all are listed: it would be taken for this one.
+        # Remove the topic now, because the next list of topics may contain a new topic of the same
+        # name, which would be taken for the removed one.
         yield from _remove(work, name)
     yield from _take(work, read.found, new_id)
     if name not in read.unreadable:
@@ -46,7 +47,7 @@ def take_topic(work: Work, name: str, new_id: NewId) -> Steps[None]:
 
 
 def _remove(work: Work, name: str) -> Steps[None]:
-    _log.warning("topic=%s is gone from ZooKeeper, and not by its deletion", name)
+    _log.warning("topic=%s was removed from ZooKeeper without a deletion request", name)
     yield from work.writer.in_turns(work.picture.remove_topic(name))
 
 
@@ -62,7 +63,7 @@ def _take(work: Work, read: Mapping[str, ReadTopic], new_id: NewId) -> Steps[Non
                 continue
         other = context.topic_name(topic_id)
         if other not in (None, name):
-            why = f"its id is that of topic {other}: a topic is told by its id"
+            why = f"its id is that of topic {other}, and each topic needs an id of its own"
             work.reader.name_bad(topic_path(name), topic_id.bytes, why)
             continue
         if context.topic_id(name) not in (None, topic_id):

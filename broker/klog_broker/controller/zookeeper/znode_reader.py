@@ -1,9 +1,9 @@
-"""What a controller reads in ZooKeeper, and watches: brokers, topics, states, deletions.
+"""Reads and watches the controller's znodes: brokers, topics, partition states, deletions.
 
-A znode that is not what Kafka writes there, or that an access list keeps from the controller, is
-named in the log, once, and left as it is; the controller goes on as if it were not there. It is
-read again when it changes, or when everything is. Without the lists of brokers and of topics there
-is nothing to go on with: they are tried again.
+A znode that is malformed, or that an access list forbids to read, is named in the log once and left
+unchanged. The controller skips its broker, topic or partition. The znode is read again when it
+changes, or when the controller reads everything again. Without the lists of brokers and topics the
+controller cannot work, so a failure to read these lists makes it start reading again.
 """
 
 import logging
@@ -50,17 +50,17 @@ from pyspark_klog.znodes.topics import (
 _log = logging.getLogger("klog.controller")
 
 _READ_AT_ONCE = 256
-"""Answers of so many requests may come in one turn of the loop."""
+"""The number of concurrent read requests; their responses may all arrive in one event-loop turn."""
 _DECODED_A_TURN = 1_500
-"""Partitions in the znode of one topic: some 3 ms."""
+"""The number of partitions of one topic's znode decoded in one event-loop turn: about 3 ms."""
 _DECODED_A_TURN_BYTES = 32_768
-"""Of topics: some 1,500 partitions."""
+"""The size of topic znodes decoded in one event-loop turn: about 1,500 partitions."""
 _SHOWN = 300
-"""Characters of a name that is too long."""
+"""The number of characters that the log shows of an illegal topic name."""
 
 
 class Subject(Enum):
-    """What has changed."""
+    """The kind of znodes that changed."""
 
     BROKERS = "brokers"
     TOPICS = "topics"
@@ -68,28 +68,31 @@ class Subject(Enum):
 
 
 class Change(NamedTuple):
-    """A reason to read again: `topic` is the one whose assignment has changed, "" for the list."""
+    """A change that a watch reported.
+
+    `topic` is the topic whose assignment changed; "" means the list of topics.
+    """
 
     subject: Subject
     topic: str = ""
 
 
 class ReadBrokers(NamedTuple):
-    """All registrations. Whoever has registered since has raised the `version`."""
+    """All broker registrations, and the version of /brokers/ids, which each later one raises."""
 
     version: int
     brokers: Mapping[BrokerId, RegisteredBroker]
 
 
 class ReadTopic(NamedTuple):
-    """A topic's assignment, and its znode's version."""
+    """A topic's assignment, and the version of its znode."""
 
     assignment: TopicAssignment
     version: int
 
 
 class ReadTopics(NamedTuple):
-    """Topics that can be used, names of which there is none, and those that cannot be read."""
+    """The readable topics, the names without a znode, and the names with an unreadable znode."""
 
     found: Mapping[str, ReadTopic]
     gone: tuple[str, ...]
@@ -97,14 +100,14 @@ class ReadTopics(NamedTuple):
 
 
 class ReadStates(NamedTuple):
-    """States that were written, and partitions whose state cannot be used."""
+    """The states of partitions, and the partitions with an unreadable state znode."""
 
     leaderships: Mapping[TopicPartition, Leadership]
     unusable: frozenset[TopicPartition]
 
 
 class Reader:
-    """Reads in one connection. Each watch is asked for once, until it is called."""
+    """Reads znodes over one connection. A watch is set only once until it is called."""
 
     def __init__(
         self,
@@ -119,7 +122,11 @@ class Reader:
         self._bad = BadZnodes(_log)
 
     def brokers(self) -> Steps[ReadBrokers]:
-        """The version first: registrations that it counts are there when they are listed."""
+        """Read all broker registrations.
+
+        The version is read before the list, so that the list contains all registrations up to this
+        version.
+        """
         ids = yield from self._get(BROKER_IDS, Change(Subject.BROKERS))
         if not isinstance(ids, Node):
             raise PictureOutdated(f"the registrations of brokers cannot be read: {ids}")
@@ -145,17 +152,18 @@ class Reader:
         return ReadBrokers(ids.stat.version, found)
 
     def topic_names(self) -> Steps[tuple[str, ...]]:
-        """All topics, also those that cannot be used."""
+        """The names of all topics, including topics with an unreadable znode."""
         names = yield from self._children(TOPICS, Change(Subject.TOPICS))
         return names
 
     def deletions(self) -> Steps[tuple[str, ...]]:
-        """The topics that are to be deleted."""
+        """The names of the topics to be deleted: the children of /admin/delete_topics."""
         names = yield from self._children(DELETE_TOPICS, Change(Subject.DELETIONS))
         return names
 
     def topics(self, names: Iterable[str]) -> Steps[ReadTopics]:
-        """The topics of these names."""
+        """Read the znodes of these topics. A topic with an illegal name is in no part of the
+        result."""
         paths = {topic_path(name): name for name in names if self._is_legal(name)}
         changes = {path: Change(Subject.TOPICS, name) for path, name in paths.items()}
         nodes = yield from self._get_all(changes)
@@ -181,9 +189,9 @@ class Reader:
         return ReadTopics(found, gone, tuple(unreadable))
 
     def assignment(self, topic: str, data: bytes) -> Steps[TopicAssignment]:
-        """Decode a topic's znode, the partitions of a large topic in several turns.
+        """Decode a topic's znode; a large topic takes several event-loop turns.
 
-        :raises ZnodeError: if it is none
+        :raises ZnodeError: if the data is malformed
         """
         decoding = decode_topic_in_steps(topic, data)
         try:
@@ -196,7 +204,8 @@ class Reader:
             return found
 
     def states(self, partitions: Iterable[TopicPartition]) -> Steps[ReadStates]:
-        """What was written of these partitions. Only the controller writes it: nobody watches."""
+        """Read the state znodes of these partitions, without watches: only the controller writes
+        them."""
         found = {}
         unusable = set()
         rest = iter(partitions)
@@ -216,7 +225,7 @@ class Reader:
         return ReadStates(found, frozenset(unusable))
 
     def _is_legal(self, name: str) -> bool:
-        """Others no broker could keep, or tell of."""
+        """Whether brokers accept this topic name; names an illegal one in the log."""
         try:
             check_topic_name(name)
         except InvalidTopicName as error:
@@ -245,7 +254,7 @@ class Reader:
         raise PictureOutdated(f"the children of {path} cannot be read: {listed}")
 
     def _get_all(self, changes: Mapping[str, Change | None]) -> Steps[dict[str, Node | None]]:
-        """Data of these paths, without those that are not there; None: they may not be read."""
+        """Read these paths. Missing znodes are absent from the result; None means access denied."""
         found: dict[str, Node | None] = {}
         paths = list(changes)
         for first in range(0, len(paths), _READ_AT_ONCE):
@@ -266,8 +275,11 @@ class Reader:
         return ask if change is None else self._watching(path, change, ask)
 
     def _watching(self, key: str, change: Change, ask: Callable[..., None]) -> Ask:
-        """The request with a watch, unless there is one. A request that fails leaves none: also if
-        whoever made it no longer hears of that."""
+        """Return the request, with a watch unless the path already has one.
+
+        A failed request sets no watch. The bookkeeping also holds if the conversation that made the
+        request was dropped before the response.
+        """
 
         def changed() -> None:
             self._watched.discard(key)
@@ -289,7 +301,7 @@ class Reader:
         return asking
 
     def name_bad(self, path: str, data: bytes, why: str) -> None:
-        """Name a znode that cannot be used; once, as long as it is as it is."""
+        """Name an unusable znode in the log, once until its data changes."""
         self._bad.name(path, data, why)
 
 

@@ -1,10 +1,10 @@
-"""How a controller writes: fenced by its epoch, and partition states by the registrations, too.
+"""The writes of a controller: fenced by its epoch, partition states also by the registrations.
 
-Every broker of klog that registers raises the version of /brokers/ids in the same multi. Each write
-of a partition's state checks that version. So a state that names a broker as in sync is never
-written after that broker has registered anew and before the controller has seen it, and a broker
-that registered after the state was written (czxid above its mzxid) has bounced, for every
-controller to come. docs/decisions/0041 says more.
+Each klog broker that registers raises the version of /brokers/ids in the same multi, and each write
+of a partition's state checks that version. So no state can name a broker as in sync that has
+registered again without the controller knowing, and every later controller may conclude that a
+broker has bounced if it registered after the state was written (its czxid is above the state's
+mzxid). docs/decisions/0041 has the details.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -59,20 +59,20 @@ from pyspark_klog.znodes.topics import (
 )
 
 _STATES_AT_ONCE = 50
-"""Partition states in one multi."""
+"""The number of partition states written in one multi."""
 
 PARTITIONS_A_TURN = 100
-"""So many are settled, and told, in one turn of the loop."""
+"""The number of partitions settled, and sent to brokers, in one event-loop turn."""
 
 LOOKED_AT_A_TURN = 1_000
-"""So many are no more than looked at in one turn."""
+"""The number of partitions examined, without a write, in one event-loop turn."""
 
 Changes = Mapping[TopicPartition, LeaderAndIsr]
 Action = Callable[[], None]
 
 
 class Work(NamedTuple):
-    """What every event of a controller works with."""
+    """The objects that every event of a controller uses."""
 
     picture: Picture
     reader: Reader
@@ -81,8 +81,11 @@ class Work(NamedTuple):
 
 
 class Writer:
-    """Writes of one controller in one session. What is wrong is raised: BrokersChanged,
-    ControllerMoved, PictureOutdated. `name_bad` names a znode that may not be written, and why."""
+    """The writes of one controller in one session.
+
+    Failures raise BrokersChanged, ControllerMoved or PictureOutdated. `name_bad` logs a znode that
+    an access list protects from writes, with the reason.
+    """
 
     def __init__(
         self,
@@ -97,22 +100,25 @@ class Writer:
         self._name_bad = name_bad
 
     def pause(self) -> Steps[None]:
-        """Go on in another turn of the loop."""
+        """Continue in another event-loop turn."""
         yield lambda done: self._call_soon(lambda: done(None))
 
     def in_turns(self, steps: Iterable[object]) -> Steps[None]:
-        """Take these steps, of which each looks at a partition."""
+        """Run these steps, LOOKED_AT_A_TURN in one event-loop turn; each examines a partition."""
         for count, _ in enumerate(steps, 1):
             if count % LOOKED_AT_A_TURN == 0:
                 yield from self.pause()
 
     def next_turn(self, picture: Picture) -> Steps[None]:
-        """Send what was collected, and go on in another turn of the loop."""
+        """Send the collected requests, and continue in another event-loop turn."""
         picture.send()
         yield from self.pause()
 
     def try_write(self, operations: list[Operation]) -> Steps[tuple[Result, ...] | MultiFailed]:
-        """All of these or none."""
+        """Carry out all of these operations, or none; return the results, or the MultiFailed.
+
+        :raises ControllerMoved, WriteRefused, PictureOutdated: for other failures
+        """
         answer: tuple[Result, ...] | ZooKeeperError | ControllerMoved
         answer = yield lambda done: self._writes.write(operations, done)
         if isinstance(answer, tuple | MultiFailed):
@@ -124,7 +130,11 @@ class Writer:
         raise PictureOutdated(f"a write was not done: {answer}")
 
     def write(self, operations: list[Operation]) -> Steps[tuple[Result, ...]]:
-        """All of these, which nobody else changes; WriteDenied if one of them is not allowed."""
+        """Carry out all of these operations; only the controller may write their znodes.
+
+        :raises WriteDenied: if an access list forbids one of them; nothing was written
+        :raises PictureOutdated: if another one fails; nothing was written
+        """
         answer = yield from self.try_write(operations)
         self.check_allowed(operations, answer)
         if isinstance(answer, MultiFailed):
@@ -132,13 +142,15 @@ class Writer:
         return answer
 
     def check_allowed(self, operations: list[Operation], answer: object) -> None:
-        """WriteDenied if `try_write` gave this answer since one of them is not allowed."""
+        """Raise WriteDenied if `answer`, from `try_write`, says that an access list forbids one."""
         if (path := self._denied(operations, answer)) is not None:
             raise WriteDenied(f"{path} may not be written")
 
     def settle(self, picture: Picture) -> Steps[None]:
-        """Look at all that is to be settled, and write what follows; then nobody is left whom
-        everything is to be told."""
+        """Settle all unsettled partitions: write their next states, and send requests to brokers.
+
+        Then send the full UpdateMetadata request to all brokers that wait for it.
+        """
         context = picture.context
         settled = 0
         while picture.unsettled:
@@ -167,17 +179,21 @@ class Writer:
         yield from self.tell_all(picture)
 
     def _publish(self, picture: Picture) -> Steps[None]:
-        """Send the new partitions of all topics that are settled as a whole. One UpdateMetadata
-        request names all of them, so that no broker shows clients a part of a topic."""
+        """Send the new partitions of all topics that are settled as a whole.
+
+        One UpdateMetadata request names all of them, so that no broker shows clients a part of a
+        topic.
+        """
         partitions = picture.take_publishable()
         if partitions:
             yield from self.in_turns(picture.batch.collect(partitions))
             yield from self.next_turn(picture)
 
     def tell_all(self, picture: Picture) -> Steps[None]:
-        """Tell everything to those who are to be told."""
+        """Send the full UpdateMetadata request to all brokers that wait for it."""
         if picture.untold:
-            # In batches of their own: all that a batch tells of goes to everybody whom it tells.
+            # Begin a new batch first, because all UpdateMetadata requests of a batch have the same
+            # content.
             yield from self.next_turn(picture)
             everything = Everything()
             yield from self.in_turns(picture.batch.collect_all(everything))
@@ -187,8 +203,12 @@ class Writer:
                 yield from self.next_turn(picture)
 
     def put_states(self, picture: Picture, changes: Changes, *, tells: bool = True) -> Steps[None]:
-        """Write these, a batch after the other. Their replicas are told if it `tells`, and all
-        brokers in any case. What may not be written is named, and stays as it was (`has_state`)."""
+        """Write these partition states, in several multis.
+
+        All brokers get UpdateMetadata; the replicas also get LeaderAndIsr if `tells`. A state that
+        an access list forbids to write is named in the log and stays unchanged; `has_state` finds
+        out whether a state was written.
+        """
         partitions = list(changes)
         for first in range(0, len(partitions), _STATES_AT_ONCE):
             if first and first % PARTITIONS_A_TURN == 0:
@@ -201,7 +221,10 @@ class Writer:
                 some = {each: some[each] for each in some if not _is_at(denied, each)}
 
     def _put_some(self, picture: Picture, changes: Changes, *, tells: bool) -> Steps[str | None]:
-        """The path that may not be written, for which nothing was; None if all was written."""
+        """Write these states in one multi. Returns None if all were written.
+
+        If an access list forbids a write, nothing was written, and the path is returned.
+        """
         operations: list[Operation] = [Check(BROKER_IDS, picture.registrations_version)]
         operations += yield from self._parents(picture, changes)
         places = {}
@@ -231,8 +254,11 @@ class Writer:
         return path
 
     def _parents(self, picture: Picture, changes: Changes) -> Steps[list[Operation]]:
-        """What is missing above the states of new partitions: others make it one by one, and may
-        have been interrupted."""
+        """The operations that create missing parent znodes of the states of new partitions.
+
+        Some of the parents may exist: Kafka's controller creates them one by one, and may have
+        been interrupted.
+        """
         new = [each for each in changes if picture.context.leadership(each) is None]
         paths = dict.fromkeys(partitions_path(each.topic) for each in new)
         paths |= dict.fromkeys(partition_path(each) for each in new)
@@ -250,13 +276,13 @@ class Writer:
 
 
 def has_state(context: ControllerContext, partition: TopicPartition, state: LeaderAndIsr) -> bool:
-    """Whether this is what was written last of a partition."""
+    """Whether the last written state of a partition is this one."""
     known = context.leadership(partition)
     return known is not None and known.state == state
 
 
 def _is_at(path: str, partition: TopicPartition) -> bool:
-    """Whether it is the partition's state, or above it."""
+    """Whether the path is the partition's state znode or a parent of that znode."""
     return f"{partition_state_path(partition)}/".startswith(f"{path}/")
 
 
