@@ -5,6 +5,7 @@ from tools.plain_words.check import AllowedSentence
 FINISHED: tuple[str, ...] = (
     "broker/klog_broker/compaction",
     "broker/klog_broker/config",
+    "broker/klog_broker/controller",
     "broker/klog_broker/coordinator",
     "broker/klog_broker/coordinator_hosting",
     "broker/klog_broker/log",
