@@ -1,7 +1,7 @@
-"""Requests between the brokers of a cluster, which come on the inter-broker listener alone.
+"""Requests between the brokers of a cluster, which arrive only on the inter-broker listener.
 
-Orders of the controller come one request after the other (role_change_queue.py), and are carried
-out a part a turn.
+The controller's requests are carried out one after the other (role_change_queue.py), each in parts
+over several event-loop turns.
 """
 
 from collections.abc import Callable
@@ -27,34 +27,34 @@ from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
 from pyspark_klog.protocol.apis.update_metadata import UpdateMetadataRequest
 
 MAX_ELEMENTS = 500_000
-"""Elements of a request between brokers: those of all of 50,000 partitions with three replicas."""
+"""The most elements of a request between brokers: enough for 50,000 partitions with 3 replicas."""
 
 MAX_PARTITIONS = 100_000
-"""Numbers of a topic's partitions end here: a greater one cannot be meant."""
+"""The exclusive bound of partition numbers; a request with a greater number is wrong."""
 
 ORDERS_A_TURN = 50
-"""So many replicas get their roles in one turn of the loop."""
+"""The number of replicas that get their roles in one event-loop turn."""
 
 Order = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
 
 class ClusterServices(NamedTuple):
-    """A broker's part in its cluster."""
+    """The objects with which a broker takes part in its cluster."""
 
     store: ClusterStore
     controller: Controller
     """This broker's controller, which answers NOT_CONTROLLER while another broker is it."""
     orders: OrderQueue
     changes: TopicChanges
-    """Elects leaders, too, which a standalone broker has nobody for."""
+    """Changes topics and elects leaders for clients, by means of `controller`."""
 
 
 class BetweenBrokersServices(NamedTuple):
-    """The services of the APIs that the brokers of a cluster ask each other."""
+    """The services of the APIs between the brokers of a cluster."""
 
     broker_id: BrokerId
     brokers_listener: str
-    """The name of the listener that is for brokers alone."""
+    """The name of the inter-broker listener."""
     loop: Loop
     replicas: ReplicaManager
     requests: RequestRuntime
@@ -62,11 +62,14 @@ class BetweenBrokersServices(NamedTuple):
 
 
 def cluster_of(services: BetweenBrokersServices, context: RequestContext) -> ClusterServices:
-    """BrokerError CLUSTER_AUTHORIZATION_FAILED unless another broker can have asked."""
+    """Return the cluster services for a request that came on the inter-broker listener.
+
+    :raises BrokerError: CLUSTER_AUTHORIZATION_FAILED if the request came on another listener
+    """
     if context.listener != services.brokers_listener:
         raise BrokerError(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            "this is asked between the brokers of a cluster, on their own listener",
+            "only brokers send this request, on the inter-broker listener",
         )
     return services.cluster
 
@@ -77,10 +80,10 @@ def take_order(
     context: RequestContext,
     begin: Callable[[Callable[[], None]], None],
 ) -> None:
-    """Have `begin` carry the order out, in its turn. It answers, and then calls back."""
+    """Queue a controller request. `begin` carries it out, answers, and then calls its argument."""
     reply = context.reply
     if request.is_kraft_controller:
-        reply.close("klog takes no orders of KRaft's controllers")
+        reply.close("klog accepts no requests of KRaft controllers")
         return
 
     def refuse(code: ErrorCode) -> None:
@@ -101,7 +104,7 @@ def take_order(
 
 
 def may_be_topic(name: str) -> bool:
-    """Whether a topic can have this name. Controllers tell of no others."""
+    """Whether this is a legal topic name; controllers send only legal names."""
     try:
         check_topic_name(name)
     except InvalidTopicName:
@@ -110,7 +113,7 @@ def may_be_topic(name: str) -> bool:
 
 
 def order_error(error: KlogError) -> ErrorCode:
-    """The number of an order's error."""
+    """The error code for the failure of a role change."""
     if isinstance(error, InconsistentTopicId):
         return ErrorCode.INCONSISTENT_TOPIC_ID
     if isinstance(error, StaleOrder):

@@ -1,5 +1,8 @@
-"""What this broker asks the controller for: over the listener of the brokers among themselves, also
-while it is the controller itself."""
+"""The connection on which this broker sends requests to the controller.
+
+The requests go to the controller's inter-broker listener, even while this broker is the controller
+itself.
+"""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -13,13 +16,13 @@ R = TypeVar("R", bound=Response)
 
 
 class Connect(Protocol):
-    """Makes a connection that connects when a request needs it (`Peers.connect`)."""
+    """Makes a connection, which connects when the first request is sent (`Peers.connect`)."""
 
     def __call__(self, host: str, port: int, /) -> EventedConnection: ...
 
 
 class ToController:
-    """One connection, to whoever the image says is the controller. For the loop's thread."""
+    """One connection to the controller that the metadata image names. For the loop's thread."""
 
     def __init__(
         self,
@@ -28,7 +31,7 @@ class ToController:
         connect: Connect,
         call_soon: Callable[[Callable[[], None]], None],
     ) -> None:
-        """`listener` is that of the brokers among themselves."""
+        """`listener` is the name of the inter-broker listener."""
         self._image = image
         self._listener = listener
         self._connect = connect
@@ -44,10 +47,13 @@ class ToController:
         done: Callable[[R | None], None],
         timeout_ms: int,
     ) -> None:
-        """Ask the present controller, once. `done` is called once, later, in the loop: with its
-        answer, of which NOT_CONTROLLER is one; with None if nobody knows what became of the
-        request (no controller is known, it is not reached, it is another one by now, or did not
-        answer in `timeout_ms`). `build` makes the request for a version, when it leaves."""
+        """Send a request once to the present controller. `build` makes it for an API version.
+
+        `done` is called once, asynchronously in the loop's thread: with the response, which may be
+        NOT_CONTROLLER, or with None. The result is None if no controller is known or reachable, if
+        the controller changed, or if it did not answer within `timeout_ms`; the request may or may
+        not have been carried out.
+        """
         self.look()
         connection = self._connection
         if connection is None:
@@ -60,8 +66,10 @@ class ToController:
         connection.send(reply_class, build, answered, timeout_ms)
 
     def look(self) -> None:
-        """The image is another one: if the controller is, too, whoever waits for an answer of the
-        one before is told that none will come."""
+        """Replace the connection if the metadata image names another controller or address.
+
+        Requests that are outstanding on the old connection get None.
+        """
         address = None if self._is_closed else self._controller_address()
         if address == self._address:
             return
@@ -70,15 +78,15 @@ class ToController:
         if address is not None:
             self._connection = self._connect(*address)
         if before is not None:
-            # Whoever waits hears of it later, not within somebody else's `send`.
-            self._call_soon(lambda: before.close("the controller is another one"))
+            # Close later, so that no callback runs within another caller's `send`.
+            self._call_soon(lambda: before.close("another broker is the controller now"))
 
     def close(self) -> None:
-        """End the connection: whoever waits is told now. Later requests are answered None."""
+        """Close the connection. Outstanding requests get None now, later ones asynchronously."""
         self._is_closed = True
         connection, self._connection, self._address = self._connection, None, None
         if connection is not None:
-            connection.close("the broker ends")
+            connection.close("this broker stops")
 
     def _controller_address(self) -> tuple[str, int] | None:
         image = self._image()

@@ -1,5 +1,4 @@
-"""Changes of topics, which the controller of a cluster makes: clients ask the controller, and
-brokers ask it for clients.
+"""Topic changes, which only the controller of a cluster makes, for clients and for other brokers.
 
 A standalone broker is its own controller.
 """
@@ -27,8 +26,8 @@ from pyspark_klog.protocol.apis.create_topics import (
 from pyspark_klog.protocol.message import Request, Response
 
 AUTO_CREATION_TIMEOUT_MS = 2_000
-"""How long a request waits for the leaders of topics that it has made; then it is answered that
-there are none yet, and the client asks again."""
+"""How long a request waits for the leaders of topics that it created automatically. After this time
+the response says that there is no leader yet, and the client repeats its request."""
 _SLACK_MS = 500
 
 Refused = dict[str, ErrorCode]
@@ -42,7 +41,7 @@ class ControllerServices(Protocol):
 
     @property
     def other_controller(self) -> Callable[[], TopicRequests | None]:
-        """Asks the controller; None while this broker makes and changes topics itself."""
+        """The requests to the controller; None while this broker is the controller."""
 
 
 def at_controller(
@@ -52,10 +51,12 @@ def at_controller(
     context: RequestContext,
     error_response: ErrorResponse,
 ) -> Response | AnswerSteps | None:
-    """Return from a handler whose `answer` only the controller has, and may say that a topic does
-    not exist. Other brokers answer NOT_CONTROLLER, on which clients ask again. A controller that
-    has just started waits until it knows all topics: on UNKNOWN_TOPIC_OR_PARTITION no client asks
-    again."""
+    """Return the result of a handler that only the controller may carry out by `answer`.
+
+    Another broker answers NOT_CONTROLLER, and the client retries with the controller. A controller
+    that has just started waits until it knows all topics, because clients do not retry after
+    UNKNOWN_TOPIC_OR_PARTITION.
+    """
     if services.other_controller() is not None:
         return error_response(request, ErrorCode.NOT_CONTROLLER)
 
@@ -68,7 +69,7 @@ def at_controller(
 
 
 class TopicRequests:
-    """Asks the controller, another broker, to create topics. ``config`` gives the settings in
+    """Requests topics from the controller, another broker. ``config`` returns the settings in
     force."""
 
     def __init__(
@@ -78,15 +79,17 @@ class TopicRequests:
         self._loop = loop
         self._to_controller = to_controller
         self._creating: set[str] = set()
-        """Topics that the controller was asked to create and has not answered for."""
+        """Topics with an outstanding CreateTopics request to the controller."""
 
     def create(self, names: Sequence[str], done: Callable[[Refused], None]) -> None:
-        """Have topics created with what this broker is configured for. ``done`` is called once,
-        later, with the topics that were not created."""
+        """Request the creation of topics with this broker's default settings.
+
+        ``done`` is called once, asynchronously, with an error for each topic.
+        """
         room = MAX_PARTITIONS_PER_REQUEST
         topics: list[CreatableTopic] = []
         for name in names:
-            # A topic that the controller was asked for already is not asked for twice.
+            # Do not request a topic twice while its first request is outstanding.
             topic = _topic(self._config(), name)
             if name not in self._creating and topic.num_partitions <= room:
                 room -= topic.num_partitions
@@ -113,8 +116,11 @@ class TopicRequests:
 
 
 def not_made(codes: Mapping[str, ErrorCode]) -> Refused:
-    """What a client is told that asked for topics which did not exist, by the codes of their
-    creation: that a topic is there, or will be, is no error, but there may be no leader yet."""
+    """The errors for a client whose request created topics automatically, by topic name.
+
+    `codes` has the errors of the creation. A topic that exists now, or soon, becomes
+    LEADER_NOT_AVAILABLE, because it may not have leaders yet.
+    """
     return {name: _TOLD.get(code, code) for name, code in codes.items()}
 
 

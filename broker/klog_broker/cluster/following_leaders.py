@@ -1,4 +1,4 @@
-"""Has a broker in a cluster copy what the leaders of its replicas have."""
+"""Starts the fetchers, by which a broker's followers copy records from their leaders."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -16,7 +16,7 @@ from pyspark_klog.ids import BrokerId
 
 
 class FollowingServices(Protocol):
-    """The services of the fetchers, which copy from leaders."""
+    """The services that the fetchers use."""
 
     @property
     def broker_epoch(self) -> Callable[[], int]: ...
@@ -50,7 +50,7 @@ class FollowingServices(Protocol):
 
 
 def follow_leaders(services: FollowingServices, peers: Peers) -> Fetchers:
-    """Fetch each partition that follows, from now on, by connections to other brokers."""
+    """Start fetching all partitions that this broker follows, over connections to the leaders."""
     listener = services.config.inter_broker_listener
 
     def address_of(leader: BrokerId) -> tuple[str, int] | None:

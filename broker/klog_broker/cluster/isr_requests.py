@@ -1,10 +1,10 @@
-"""Asks the controller for other in-sync sets, for all partitions that this broker leads.
+"""Sends AlterPartition requests for all partitions that this broker leads.
 
-What is asked for, and what follows from an answer, each leadership decides (leader_replicas.py).
-Here it is sent: the changes of many partitions together, one request at a time, again after a pause
-if nobody knows what became of them. What the controller refused because it knows another state is
-asked for again as often as followers are looked after. A request is sent only once the answer to
-the last one has come or cannot come any more.
+Each leader decides which ISR it requests, and what follows from a response (leader_replicas.py).
+This module sends the changes of many partitions together, one request at a time. If the outcome of
+a request is unknown, the request is sent again after a pause. A change that the controller rejected
+because it has another state is requested again at the next check of the followers. The next request
+is sent only after the response to the last one, or when that response can no longer come.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ from pyspark_klog.protocol.apis.alter_partition import (
 )
 
 PARTITIONS_AT_ONCE = 1000
-"""So many partitions' changes go in one request."""
+"""The most partitions in one AlterPartition request."""
 
 _TIMEOUT_MS = 30_000
 _BACKOFF_MS = 50
@@ -77,18 +77,18 @@ class InSyncServices(Protocol):
 
 
 class InSyncChanges:
-    """One for a broker in a cluster. Loop thread only."""
+    """Requests ISR changes for one broker of a cluster. Loop thread only."""
 
     def __init__(self, services: InSyncServices, controller: ToController) -> None:
         self._services = services
         self._controller = controller
         self._wanted: dict[Leader, None] = {}
         self._is_busy = False
-        """A request is on its way, is about to be sent, or waits out a pause."""
+        """Whether a request is outstanding, is about to be sent, or waits for the pause to end."""
         self._live: frozenset[BrokerId] = frozenset()
 
     def begin(self) -> None:
-        """From now on changes are sent, and followers looked after."""
+        """Start sending changes, and checking the followers of all leaders periodically."""
         self._services.replicas.on_in_sync_changed.append(self._changed)
         for leader in self._services.replicas.led.values():
             self._changed(leader)
@@ -96,7 +96,7 @@ class InSyncChanges:
         self._services.on_image.append(self._image_changed)
         self._look_later()
 
-    # --- who falls behind ------------------------------------------------------------------------
+    # --- lagging followers -----------------------------------------------------------------------
     def _look_later(self) -> None:
         pause_ms = max(self._services.config["replica.lag.time.max.ms"] // 2, 1)
         self._services.loop.call_later(
@@ -108,7 +108,7 @@ class InSyncChanges:
         self._look_later()
 
     def _image_changed(self) -> None:
-        """A broker that is gone is waited for no longer, whether it was in sync or about to be."""
+        """Check all leaders' followers when a broker has failed, so that no leader waits for it."""
         live, before = frozenset(self._services.metadata.image.brokers), self._live
         self._live = live
         if before - live:
@@ -125,18 +125,21 @@ class InSyncChanges:
                         self._reread(leader)
                     leader.look_after_followers()
                     if purgatory.watched_under(leader.topic_partition):
-                        # A broker may be gone that DeleteRecords waits for.
+                        # DeleteRecords may wait for a broker that has failed.
                         purgatory.check(leader.topic_partition)
 
     def _reread(self, leader: Leader) -> None:
-        """No order came since the controller has refused what is asked for."""
+        """Take the partition's state from the metadata image, and request the change again.
+
+        The controller rejected the change, and has sent no LeaderAndIsr request since.
+        """
         topic = self._services.metadata.image.topic_by_id(leader.log.topic_id)
         number = leader.topic_partition.partition
         if topic is not None and number < len(topic.partitions):
             leader.told(topic.partitions[number])
         self._changed(leader)
 
-    # --- asking ----------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------
     def _changed(self, leader: Leader) -> None:
         if leader.replicas.asked is not None:
             self._wanted[leader] = None
@@ -165,7 +168,7 @@ class InSyncChanges:
         )
 
     def _next(self) -> _Asked:
-        """What is sent now: from those that were asked for, the ones that waited longest."""
+        """The changes for the next request: those that have waited longest."""
         asked: _Asked = {}
         for leader in list(self._wanted):
             if len(asked) == PARTITIONS_AT_ONCE:

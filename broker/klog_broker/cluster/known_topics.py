@@ -1,5 +1,8 @@
-"""Which topics this broker knows of. In a cluster the controller sends them, soon after the broker
-has registered; until then a topic that the image does not show may exist all the same."""
+"""Whether this broker knows all topics of its cluster.
+
+In a cluster the controller sends all topics soon after the broker has registered. Until then, a
+topic that the metadata image does not show may exist.
+"""
 
 from collections.abc import Callable, Mapping, Set
 from typing import Protocol
@@ -12,7 +15,8 @@ from pyspark_klog.ids import TopicId
 from pyspark_klog.protocol.message import Request
 
 PATIENCE_MS = 2_000
-"""How long a request waits for the controller; then it is answered by what is known."""
+"""How long a request waits for the controller to send all topics. After this time, the broker
+answers from the topics that it knows."""
 
 
 class KnownTopics(Protocol):
@@ -20,20 +24,21 @@ class KnownTopics(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether a partition that the image does not show is deleted. If not, the controller may
-        not have sent the partition yet."""
+        """Whether every partition that the metadata image does not show is deleted.
+
+        If not, the controller may not have sent such a partition yet.
+        """
 
     @property
     def has_been_complete(self) -> bool:
-        """Whether the image shows all topics that there were at some time since the broker
-        started, and what the controllers have sent since then."""
+        """Whether the metadata image has been complete at some time since the broker started."""
 
     def may_exist(self, topic: str) -> bool:
         """Whether a topic that the image does not show may exist: the controller has not sent all
         topics yet, or cannot read this one."""
 
     def when_complete(self, then: Callable[[], None], patience_ms: int = PATIENCE_MS) -> None:
-        """Call back once: as soon as all topics are known, or when the time is over."""
+        """Call ``then`` once: as soon as all topics are known, or after ``patience_ms``."""
 
 
 class AllTopicsKnown:
@@ -70,7 +75,10 @@ class TopicsFromController:
         return not self._orders.knows_all or topic in self._unreadable()
 
     def when_complete(self, then: Callable[[], None], patience_ms: int = PATIENCE_MS) -> None:
-        """Never calls back at once."""
+        """Call ``then`` once the controller has sent all topics, or after ``patience_ms``.
+
+        Never calls ``then`` before this method returns.
+        """
         orders = self._orders
 
         def over() -> None:
@@ -107,8 +115,10 @@ class AllSettingsRead:
 
 
 def unknown_topic(known_topics: KnownTopics) -> ErrorCode:
-    """The error for a topic that the image does not show. If the topic may exist, clients ask
-    again."""
+    """The error for a topic that the metadata image does not show.
+
+    If the topic may exist, the error makes clients repeat the request.
+    """
     if known_topics.is_complete:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.LEADER_NOT_AVAILABLE
@@ -121,9 +131,11 @@ def once_complete(
     context: RequestContext,
     error_response: ErrorResponse,
 ) -> AnswerSteps | None:
-    """Return from a handler whose `answer` needs all topics: the answer, or None if the answer is
-    sent once the topics are known. A BrokerError of a late answer goes through
-    `error_response`."""
+    """Return the result of a handler whose `answer` needs all topics.
+
+    The result is None if the response is sent later, once all topics are known; `error_response`
+    then turns a BrokerError into a response.
+    """
     if known_topics.is_complete:
         return answer()
 

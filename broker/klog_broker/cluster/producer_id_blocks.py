@@ -1,4 +1,4 @@
-"""Blocks of producer ids, which a broker of a cluster gets from the controller."""
+"""Requests blocks of producer ids from the controller, for a broker of a cluster."""
 
 import logging
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _MAX_ID = (1 << 63) - 1
 
 
 class ProducerIdBlocks:
-    """Asks once for each call: who needs ids asks again."""
+    """Sends one AllocateProducerIds request for each call; the caller retries after a failure."""
 
     def __init__(
         self, to_controller: ToController, broker_id: BrokerId, broker_epoch: Callable[[], int]
@@ -31,7 +31,7 @@ class ProducerIdBlocks:
         self._is_failing = False
 
     def allocate(self, done: Done[ProducerIdBlock]) -> None:
-        """A block that nobody else gets, or NoAnswer."""
+        """Pass `done` a block of producer ids that no other broker gets, or NoAnswer."""
 
         def build(_version: int) -> AllocateProducerIdsRequest:
             return AllocateProducerIdsRequest(
@@ -47,8 +47,8 @@ class ProducerIdBlocks:
             why = "no answer" if reply is None else f"error {reply.error_code}"
             if not self._is_failing:
                 self._is_failing = True
-                _log.warning("the controller gives no producer ids: %s; asked again", why)
-            done(NoAnswer(f"the controller gave no producer ids: {why}"))
+                _log.warning("the controller sent no producer ids: %s; trying again", why)
+            done(NoAnswer(f"the controller sent no producer ids: {why}"))
 
         self._to_controller.send(AllocateProducerIdsResponse, build, answered, TIMEOUT_MS)
 

@@ -1,4 +1,4 @@
-"""Producer ids, handed out of durable blocks."""
+"""Hands out producer ids from durable blocks."""
 
 from collections import deque
 from collections.abc import Callable
@@ -7,24 +7,27 @@ from klog_broker.metadata.interface import MetadataStore, ProducerIdBlock
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import ProducerId
 
-# Kafka asks for the next block when so many percent of one are used.
+# The next block is requested when this percentage of the present block is used, as in Kafka.
 _USED_BEFORE_THE_NEXT = 90
 
 GotProducerId = Callable[[ProducerId | None], None]
 
 
 class ProducerIds:
-    """Hands out producer ids, each once. The end of a block is on disk before the block's first id
-    is handed out; ids of a block that are left after a crash are never used."""
+    """Hands out producer ids, each once.
+
+    The end of a block is durable before the block's first id is handed out. After a crash, the
+    remaining ids of a block are never used.
+    """
 
     def __init__(self, metadata: MetadataStore, *, prefetches: bool = False) -> None:
-        """``prefetches``: the next block is asked for before this one is used up, since
-        another broker gives it."""
+        """``prefetches`` requests the next block before the present one is used up, because the
+        block comes from another broker."""
         self.unavailable = (
-            # The controller may soon give a block. Kafka answers alike.
+            # The controller may soon send a block. Kafka answers with the same error.
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if prefetches else ErrorCode.KAFKA_STORAGE_ERROR
         )
-        """The error for a client whose producer gets no id."""
+        """The error for a client if no producer id is available."""
         self._metadata = metadata
         self._prefetches = prefetches
         self._following: ProducerIdBlock | None = None
@@ -35,8 +38,10 @@ class ProducerIds:
         self._is_allocating = False
 
     def next_id(self, got: GotProducerId) -> None:
-        """Calls ``got`` with a fresh id, now or when a new block is durable; with None if the
-        store cannot give one."""
+        """Call ``got`` with a new producer id, now or once a new block is durable.
+
+        ``got`` gets None if the metadata store cannot allocate a block.
+        """
         if self._next < self._end and not self._waiting:
             got(self._take())
             return
@@ -44,8 +49,10 @@ class ProducerIds:
         self._allocate()
 
     def fetch_first(self) -> None:
-        """Ask for the first block before anybody needs one. If there is none yet, whoever needs an
-        id asks again."""
+        """Request the first block before a producer needs an id.
+
+        If the request fails, the next call of `next_id` repeats it.
+        """
         if self._next == self._end:
             self._allocate()
 

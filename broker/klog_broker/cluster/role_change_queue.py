@@ -1,5 +1,7 @@
-"""Orders of controllers: one request after the other, and none of a controller or a life that is
-over."""
+"""The queue of the controller's requests to this broker, which are carried out one by one.
+
+Requests of a deposed controller, or for another epoch of this broker, are rejected.
+"""
 
 from collections import deque
 from collections.abc import Callable
@@ -7,36 +9,37 @@ from typing import NamedTuple
 
 from pyspark_klog.errors import ErrorCode
 
-UNKNOWN_LIFE = "this broker does not know its own epoch, and takes no orders"
+UNKNOWN_LIFE = "this broker does not know its own epoch yet, and accepts no controller requests"
 _NEVER = (-1, -1)
 
 
 class OrderRequest(NamedTuple):
-    """What a controller has sent. Exactly one of the three is called, once."""
+    """A controller's request. Exactly one of `begin`, `refuse` and `close` is called, once."""
 
     controller_epoch: int
     broker_epoch: int
     connection_number: int
-    """Later connections to this broker have greater numbers."""
+    """The number of the connection; later connections to this broker have greater numbers."""
     begin: Callable[[Callable[[], None]], None]
-    """Carry it out, and call back once it is answered."""
+    """Carries the request out, and calls its argument once the request is answered."""
     refuse: Callable[[ErrorCode], None]
     close: Callable[[str], None]
-    """End the connection: the controller will send the request again."""
+    """Closes the connection, so that the controller sends the request again."""
 
 
 class OrderQueue:
-    """For the loop's thread. `broker_epoch` is this broker's, -1 while it is not registered.
+    """The queue of controller requests, for the loop's thread only.
 
-    All is checked when a request is begun. While it waited for others a newer controller may have
-    given orders, and the broker may have begun another life.
+    `broker_epoch` returns this broker's epoch, -1 while the broker is not registered. The epochs of
+    a request are checked when its turn comes, because a newer controller may have sent requests
+    meanwhile, and this broker may have registered again.
     """
 
     def __init__(self, broker_epoch: Callable[[], int]) -> None:
         self.controller_epoch = 0
-        """That of the newest controller that has given an order."""
+        """The highest controller epoch of all accepted requests."""
         self.on_told_all: list[Callable[[], None]] = []
-        """Each is called once, when all was told again, and forgotten."""
+        """Called once at the next full UpdateMetadata request, then removed."""
         self._broker_epoch = broker_epoch
         self._told_all_in = _NEVER
         self._connection_number = -1
@@ -45,20 +48,20 @@ class OrderQueue:
         self._is_going_on = False
 
     def is_over(self, controller_epoch: int, broker_epoch: int) -> bool:
-        """Whether an order of these epochs is refused, now and whenever its turn comes."""
+        """Whether a request with these epochs is rejected, now and at any later time."""
         return controller_epoch < self.controller_epoch or broker_epoch < self._broker_epoch()
 
     def is_early(self, broker_epoch: int) -> bool:
-        """Whether an order is for a later life than that which this broker knows of itself."""
+        """Whether a request names a later broker epoch than the one that this broker knows."""
         return 0 <= self._broker_epoch() < broker_epoch
 
     def put(self, request: OrderRequest) -> None:
-        """Carry it out after all earlier ones, unless it may not be."""
+        """Carry a request out after all earlier ones, or reject it when its turn comes."""
         self._waiting.append(request)
         self._go_on()
 
     def told_all(self, controller_epoch: int, broker_epoch: int) -> None:
-        """An order of these epochs has told of all partitions there are."""
+        """Record that a full UpdateMetadata request with these epochs was carried out."""
         self._told_all_in = (controller_epoch, broker_epoch)
         waiting, self.on_told_all = self.on_told_all, []
         for each in waiting:
@@ -66,18 +69,20 @@ class OrderQueue:
 
     @property
     def was_told_all(self) -> bool:
-        """Whether this broker was ever told of all partitions."""
+        """Whether this broker has ever received a full UpdateMetadata request."""
         return self._told_all_in != _NEVER
 
     @property
     def knows_all(self) -> bool:
-        """Whether the newest controller has told this life of the broker of all partitions: one
-        that the image does not show is deleted then."""
+        """Whether the newest controller has sent full UpdateMetadata in this broker epoch.
+
+        If so, a partition that the metadata image does not show is deleted.
+        """
         return self._told_all_in == (self.controller_epoch, self._broker_epoch())
 
     def _go_on(self) -> None:
         if self._is_going_on:
-            return  # `begin` answered at once: the while loop that called it goes on.
+            return  # `begin` answered immediately: the while loop that called it continues.
         self._is_going_on = True
         try:
             while self._waiting and not self._is_busy:
@@ -97,8 +102,8 @@ class OrderQueue:
             request.controller_epoch == self.controller_epoch
             and request.connection_number < self._connection_number
         ):
-            # It was sent before the controller gave that connection up, and came late.
-            request.close("the controller has given orders by a later connection")
+            # The controller sent this request before it gave that connection up.
+            request.close("the controller has sent requests by a later connection")
         else:
             self.controller_epoch = request.controller_epoch
             self._connection_number = request.connection_number

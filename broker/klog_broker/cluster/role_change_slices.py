@@ -1,4 +1,4 @@
-"""Carries out the many orders of one request of the controller, a part a turn, and answers it."""
+"""Carries out the role changes of one controller request over several turns, and answers it."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -14,20 +14,21 @@ from pyspark_klog.protocol.message import Response
 
 
 class OrderRequest(Protocol):
-    """A request with orders for replicas."""
+    """A controller request that changes the roles of replicas."""
 
     def orders(self) -> Iterator[RoleChange]:
-        """Made as they are needed: each may look at the role that its replica has then."""
+        """Yield the role changes. Each is made only when it is needed, because it may depend on the
+        role that its replica has at that time."""
 
     def failed(self, partition: TopicPartition, error: KlogError) -> None:
-        """An order could not be carried out."""
+        """Record that the role change of a partition failed."""
 
     def response(self) -> Response:
-        """The answer, once all are carried out."""
+        """The response to the request, once all role changes are carried out."""
 
 
 class OrdersInSlices:
-    """`done` is called once the request is answered."""
+    """Carries out one request in slices; calls `done` once the request is answered."""
 
     def __init__(
         self,
@@ -44,13 +45,13 @@ class OrdersInSlices:
         self._is_without_descriptors = False
 
     def go_on(self) -> None:
-        """Carry out the next ones."""
+        """Carry out the next role changes, or answer the request after the last one."""
         orders = list(islice(self._left, ORDERS_A_TURN))
         if orders:
             self._services.replicas.apply(orders, self._applied)
             return
         if self._is_without_descriptors:
-            # Nobody else would give these orders: the controller asks again.
+            # Make the controller send the request again, by giving no response.
             self._context.reply.close("no file descriptor is left for the log of a replica")
         else:
             self._context.reply.send(self._request.response())
