@@ -152,6 +152,6 @@ def test_a_broker_that_is_told_to_stop_while_it_loads_does_not_serve() -> None:
     first.close(cleanly=False)
     broker = memory_start.make(files.killed())
     broker.stop("SIGTERM")
-    with pytest.raises(CannotStart, match="told to stop while the logs were loaded") as refusal:
+    with pytest.raises(CannotStart, match="was stopped while it loaded its logs") as refusal:
         broker.start()
     assert refusal.value.exit_code is ExitCode.OK

@@ -1,1 +1,1 @@
-"""Start and end of a broker: opening, refusals, exit codes, workers, shutdown."""
+"""Start-up and shutdown of a broker: opening logs, refusals, exit codes, worker threads."""

@@ -1,4 +1,4 @@
-"""The log lines of a broker's start and end, at INFO: one line an event, with key=value facts."""
+"""The log lines of a broker's start-up and shutdown, at INFO, with key=value facts."""
 
 import logging
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _log = logging.getLogger("klog.life")
 
 
 class Life:
-    """Writes the lines. Of several reasons to stop the first counts."""
+    """Logs the start-up and shutdown of a broker; only the first reason to stop is logged."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -21,7 +21,7 @@ class Life:
         self._reason: str | None = None
 
     def starting(self, config: BrokerConfig) -> None:
-        """The broker starts; the logs are not loaded yet."""
+        """Log that the broker starts, before it loads its logs."""
         self._since_ms = self._clock.monotonic_ms()
         _log.info(
             "starting version=%s broker_id=%s log_dirs=%s pid=%d",
@@ -38,8 +38,11 @@ class Life:
         ports: Mapping[str, int],
         advertised: Mapping[str, tuple[str, int]],
     ) -> None:
-        """The listeners are open. ``advertised`` has the advertised host and port by listener
-        name."""
+        """Log that the listeners are open.
+
+        ``ports`` and ``advertised`` have the port, and the advertised host and port, by listener
+        name.
+        """
         topics = image.topics.values()
         listeners = [each._replace(port=ports[each.name]) for each in config.listeners]
         addresses = [f"{name}://{host}:{port}" for name, (host, port) in advertised.items()]
@@ -54,17 +57,20 @@ class Life:
         )
 
     def will_stop(self, reason: str) -> None:
-        """From any thread or signal handler: nothing is written before :meth:`stopping`."""
+        """Remember the reason to stop; :meth:`stopping` logs it.
+
+        May be called from any thread or signal handler.
+        """
         self._reason = self._reason or reason
 
     def stopping(self, connections: int, failure: str | None) -> None:
-        """The loop has ended; with ``failure`` because of that."""
+        """Log that the broker stops, because of ``failure`` if not None."""
         self._since_ms = self._clock.monotonic_ms()
         reason = failure or self._reason or "unknown"
         _log.info("stopping reason=%r connections=%d", reason, connections)
 
     def stopped(self, exit_code: int) -> None:
-        """Everything is closed, as far as it could be."""
+        """Log that the shutdown is complete."""
         _log.info("stopped exit_code=%d took_ms=%d", exit_code, self._took_ms())
 
     def _took_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""Turns the broker's configuration into settings of the rooms that do not read it themselves."""
+"""Turns the broker's configuration into settings of packages that do not read it themselves."""
 
 import math
 import sys
@@ -14,8 +14,8 @@ from klog_broker.runtime.system import descriptors
 def real_network(config: BrokerConfig) -> RealNetwork:
     """This machine's network with the configured socket buffers.
 
-    A buffer size that nobody set is left to the system: Kafka's default of 100 KiB would switch off
-    the system's own tuning, which reaches several MiB.
+    A buffer size that is not configured is left to the operating system: Kafka's default of 100 KiB
+    would disable the system's own tuning, which reaches several MiB.
     """
 
     def size(name: str) -> int | None:
@@ -25,8 +25,10 @@ def real_network(config: BrokerConfig) -> RealNetwork:
 
 
 def network_limits(config: BrokerConfig) -> NetworkLimits:
-    """Bounds of connections and requests. The number of connections is also bounded by the
-    descriptors."""
+    """The limits of connections and requests, from Kafka's settings.
+
+    The process's file descriptors limit the number of connections, too.
+    """
     return NetworkLimits(
         max_request_bytes=config["socket.request.max.bytes"],
         max_idle_ms=config["connections.max.idle.ms"],
@@ -41,7 +43,7 @@ def network_limits(config: BrokerConfig) -> NetworkLimits:
 
 
 def log_settings(config: BrokerConfig) -> LogManagerSettings:
-    """How often the log manager checks, flushes and writes its checkpoints."""
+    """The log manager's intervals, recovery threads and least free disk space."""
     return LogManagerSettings(
         retention_check_interval_ms=config["log.retention.check.interval.ms"],
         flush_scheduler_interval_ms=config["log.flush.scheduler.interval.ms"],
@@ -60,8 +62,10 @@ def log_settings(config: BrokerConfig) -> LogManagerSettings:
 
 
 def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
-    """How the log cleaner works. As in Kafka a negative rate is no limit, and its default is so
-    large that it is none."""
+    """The log cleaner's settings.
+
+    A rate that is not positive, and the default rate, Java's largest double, mean no limit.
+    """
     rate = config["log.cleaner.io.max.bytes.per.second"]
     return CleanerSettings(
         enabled=config["log.cleaner.enable"],

@@ -10,25 +10,26 @@ class ExitCode(IntEnum):
 
     OK = 0
     REFUSED = 1
-    """This process may have too few file descriptors."""
+    """The process's limit of file descriptors is too low."""
     REFUSED_DIRECTORY = 3
-    """A data directory is held by another broker, or of another version, cluster or broker, or has
-    data of topics that the metadata does not know, or lacks data that it knows."""
+    """A data directory cannot be used: another broker has locked it, it belongs to another version,
+    cluster or broker, it has data of topics that the metadata lacks, or lacks data of topics that
+    the metadata has."""
     REFUSED_ADDRESS = 4
     """A listener's address or port cannot be opened."""
     DISKS_LOST = 5
     """The last data directory went offline."""
     NO_ZOOKEEPER = 6
-    """No server of zookeeper.connect could be used within zookeeper.connection.timeout.ms."""
+    """No server of zookeeper.connect was usable within zookeeper.connection.timeout.ms."""
     REFUSED_BY_CLUSTER = 7
-    """The cluster does not take the broker: its number or address is another's, or it is on its way
-    to KRaft."""
+    """The cluster does not accept the broker: another broker has its number or address, or the
+    cluster is migrating to KRaft."""
     BUG = 70
-    """Something in the loop failed that no request can cause; the log has the traceback."""
+    """The event loop failed because of a bug; the log has the traceback."""
 
 
 class CannotStart(KlogError):
-    """The broker does not start; the text says in a sentence why and what to do."""
+    """The broker cannot start; the text is a sentence with the reason and the remedy."""
 
     def __init__(self, exit_code: ExitCode, text: str) -> None:
         super().__init__(text)

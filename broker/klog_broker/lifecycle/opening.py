@@ -1,4 +1,4 @@
-"""What a broker finds when it starts: its metadata, its settings and its logs."""
+"""Opens a broker's metadata and logs when the broker starts."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -26,13 +26,15 @@ _log = logging.getLogger("klog.topics")
 def open_local_store(
     files: Files, directories: Sequence[Path], broker_id: BrokerId, chance: Chance
 ) -> LocalStore:
-    """The metadata of a broker that runs alone, in its first data directory."""
+    """Open the metadata store of a standalone broker, in its first data directory."""
     return LocalStore.open(files, directories[0], broker_id, others=directories[1:], chance=chance)
 
 
 OpenStore = Callable[[Files, Sequence[Path], BrokerId, Chance], AdoptingStore]
-"""Opens the metadata store, given the disk and the data directories. These are not locked yet, so
-that opening must change nothing. Blocks. StoreRefused with a sentence."""
+"""Opens the metadata store. Blocks; raises StoreRefused with a sentence for the user.
+
+The data directories are not locked yet, so opening must not change them.
+"""
 
 
 def open_logs(
@@ -51,14 +53,14 @@ def open_logs(
     is_wanted: Callable[[], bool],
     on_directory_offline: Callable[[Path, BaseException], None],
 ) -> tuple[AdoptingStore, LogManager]:
-    """The store, and all logs, loaded, recovered and locked. Blocks.
+    """Open the metadata store, and lock, load and recover all logs. Blocks.
 
-    With ``adopts`` folders of partitions that the metadata does not know are taken in. With
-    ``accepts_missing`` partitions that the metadata knows and whose data is missing begin again,
-    empty. A broker that is not standalone loads every log: the controller says later which of them
-    are its replicas.
-    StoreRefused, LogDirectoryError, OSError; LoadingGivenUp once the broker ``is_wanted`` no
-    longer.
+    ``adopts`` adds topics to the metadata for partition folders that it lacks. ``accepts_missing``
+    creates empty logs for partitions whose data is missing. A broker in a cluster loads every log:
+    the controller decides later which of them are its replicas.
+
+    :raises StoreRefused, LogDirectoryError, OSError: if the metadata or a log cannot be used
+    :raises LoadingGivenUp: once ``is_wanted`` returns False, because the broker is to stop
     """
     directories = settings.config.log_dirs
     metadata = open_store(files, directories, broker_id, chance)
@@ -88,8 +90,8 @@ def open_logs(
     missing = MissingData(files, metadata, is_accepted=accepts_missing, adopts=adopts)
 
     def admit(found: Sequence[FoundFolders]) -> None:
-        # In a cluster no folder is refused: a directory of another cluster, or of a broker that
-        # runs alone, was refused before, and followers copy what is missing.
+        # In a cluster no folder is refused: a directory of another cluster or of a standalone
+        # broker was refused before, and followers copy missing data from their leaders.
         if is_standalone:
             adoption.check(found)
             missing.check(logs.directories, found)

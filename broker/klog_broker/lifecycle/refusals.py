@@ -1,4 +1,4 @@
-"""The reasons why a broker does not start: a CannotStart for each, with sentence and exit code."""
+"""The reasons why a broker does not start: one CannotStart each, with a sentence and exit code."""
 
 import errno
 from collections.abc import Iterable
@@ -13,13 +13,13 @@ from pyspark_klog.errors import KlogError
 
 
 def refusal_of(error: OSError | KlogError) -> CannotStart | None:
-    """The refusal for an error that ended a start; None if the error has no sentence here."""
+    """The CannotStart for an error during the start; None if the error is not an expected one."""
     cause = error if isinstance(error, OSError) else error.__cause__
     if isinstance(cause, OSError) and descriptors.is_exhausted(cause):
         return CannotStart(
             ExitCode.REFUSED,
-            f"{descriptors.why(cause)}; a broker needs {descriptors.LEAST_DESCRIPTORS} at"
-            f" least and more for more connections; nothing was changed",
+            f"{descriptors.why(cause)}; a broker needs at least {descriptors.LEAST_DESCRIPTORS}"
+            f" and more for more connections; nothing was changed",
         )
     if isinstance(error, CannotStart):
         return error
@@ -30,27 +30,30 @@ def refusal_of(error: OSError | KlogError) -> CannotStart | None:
 
 
 def refused_directory(error: LogDirectoryError | StoreRefused) -> CannotStart:
-    """This broker must not use a data directory, or the data in it."""
+    """The refusal of a data directory that this broker must not use, or whose data it must not."""
     return CannotStart(ExitCode.REFUSED_DIRECTORY, str(error))
 
 
 def given_up() -> CannotStart:
-    """The broker was told to stop while it loaded its logs."""
+    """The end of a start that was stopped while the broker loaded its logs."""
     return CannotStart(
         ExitCode.OK,
-        "told to stop while the logs were loaded; nothing is lost, the next start looks through "
-        "what this one has not come to",
+        "the broker was stopped while it loaded its logs; nothing is lost, the next start recovers "
+        "the remaining ones",
     )
 
 
 def told_to_stop() -> CannotStart:
-    """The broker was told to stop while it waited for ZooKeeper."""
-    return CannotStart(ExitCode.OK, "told to stop while it waited for ZooKeeper")
+    """The end of a start that was stopped while the broker waited for ZooKeeper."""
+    return CannotStart(ExitCode.OK, "the broker was stopped while it waited for ZooKeeper")
 
 
 def no_zookeeper(connect: str, patience_ms: int, *, was_connected: bool) -> CannotStart:
-    """No server could be used in time."""
-    what = "answered all that a start has to ask" if was_connected else "could be reached"
+    """The refusal if no ZooKeeper server was usable in time.
+
+    ``was_connected`` means that a server was reached, but did not answer all requests of the start.
+    """
+    what = "answered all requests of the start" if was_connected else "could be reached"
     return CannotStart(
         ExitCode.NO_ZOOKEEPER,
         f"no ZooKeeper server of zookeeper.connect={connect} {what} within {patience_ms} ms"
@@ -59,12 +62,12 @@ def no_zookeeper(connect: str, patience_ms: int, *, was_connected: bool) -> Cann
 
 
 def refused_by_cluster(text: str) -> CannotStart:
-    """The cluster does not take this broker."""
+    """The refusal of a broker by its cluster, for the reason ``text``."""
     return CannotStart(ExitCode.REFUSED_BY_CLUSTER, text)
 
 
 def disks_lost(directories: Iterable[Path], *, are_all: bool) -> CannotStart:
-    """These data directories went offline during the start."""
+    """The refusal if these data directories went offline during the start."""
     paths = ", ".join(sorted(map(str, directories)))
     what = (
         "no data directory can be used"
@@ -73,17 +76,17 @@ def disks_lost(directories: Iterable[Path], *, are_all: bool) -> CannotStart:
     )
     return CannotStart(
         ExitCode.DISKS_LOST,
-        f"{what}, the log says why: {paths}; start the broker again once the disk is in order",
+        f"{what}, see the log: {paths}; start the broker again once the disk is in order",
     )
 
 
 def refused_address(listener: Listener, error: OSError) -> CannotStart:
-    """A listener's address or port cannot be opened."""
+    """The refusal if a listener's address or port cannot be opened."""
     return CannotStart(ExitCode.REFUSED_ADDRESS, _why_not(listener, error))
 
 
 def refused_metrics(host: str, port: int, error: OSError) -> CannotStart:
-    """The address of metrics.listener cannot be opened."""
+    """The refusal if the address of metrics.listener cannot be opened."""
     return CannotStart(
         ExitCode.REFUSED_ADDRESS,
         f"cannot listen on metrics.listener={host}:{port}: {error.strerror or error}; choose"

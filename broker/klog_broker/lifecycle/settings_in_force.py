@@ -1,7 +1,8 @@
-"""A broker's settings while it runs: those of its start, and above them what clients give it later.
+"""The settings in force of a running broker: those of its start, overridden by stored settings.
 
-When the metadata brings other settings, everybody whom they concern follows at once, and the logs
-of topics in slices. docs/operations.md tells users of it.
+Clients store settings in the metadata while the broker runs. When the metadata image brings changed
+settings, the parts of the broker follow immediately, and the logs of topics in slices.
+docs/operations.md describes this for users.
 """
 
 import logging
@@ -32,9 +33,9 @@ from pyspark_klog.ids import BrokerId
 _log = logging.getLogger("klog.config")
 _quotas_log = logging.getLogger("klog.quota")
 
-# How many parsed topic settings are kept: many topics have the same ones, and parsing takes long.
+# The number of cached parsed topic settings: many topics have equal settings, and parsing is slow.
 _TOPIC_SETTINGS_KEPT = 100
-# What of a topic's settings comes from the broker, if the topic has none of its own.
+# The broker settings that are the defaults of topic settings.
 _DEFAULTS_OF_TOPICS = {
     row.broker_name for row in TOPIC_SETTINGS.values() if row.broker_name in SETTINGS
 }
@@ -65,8 +66,11 @@ class _Followers(NamedTuple):
 
 
 class SettingsInForce:
-    """For the loop's thread. `begin` is called once the metadata is read, `connect` once the parts
-    of the broker are there, then `image_changed` with each new image."""
+    """Computes a broker's settings in force, for the loop's thread only.
+
+    `begin` is called once the metadata is read, `connect` once the parts of the broker exist, then
+    `image_changed` with each new metadata image.
+    """
 
     def __init__(self, start: BrokerConfig) -> None:
         self.config = start
@@ -78,13 +82,16 @@ class SettingsInForce:
         self._read = lru_cache(_TOPIC_SETTINGS_KEPT)(self._read_topic)
 
     def number_is(self, broker_id: BrokerId) -> None:
-        """Before all else: the broker's number, if the settings leave it to ZooKeeper."""
+        """Set the broker id that ZooKeeper generated; called first. The configured id may be the
+        same."""
         if self.config["broker.id"] != broker_id:
             self.config = self._start = self._start.with_generated_id(broker_id)
 
     def begin(self, image: MetadataImage) -> None:
-        """Take what was given to the broker in its earlier lives. What can no longer be used is
-        reported and does not count; it stays stored until somebody changes it."""
+        """Apply the stored settings of the metadata image that the broker starts with.
+
+        An invalid stored setting is logged and ignored; it stays stored until a client changes it.
+        """
         self._take(image)
         if image.client_quotas:
             _quotas_log.warning(
@@ -93,11 +100,11 @@ class SettingsInForce:
             )
 
     def connect(self, services: SettingsFollowers, server: Server, cleaner: Cleaner) -> None:
-        """From now on these follow the settings."""
+        """Set the parts of the broker that follow the settings from now on."""
         self._followers = _Followers(services, server, cleaner)
 
     def topic_settings(self, name: str, configs: Mapping[str, str]) -> TopicSettings:
-        """What a topic's replicas need to know of its settings; the broker's count besides."""
+        """The settings of a topic's replicas: the topic's own, and the broker's as defaults."""
         return self._read(tuple(configs.items()), name in INTERNAL_TOPICS)
 
     def _read_topic(
@@ -107,7 +114,7 @@ class SettingsInForce:
         return TopicSettings.from_topic_config(config, holds_state=holds_state)
 
     def image_changed(self, image: MetadataImage) -> None:
-        """Follow the settings of brokers in the image, if they are others."""
+        """Apply the stored broker settings of a new metadata image, if they have changed."""
         if image.broker_configs is self._given:
             return
         old = self.config
@@ -123,7 +130,7 @@ class SettingsInForce:
         if cleaner_settings(old) != cleaner_settings(new):
             cleaner.take_settings(cleaner_settings(new))
         if any(old[name] != new[name] for name in _DEFAULTS_OF_TOPICS):
-            # Whoever follows older settings stops: the topics that are left get these.
+            # Stop applying older settings: the new run covers all topics.
             following = self._following = object()
             services.slices.run(_follow(services), lambda: self._following is following)
 
@@ -135,13 +142,16 @@ class SettingsInForce:
         self._read.cache_clear()
         for problem in problems:
             if problem not in self._problems:
-                _log.warning("does not count: %s", problem)
+                _log.warning("ignoring a stored setting: %s", problem)
         self._problems = problems
         _tell_changes(old, self.config)
 
 
 def _follow(services: SettingsFollowers) -> Steps:
-    """Have the logs take the settings. A topic that is made or altered meanwhile has them."""
+    """Apply the settings to the logs of all topics, in slices.
+
+    A topic that is created or altered meanwhile gets the new settings anyway.
+    """
     for topic in services.metadata.image.topics.values():
         yield 1 + len(topic.partitions)
         services.replicas.topics_changed((topic.name,))

@@ -1,4 +1,4 @@
-"""The end in good order: what was accepted is answered, and nobody is waited for for long."""
+"""The orderly shutdown: accepted requests are answered, and every wait has a time limit."""
 
 import logging
 from collections.abc import Callable
@@ -15,19 +15,19 @@ from klog_broker.runtime.event_loop.purgatory import Purgatory
 
 _log = logging.getLogger("klog.app")
 
-# How long requests that wait for something that is about to happen (a sync, another request) may
-# do so; then they are told that it did not.
+# How long delayed requests may wait for an imminent event (a sync, another request). After this
+# time they are answered with an error.
 _PATIENCE_MS = 1_000
-# The same where replies wait for syncs: a disk may be slow.
+# The time limit while requests wait for syncs, because a disk may be slow.
 _SYNC_PATIENCE_MS = 5_000
-# How long clients may take to receive their answers.
+# How long clients may take to receive their responses.
 _SENDING_MS = 1_000
 _LOOK_MS = 20
 _ENDED_A_TURN = 200
 
 
 class StoppingServices(Protocol):
-    """The parts of a broker that a shutdown works with."""
+    """The parts of a broker that a shutdown uses."""
 
     @property
     def logs(self) -> LogManager: ...
@@ -43,13 +43,14 @@ class StoppingServices(Protocol):
 
 
 class Stopping:
-    """Ends the connections of a broker whose loop still turns, then calls ``over``.
+    """Ends the connections of a broker whose loop still runs, then calls ``over``.
 
-    At once listeners are closed, connections that have no request under way, too, and long polls
-    are answered with what there is. Followers get no more than that, so that producers which wait
-    for them are told that this broker leads no longer. Then whoever joins a group or waits for a
-    coordinator is told that it has gone elsewhere, whoever waits for a sync that its time is up;
-    nothing is written for any of that. At last connections whose clients do not read are closed.
+    First the listeners and the connections without outstanding requests are closed, and long polls
+    are answered with the data that there is. Leaderships with followers end, so that producers that
+    wait for followers get NOT_LEADER_OR_FOLLOWER. After a time limit, the leaderships of
+    coordinators' topics end, so that their delayed requests are answered, and other delayed
+    requests are answered as expired; nothing is written for that. Last, connections whose clients
+    do not read their responses are closed.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Stopping:
         self._led_with_others: list[Partition] = []
 
     def begin(self) -> None:
-        """Called once."""
+        """Start the shutdown. Called once."""
         self._server.stop_accepting()
         self._led_with_others = [
             each
@@ -74,7 +75,7 @@ class Stopping:
         self._go_on()
 
     def _go_on(self) -> None:
-        # Long polls come up again as long as requests are begun that were received before.
+        # New long polls appear while requests that were received earlier are begun.
         ending = self._server.end_some(_ENDED_A_TURN)
         polls = self._services.purgatory.expire_some(_ENDED_A_TURN, long_polls_alone=True)
         resigned = self._led_with_others[-_ENDED_A_TURN:]
@@ -97,7 +98,7 @@ class Stopping:
             return
         elif now_ms >= self._patient_until_ms:
             _log.warning(
-                "connections=%d closed before all answers were received: their clients do not read",
+                "connections=%d closed with unsent responses, because their clients do not read",
                 self._server.connection_count,
             )
             self._over()
@@ -110,7 +111,7 @@ class Stopping:
         return any(log.flush_waiters for log in self._services.logs.logs())
 
     def _end_leaderships(self) -> None:
-        """Of the topics that coordinators keep their state in: they answer who waits for them."""
+        """End the leaderships of coordinators' topics, so that delayed requests are answered."""
         for partition in list(self._services.replicas.partitions()):
             if partition.topic_partition.topic in INTERNAL_TOPICS:
                 partition.stop(deletes=False)

@@ -1,4 +1,4 @@
-"""The threads of a broker beside its loop."""
+"""The worker threads of a broker, besides the thread of its event loop."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,22 +7,23 @@ from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.threads.helpers import Helpers, HelperThreads
 from klog_broker.runtime.threads.parallel_work import LoopsThreads, SideBySide, one_after_another
 
-# Threads for fsync, read-ahead and deleting: so many that a slow disk does not delay another one.
+# Threads for fsync, read-ahead and deleting. There are several, so that a slow disk does not delay
+# the work on another one.
 _HELPER_THREADS = 8
 _CLEANER_NICENESS = 10
 
 
 class Workers(NamedTuple):
-    """Who does what blocks."""
+    """Thread pools for blocking work."""
 
     helpers: Helpers
     of_cleaner: Helpers
-    """What nobody waits for comes after the loop and its flushes where there is too little CPU."""
+    """Helpers of the log cleaner, with lower CPU priority than the loop and the other helpers."""
     side_by_side: SideBySide
-    """For the start and the end, when all logs are to be gone through."""
+    """Parallel work on all logs, at start-up and shutdown."""
 
     def close(self) -> None:
-        """Lets them finish what was begun. Blocks."""
+        """Close the helpers after their present work is finished. Blocks."""
         self.of_cleaner.close()
         self.helpers.close()
 
@@ -30,7 +31,10 @@ class Workers(NamedTuple):
 def workers_of(
     loop: Loop, make_helpers: Callable[[Loop], Helpers] | None, side_by_side: SideBySide | None
 ) -> Workers:
-    """Threads, or what is given instead: who gives helpers of his own has no threads."""
+    """Create the worker threads, or use the given replacements.
+
+    With ``make_helpers`` there are no threads at all; simulations use this.
+    """
     if make_helpers is not None:
         helpers = make_helpers(loop)
         return Workers(helpers, helpers, side_by_side or one_after_another)
