@@ -1,1 +1,1 @@
-"""Which topic or partition a request means, and what its principal may do with it."""
+"""Resources of requests: finds topics and partitions, and checks what the principal may do."""

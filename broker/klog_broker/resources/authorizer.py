@@ -1,4 +1,4 @@
-"""The authorizer that allows everything, and checks that cost nothing with it."""
+"""The authorizer that allows everything, and access checks that skip the call of it."""
 
 from typing import Protocol
 
@@ -51,7 +51,7 @@ def is_allowed(
 
 
 def is_broker(services: AuthorizerServices, context: RequestContext) -> bool:
-    """Whether the client may do what the brokers of a cluster ask each other."""
+    """Whether the client may send the requests that are for brokers (CLUSTER_ACTION)."""
     return is_allowed(
         services, context, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME
     )

@@ -1,30 +1,31 @@
-"""The objects that keep leaderships, and with them logs, from one request to the next."""
+"""The objects that hold references to leaders, and so to logs, between requests."""
 
 from typing import Protocol
 from weakref import WeakSet
 
 
 class LeaderHolder(Protocol):
-    """Keeps leaderships of a request for later requests like it. Compared by identity."""
+    """Holds the leaders of a request for later similar requests. Compared by identity."""
 
     def let_go(self) -> None:
-        """Forget all leaderships: one of them may have ended, and its log's files may be
-        deleted."""
+        """Drop all leaders, because a leadership has ended, and its log's files may be deleted."""
 
 
 class LeaderHolders:
-    """The holders of all connections of a broker, until the connections are gone. Loop thread
-    only."""
+    """The holders of all open connections of a broker. Loop thread only.
+
+    References to the holders are weak, so a closed connection's holder disappears by itself.
+    """
 
     def __init__(self) -> None:
         self._holders: WeakSet[LeaderHolder] = WeakSet()
 
     def add(self, holder: LeaderHolder) -> None:
-        """``holder`` has leaderships from now on, until it is told to let go."""
+        """Add a holder that has leaders from now on, until its ``let_go`` is called."""
         self._holders.add(holder)
 
     def let_go_all(self) -> None:
-        """A leadership has ended: all holders let go."""
+        """Make all holders drop their leaders, because a leadership has ended."""
         holders, self._holders = self._holders, WeakSet()
         for holder in holders:
             holder.let_go()

@@ -1,4 +1,4 @@
-"""Finds the leadership of a request's partition, or the error if there is none; for data APIs."""
+"""Finds this broker's leadership of a requested partition, or the error, for data APIs."""
 
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from pyspark_klog.records.layout import NO_LEADER_EPOCH
 
 
 class PartitionServices(AuthorizerServices, Protocol):
-    """The services that a partition is looked up in."""
+    """The services that the look-up of a led partition uses."""
 
     @property
     def metadata(self) -> MetadataStore: ...
@@ -28,13 +28,15 @@ class PartitionServices(AuthorizerServices, Protocol):
 
 
 def topic_name(services: PartitionServices, topic_id: UUID, partition: int) -> str:
-    """The name of the topic with this id, for a request to the partition's leader; BrokerError
-    UNKNOWN_TOPIC_ID if it does not exist (any more), or if the partition of that name that this
-    broker leads is another topic's.
+    """The name of the topic with this id, for a request to the partition's leader.
 
-    Roles go first: in a cluster a broker is told to lead before the image shows the topic, and the
-    image may still show one that was deleted and made anew. Both begin with the same leader epoch,
-    so that nothing else would tell their records apart.
+    The roles of replicas decide before the metadata image does: in a cluster a broker gets the role
+    of a leader before its image shows the topic, and the image may still show an earlier topic of
+    the same name. Both topics begin with the same leader epoch, so only the id distinguishes their
+    records.
+
+    :raises BrokerError: UNKNOWN_TOPIC_ID if the topic does not exist (any more), or if this broker
+        leads the partition of another topic with the same name
     """
     leader = services.replicas.led_by_id.get((topic_id, partition))
     if leader is not None:
@@ -48,7 +50,7 @@ def topic_name(services: PartitionServices, topic_id: UUID, partition: int) -> s
 def led_partition(services: PartitionServices, topic: str, partition: int) -> Leader:
     """This broker's leadership of a partition; BrokerError if it has none.
 
-    Only the partition's role decides; the metadata image is asked only for the reason of an error.
+    Only the partition's role decides; the metadata image only supplies the reason of an error.
     """
     leader = services.replicas.led.get((topic, partition))
     if leader is None:
@@ -57,7 +59,7 @@ def led_partition(services: PartitionServices, topic: str, partition: int) -> Le
 
 
 def ended_code(services: PartitionServices, leader: Leader) -> ErrorCode:
-    """The error for a request that waited for a leadership which has ended."""
+    """The error for a delayed request whose leadership has ended."""
     if leader.ended is Ended.OFFLINE:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if leader.ended is Ended.DELETED:
@@ -66,23 +68,24 @@ def ended_code(services: PartitionServices, leader: Leader) -> ErrorCode:
 
 
 def why_not_led(services: PartitionServices, topic: str, partition: int) -> ErrorCode:
-    """The error for a request to the leader of a partition, which this broker does not lead, or
-    which its image does not show."""
+    """The error for a request to the leader of a partition that this broker does not lead."""
     if services.metadata.image.partition(topic, partition) is None:
         if not services.known_topics.is_complete:
-            # It may be another broker's, or become this one's.
+            # The partition may exist, and this broker may get its leadership soon.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     hosted = services.replicas.partition(topic, partition)
     if hosted is not None and isinstance(hosted.role, Offline):
         return ErrorCode.KAFKA_STORAGE_ERROR
-    # So it is also while a new topic's logs are being made: the client tries again in a moment.
+    # The logs of a new topic may still be in creation: this error makes clients retry.
     return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def check_leader_epoch(leader: Leader, current_leader_epoch: int) -> None:
-    """Raise BrokerError unless the client's leader epoch is the leader's (KIP-320). A client that
-    does not know the epoch sends -1, which passes; any other epoch below the leader's is fenced."""
+    """Raise BrokerError unless the client's leader epoch equals the leader's (KIP-320).
+
+    A client that does not know the epoch sends -1, which is accepted. A lower epoch is fenced.
+    """
     if current_leader_epoch in (NO_LEADER_EPOCH, leader.leader_epoch):
         return
     if current_leader_epoch < leader.leader_epoch:

@@ -19,7 +19,7 @@ _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class TopicLookup(AuthorizerServices, Protocol):
-    """The services that topics are looked up in."""
+    """The services that the look-up of topics uses."""
 
     @property
     def known_topics(self) -> KnownTopics: ...

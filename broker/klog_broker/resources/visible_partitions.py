@@ -1,4 +1,4 @@
-"""Partitions as a client is told of them: by the addresses of the listener that it came through."""
+"""Describes partitions to a client, for whom only brokers with its listener are reachable."""
 
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from pyspark_klog.protocol.apis.metadata import MetadataResponsePartition
 
 
 class SeenServices(Protocol):
-    """The services that partitions are shown from."""
+    """The services that the description of partitions uses."""
 
     @property
     def broker_id(self) -> BrokerId: ...
@@ -26,11 +26,11 @@ class SeenServices(Protocol):
 
 
 class SeenPartitions:
-    """What one request is told: Kafka 3.9.1's rules with ZooKeeper.
+    """Describes partitions in the response to one request, by Kafka 3.9.1's rules with ZooKeeper.
 
-    A leader without the client's listener is no leader for it. ``names_listeners``: it is told so,
-    rather than that there is no leader. ``hides_replicas``: replicas without an address are left
-    out, as for the first clients, which knew no others.
+    A leader without the client's listener counts as no leader. The error is then
+    LISTENER_NOT_FOUND with ``names_listeners``, else LEADER_NOT_AVAILABLE. ``hides_replicas`` omits
+    replicas that the client cannot reach, as the first versions of Metadata do.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class SeenPartitions:
     def partition(
         self, topic: str, number: int, state: PartitionState
     ) -> MetadataResponsePartition:
-        """One partition."""
+        """Describe one partition of a topic."""
         alive, leader = self._alive, state.leader
         answer = MetadataResponsePartition(
             partition_index=number,
@@ -70,7 +70,7 @@ class SeenPartitions:
         if leader == self._services.broker_id:
             hosted = self._services.replicas.partition(topic, number)
             if hosted is not None and isinstance(hosted.role, Offline):
-                # Clients have to wait for this broker's disk, or for another leader.
+                # This broker cannot use its log: clients must wait for its disk or another leader.
                 leader = NO_BROKER
                 if self._services.broker_id not in state.offline:
                     answer.offline_replicas.append(self._services.broker_id)
