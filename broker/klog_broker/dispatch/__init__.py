@@ -1,1 +1,1 @@
-"""From a request's frame to its handler, and from the response to its bytes."""
+"""Dispatch of requests: from a request's frame to its handler, and from the response to bytes."""

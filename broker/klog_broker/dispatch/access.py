@@ -36,8 +36,8 @@ def on_transactional_ids(operation: AclOperation) -> Access:
 
 
 def sometimes_on_cluster(operation: AclOperation) -> Access:
-    """Access to the cluster, which some requests need, or which stands for access to the resources
-    that a request names."""
+    """Access to the cluster that only some requests need, or that replaces access to each resource
+    in the request."""
     return Access(operation, AclResourceType.CLUSTER)
 
 

@@ -1,4 +1,4 @@
-"""An API as its module declares it, and the handler that it becomes with a broker's services."""
+"""The declaration of an API (`BrokerApi`), and its handler in one broker (`ApiHandler`)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from pyspark_klog.protocol.message import Response
 S = TypeVar("S", contravariant=True)
 
 MAX_REQUEST_ELEMENTS = 30_000
-"""Elements of all arrays and tagged fields of one request together. Clients of a broker with 10,000
-topics of a partition each need 20,000; decoding as many takes some 10 ms."""
+"""The most elements of all arrays and tagged fields of one request together. Clients of a broker
+with 10,000 topics of one partition each need 20,000; decoding as many takes about 10 ms."""
 
 
 def top_level_error(api_key: ApiKey) -> ErrorResponse:
-    """For an API whose response has one ``error_code`` of its own and needs nothing else."""
+    """Return the ``error_response`` of an API whose response has a top-level ``error_code``."""
 
     def make(_: Any, code: ErrorCode) -> Response:
         response: Any = registry.response_class(api_key)()
@@ -42,7 +42,7 @@ def top_level_error(api_key: ApiKey) -> ErrorResponse:
 
 
 class ServedApi(NamedTuple):
-    """A line of ApiVersions."""
+    """The range of versions of an API, as ApiVersions reports it."""
 
     api_key: int
     min_version: int
@@ -54,8 +54,8 @@ class BrokerApi(Generic[S]):
     """An API that a broker with the services ``S`` can serve. ``api/<api>.py`` ends with its
     ``API``.
 
-    ``handle`` may raise BrokerError (answered through ``error_response``); any other exception is a
-    bug: UNKNOWN_SERVER_ERROR, one traceback, a counter.
+    ``handle`` may raise BrokerError, which ``error_response`` turns into a response. Any other
+    exception is a bug: the client gets UNKNOWN_SERVER_ERROR, the log the traceback.
     """
 
     api_key: ApiKey
@@ -65,22 +65,22 @@ class BrokerApi(Generic[S]):
     """The operations that a client must be allowed for the API. The order has no meaning: which of
     the operations a request needs depends on its fields."""
     max_version: int | None = None
-    """The newest version served, if it is not the registry's."""
+    """The newest served version; None means the newest of the registry."""
     min_version: int | None = None
     lets_next_parse: bool = False
-    """While its response is outstanding, further requests of this same API may be parsed (Produce
-    alone). Any other parked request stops the parsing of its connection."""
+    """Whether further requests of this API are parsed while one is outstanding; only for Produce.
+    An outstanding request of another API stops the parsing of its connection."""
     prepare: Callable[[S, bytes, Any, RequestContext], Prepared | None] | None = None
-    """Makes an object that serves the connection's next request, if that is like this one."""
+    """Makes a cached request, which serves the connection's next request if it is similar."""
     max_elements: int = MAX_REQUEST_ELEMENTS
-    """A request of more elements is malformed. Only other brokers, on the listener that is for
-    them, send more than MAX_REQUEST_ELEMENTS: the dispatcher decodes these requests in slices."""
+    """A request with more elements is malformed. Only brokers, on the inter-broker listener, may
+    send more than MAX_REQUEST_ELEMENTS; the dispatcher decodes such requests in slices."""
     prepared_bytes: int = PREPARED_BYTES
-    """Longer frames are not prepared for: this bounds the memory of a connection."""
+    """The longest frame for which `prepare` is called; it bounds the memory of a connection."""
 
     @property
     def served(self) -> ServedApi:
-        """The versions. ValueError if the registry does not have them."""
+        """The range of served versions; ValueError if the registry lacks one of them."""
         known = registry.api(self.api_key)
         first = known.min_version if self.min_version is None else self.min_version
         last = known.max_version if self.max_version is None else self.max_version
@@ -89,13 +89,13 @@ class BrokerApi(Generic[S]):
         return ServedApi(self.api_key, first, last)
 
     def bind(self, services: S) -> ApiHandler:
-        """The handler of a broker with these services."""
+        """Return the handler of this API in a broker with these services."""
         prepare = None if self.prepare is None else partial(self.prepare, services)
         return ApiHandler(self, partial(self.handle, services), prepare)
 
 
 class ApiHandler(NamedTuple):
-    """An API with the services of one broker."""
+    """The handler of an API in one broker: the API's functions with the broker's services."""
 
     api: BrokerApi[Any]
     handle: Handle
@@ -103,5 +103,5 @@ class ApiHandler(NamedTuple):
 
 
 def bind(apis: Iterable[BrokerApi[S]], services: S) -> tuple[ApiHandler, ...]:
-    """The handlers of a family of APIs, which work with the same services."""
+    """Return the handlers of a family of APIs that use the same services."""
     return tuple(each.bind(services) for each in apis)

@@ -16,12 +16,15 @@ DENIED_CODES = {
 
 
 class Authorizer(Protocol):
-    """Implemented in resources/authorizer.py. A broker has one authorizer."""
+    """Decides which principal may do what. A broker has one authorizer.
+
+    resources/authorizer.py has the implementation.
+    """
 
     @property
     def version(self) -> int:
-        """The version of the rules. The version rises whenever a rule changes: a decision holds
-        until then."""
+        """The version of the rules. A decision is valid until the version rises, because a rule
+        has changed."""
 
     def is_allowed(
         self,

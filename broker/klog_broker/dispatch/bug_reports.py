@@ -7,8 +7,11 @@ _log = logging.getLogger("klog.bug")
 
 
 class BugReports:
-    """Counts and logs exceptions that no request should be able to cause. Such a request is
-    answered with UNKNOWN_SERVER_ERROR, and no other client notices."""
+    """Counts and logs exceptions that no request should be able to cause.
+
+    The caller answers such a request with UNKNOWN_SERVER_ERROR or closes its connection; other
+    clients do not notice.
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -19,7 +22,7 @@ class BugReports:
         return self.counts.total()
 
     def report(self, what: str, error: BaseException) -> None:
-        """Counts a bug in `what`; logs its traceback once for each line and type of exception."""
+        """Count a bug in `what`; log its traceback once for each line and type of exception."""
         self.counts[what] += 1
         frame = error.__traceback__
         while frame is not None and frame.tb_next is not None:

@@ -1,8 +1,8 @@
-"""Requests that a connection sends again and again: recognised by their bytes, and not decoded
-again.
+"""Cached requests: a connection's repeated requests, recognised by their bytes, without decoding.
 
-A handler that has such requests prepares what it needs for the next one (``BrokerApi.prepare``);
-the dispatcher keeps it with the connection, one for each API, and asks it before anything else.
+A handler of such requests makes an object that can serve the next similar request
+(``BrokerApi.prepare``). The dispatcher stores this object with the connection, one for each API,
+and passes it the next frame before decoding.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from pyspark_klog.protocol.headers import encode_response
 from pyspark_klog.protocol.message import Response
 
 PREPARED_BYTES = 1024
-"""No longer frame is prepared for, unless its API says otherwise (``prepared_bytes``)."""
+"""The longest frame of a cached request, unless its API declares ``prepared_bytes``."""
 
 CORRELATION_ID = slice(4, 8)
-"""Where the correlation id lies in a request's frame, behind API key and version."""
+"""The position of the correlation id in a request's frame, after API key and version."""
 
 
 class Prepared(Protocol):
-    """A request that was served, as far as the next one needs it."""
+    """A cached request: serves later requests of its connection that are similar."""
 
     def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
-        """Serve a frame (without its size) that differs only in what may differ; the answer may
-        come later. False, and nothing has happened, if the frame is another request.
+        """Serve a frame (without its size) that is similar to the cached one; the response may come
+        later. Returns False, without any effect, if the frame is a different request.
 
-        The frame's bytes are gone when this has returned: nothing may keep a view of them. If it
-        raises, the handler serves the frame, unless the frame was answered before that.
+        The frame's bytes are reused after the return, so nothing may keep a view of them. If this
+        method raises before it has answered, the handler serves the frame.
         """
 
 
 Prepare = Callable[[bytes, Any, RequestContext], Prepared | None]
-"""(frame, request, context) -> what serves requests like this one; None if nothing does. Called
-after the handler."""
+"""(frame, request, context) -> a cached request that serves similar frames, or None. Called after
+the handler."""
 
 
 class ReplyBytes:
-    """The frame of an answer, but for its correlation id."""
+    """The encoded frame of a response without its correlation id."""
 
     __slots__ = ("behind", "size")
 
@@ -49,5 +49,5 @@ class ReplyBytes:
         self.size, self.behind = frame[:4], frame[8:]
 
     def to(self, correlation_id: bytes | memoryview) -> bytes:
-        """The whole frame, for the four bytes of a request's correlation id."""
+        """Return the whole frame with the four bytes of a request's correlation id."""
         return b"".join((self.size, correlation_id, self.behind))

@@ -1,4 +1,4 @@
-"""From a frame to its handler: one row an API, and ApiVersions is derived from the rows."""
+"""Dispatches request frames to the handlers of their APIs, after checks of version and access."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
 
 UNCOUNTED_BYTES = 8 * 1024
-"""A request up to this size is decoded without counting: it has no room for more elements than
-are handled at once."""
+"""A request up to this size is decoded without counting elements, because it is too small for more
+elements than one turn may handle."""
 
 UNCOUNTED_DATA_BYTES = 128 * 1024
-"""The same for Produce and Fetch, which have decoders of their own and longer elements."""
+"""The limit of UNCOUNTED_BYTES for Produce and Fetch, which have faster decoders and longer
+elements."""
 
 _DECODED_ELEMENTS_A_STEP = 4
-"""Decoding so many partitions takes about as long as an element of `Slices` stands for."""
+"""Decoding this many partitions takes about the time that `Slices` allows for one element."""
 
 _DATA_APIS = frozenset((ApiKey.PRODUCE, ApiKey.FETCH))
 
 
 class ConnectionInfo(Protocol):
-    """What the network tells of a connection."""
+    """The properties of a connection that the dispatcher uses."""
 
     @property
     def client_address(self) -> str: ...
@@ -56,19 +57,18 @@ class ConnectionInfo(Protocol):
 
     @property
     def prepared(self) -> dict[int, Prepared]:
-        """By API key, what may serve the connection's next request. Only the dispatcher puts
-        anything in."""
+        """The connection's cached requests by API key. Only the dispatcher adds any."""
 
     rules_version: int
-    """The version of the rules under which the requests in ``prepared`` were allowed. Only the
+    """The version of the authorizer's rules that allowed the requests in ``prepared``. Only the
     dispatcher changes it."""
 
     def forget_prepared(self) -> None:
-        """Empties ``prepared``."""
+        """Empty ``prepared``."""
 
 
 class Dispatcher:
-    """The rows of one broker, and the way from a frame through them to its reply slot."""
+    """Decodes the request frames of one broker, and calls the handlers."""
 
     def __init__(
         self,
@@ -77,8 +77,10 @@ class Dispatcher:
         is_brokers_listener: Callable[[str], bool],
         authorizer: Authorizer | None = None,
     ) -> None:
-        """``is_brokers_listener``: whether other brokers connect to the listener of this name.
-        ``authorizer`` is None if every client may do everything."""
+        """``is_brokers_listener`` returns whether the name is that of the inter-broker listener.
+
+        ``authorizer`` is None if every client may do everything.
+        """
         self._authorizer = authorizer
         self._runtime = runtime
         self._is_brokers_listener = is_brokers_listener
@@ -98,16 +100,19 @@ class Dispatcher:
 
     @property
     def pipelined_apis(self) -> frozenset[int]:
-        """The keys of the APIs of which a request may follow while another one waits."""
+        """The keys of the APIs that allow several outstanding requests of one connection."""
         return frozenset(key for key, row in self._handlers.items() if row.api.lets_next_parse)
 
     def handle_frame(self, frame: memoryview, slot: ReplySlot, connection: ConnectionInfo) -> bool:
-        """Serve a request, a frame without its size. Returns whether the frame's bytes are needed
-        no longer. They are not when the request was known by its bytes; a decoded request may have
-        views of them until the turn ends."""
+        """Serve a request, a frame without its size; return whether its bytes may be reused now.
+
+        The bytes may be reused if a cached request has served the frame. Otherwise the decoded
+        request may have views of the bytes until the turn ends.
+        """
         if self._authorizer is not None:
             self._forget_old_decisions(connection, self._authorizer.version)
-        # The lower byte of the API key is enough: what is found compares the whole frame.
+        # The lower byte of the API key is enough, because a cached request compares the whole
+        # frame.
         found = connection.prepared.get(frame[1])
         if found is not None:
             try:
@@ -118,14 +123,16 @@ class Dispatcher:
                 self._runtime.bugs.report(type(found).__name__, error)
                 if slot.is_filled:
                     return True
-                # Nothing was answered: the handler serves the request.
+                # The request is not answered yet, so the handler serves it.
         self._decode(frame, slot, connection)
         return False
 
     @staticmethod
     def _forget_old_decisions(connection: ConnectionInfo, version: int) -> None:
-        """Cached requests were allowed under the rules of their time: after a change of the rules
-        the next request of each API is decoded and checked."""
+        """Drop a connection's cached requests if the authorizer's rules have changed since.
+
+        The next request of each API is then decoded and checked under the new rules.
+        """
         if connection.rules_version != version:
             connection.forget_prepared()
             connection.rules_version = version
@@ -145,7 +152,7 @@ class Dispatcher:
                     name = handler.api.api_key.name
                     slot.close(f"{name} is served from {first} to {last}, not as {version}")
                     return
-                # ApiVersions alone is answered in any version (KIP-511).
+                # Only ApiVersions gets a response in an unsupported version (KIP-511).
                 header = header._replace(api_version=0)
                 context = self._context(header, slot, connection)
                 context.reply.send(self._all_ranges())
@@ -160,7 +167,8 @@ class Dispatcher:
                 if most > MAX_REQUEST_ELEMENTS:
                     if self._is_brokers_listener(connection.listener):
                         context = self._context(header, slot, connection)
-                        # The turn's end frees the memory of the frame: the steps need a copy.
+                        # The steps need a copy of the frame, whose memory is reused at the turn's
+                        # end.
                         steps = self._decode_later(handler, context, bytes(frame), position)
                         context.reply.send_in_slices(steps)
                         return
@@ -190,8 +198,10 @@ class Dispatcher:
     def _decode_later(
         self, handler: ApiHandler, context: RequestContext, frame: bytes, position: int
     ) -> AnswerSteps:
-        """Decode a request of another broker in slices, and hand it to its handler: the whole of a
-        topic with 10,000 partitions comes in one request."""
+        """Decode a large request of another broker in slices, and call its handler.
+
+        For example, a controller sends a topic with 10,000 partitions in one request.
+        """
         header = context.header
         message_class = registry.request_class(header.api_key)
         decoding = decode_in_steps(
@@ -207,7 +217,8 @@ class Dispatcher:
         return (yield from self._guarded(handler, request, context, steps))
 
     def _all_ranges(self) -> Response:
-        """Error 35 with what is served, so that the client can ask again in a version it finds."""
+        """The ApiVersions response with UNSUPPORTED_VERSION and all served ranges of versions, by
+        which the client chooses a version."""
         return ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
             api_keys=[
@@ -217,7 +228,7 @@ class Dispatcher:
         )
 
     def handle(self, handler: ApiHandler, request: Request, context: RequestContext) -> None:
-        """Runs a handler; whatever it raises is answered."""
+        """Call a handler and send its response; an exception becomes an error response."""
         try:
             answer = handler.handle(request, context)
             if answer is None:
@@ -239,8 +250,10 @@ class Dispatcher:
     def _denied(
         self, handler: ApiHandler, request: Request, context: RequestContext
     ) -> BrokerError | None:
-        """The error if the client may not send this request at all. Handlers check the access to
-        single resources of a request."""
+        """The error if the client may not send this request at all; None if the client may.
+
+        Handlers check the access to each resource of a request.
+        """
         authorizer = self._authorizer
         if authorizer is None:
             return None
@@ -255,7 +268,7 @@ class Dispatcher:
     def _handle_later(
         self, handler: ApiHandler, request: Request, context: RequestContext
     ) -> AnswerSteps:
-        """Decoding a long request has taken its share of this turn."""
+        """Call the handler in a later slice, because decoding has used up this turn's share."""
         yield SLICE_ELEMENTS
         denied = self._denied(handler, request, context)
         if denied is not None:
@@ -268,7 +281,7 @@ class Dispatcher:
     def _guarded(
         self, handler: ApiHandler, request: Request, context: RequestContext, steps: AnswerSteps
     ) -> AnswerSteps:
-        """As ``handle`` does, in slices."""
+        """Take the steps of a response; an exception becomes an error response, as in `handle`."""
         try:
             return (yield from steps)
         except BrokerError as error:
@@ -280,7 +293,7 @@ class Dispatcher:
     def _answer_bug(
         self, handler: ApiHandler, request: Request, context: RequestContext, error: Exception
     ) -> None:
-        """The handler is wrong, not the request."""
+        """Report a bug of the handler, and answer UNKNOWN_SERVER_ERROR."""
         self._runtime.bugs.report(handler.api.api_key.name, error)
         reply = context.reply
         if not (isinstance(reply, EncodedReply) and reply.is_used):

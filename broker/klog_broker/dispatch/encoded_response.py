@@ -1,4 +1,4 @@
-"""A request's answer, encoded into its slot."""
+"""Encodes a request's response into the request's slot."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pyspark_klog.protocol.headers import (
 )
 from pyspark_klog.protocol.message import Response
 
-# An answer whose steps cost less than this is made and encoded at once, which is quicker.
+# A response whose steps cost less than this is made and encoded immediately, which is faster.
 _FEW_ELEMENTS = 16
 _ENCODED_ELEMENTS_A_STEP = 8
 _COUNTED_ELEMENTS_A_STEP = 32
 
 
 class EncodedReply:
-    """Encodes an answer into its slot."""
+    """Encodes a response into its slot: the Reply of one request."""
 
     __slots__ = ("_header", "_runtime", "_slot", "is_used")
 
@@ -46,7 +46,7 @@ class EncodedReply:
             try:
                 parts = encode_response_parts(header.correlation_id, response, header.api_version)
             except Exception as error:
-                # Most often the purgatory has called, which catches nothing.
+                # Usually the caller is the purgatory, which does not handle exceptions.
                 self._close_for_bug(response, error)
                 return
             for code in error_codes(response):
@@ -73,7 +73,7 @@ class EncodedReply:
             self.send(response)
 
     def _work(self, steps: AnswerSteps) -> Steps:
-        """Takes the steps and, if they lead to an answer, encodes it in further ones."""
+        """Take the steps, and encode the response that they return, if any, in further steps."""
         response: Response | None = None
         try:
             response = yield from steps
@@ -99,9 +99,9 @@ class EncodedReply:
 
     def _close_for_bug(self, response: Response | None, error: Exception) -> None:
         self.is_used = True
-        name = "an answer" if response is None else type(response).__name__
+        name = "a response" if response is None else type(response).__name__
         self._runtime.bugs.report(f"{name} v{self._header.api_version}", error)
-        self._slot.close("an internal error: the answer cannot be encoded")
+        self._slot.close("an internal error: the response cannot be encoded")
 
     def skip(self) -> None:
         self.is_used = True
@@ -119,7 +119,7 @@ class EncodedReply:
 
 
 def first_steps(steps: AnswerSteps) -> tuple[bool, Response | None]:
-    """Takes a few steps. Returns whether these were all, and then the response."""
+    """Take a few steps. Returns whether these were all, and if so, the response."""
     spent = 0
     try:
         while spent < _FEW_ELEMENTS:

@@ -1,4 +1,4 @@
-"""What a client is told of an error: a sentence that fits into an answer."""
+"""Error messages for clients: a sentence that fits into a response."""
 
 from pyspark_klog.errors import BrokerError
 
@@ -6,6 +6,6 @@ _MOST_CHARACTERS = 1000
 
 
 def told(error: BrokerError) -> str:
-    """The error's text, cut: it may quote names as long as the longest text of an answer."""
+    """The error's text, cut to 1,000 characters, because it may quote very long names."""
     text = error.text
     return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."

@@ -1,7 +1,7 @@
-"""What a handler gets besides the request and its services: who asks, and where the response goes.
+"""The context of a request: its client, its connection, and the destination of its response.
 
 A handler returns its response, or returns None and answers later through ``context.reply``: exactly
-once, by ``send``, ``skip`` or ``close``. Until then a request that waits lies in the purgatory.
+once, by ``send``, ``skip`` or ``close``. Until then a delayed request is in the purgatory.
 A response that can become long is a generator of steps (``AnswerSteps``), which the dispatcher
 takes in slices.
 A request's records are views of the receive buffer, valid until the turn's append phase ends.
@@ -20,55 +20,60 @@ from pyspark_klog.protocol.message import Response
 
 
 class Reply(Protocol):
-    """The place of one answer in its connection's order. Used exactly once."""
+    """Takes the response to one request. Exactly one response, `skip` or `close` is permitted."""
 
     @property
     def is_open(self) -> bool:
-        """False once the connection is gone: nobody waits for this answer any more."""
+        """Whether the connection is open, so that a client may still wait for the response."""
 
     def send(self, response: Response) -> None:
-        """Answers. The response leaves once all earlier responses of the connection have left."""
+        """Queue the response, which is sent after all earlier responses of the connection."""
 
     def send_parts(self, parts: list[Any]) -> None:
-        """As :meth:`send`, with the parts of the response's whole frame."""
+        """Queue the response, given as the parts of its whole encoded frame."""
 
     def leave_now(self) -> None:
-        """What was sent leaves before all that this turn sends otherwise, if nothing of the
-        connection has to leave before. Not while the request is begun."""
+        """Write the response to the socket now, before the other responses of this turn.
+
+        The response waits as usual while an earlier response of the connection is missing. Must
+        not be called while the handler runs.
+        """
 
     def send_in_slices(self, steps: AnswerSteps) -> None:
-        """Takes the steps, with other work in between, and answers with the response that they end
-        with, if there is one. If the connection closes, the remaining steps are not taken."""
+        """Take the steps, with other work in between, and queue the response that they return, if
+        any. If the connection closes, the remaining steps are not taken."""
 
     def skip(self) -> None:
-        """The client expects no answer (Produce with acks=0)."""
+        """End the request without a response (Produce with acks=0)."""
 
     def close(self, reason: str) -> None:
-        """Closes the connection, where no answer could tell the client of an error. Earlier answers
-        still leave."""
+        """Close the connection after sending earlier responses, because no response can express
+        the error."""
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """Calls back if the connection closes before this request is answered."""
+        """Call ``callback`` if the connection closes before this request is answered."""
 
     def hold(self) -> bool:
-        """No more requests of the connection are parsed before this one is answered. Returns
-        whether this request's bytes stay valid until then; if not, they are gone after this
-        turn."""
+        """Parse no more requests of the connection before this one is answered.
+
+        Returns whether this request's bytes stay valid until then; if not, they are valid only
+        until the end of this turn.
+        """
 
 
 @dataclass(slots=True, eq=False)
 class RequestContext:
-    """One request's circumstances. Services are bound to the handler (``BrokerApi.bind``)."""
+    """The context of one request. Services are bound to the handler (``BrokerApi.bind``)."""
 
     header: RequestHeader
     client_address: str
     """The client's IP address, as text."""
     connection_id: str
-    """Unique in the broker's life: ``local-remote-number``, for logs and group members."""
+    """The connection's id, unique in this process: ``local-remote-number``, for logs and groups."""
     listener: str
-    """The name of the listener that the client came through."""
+    """The name of the listener that accepted the connection."""
     principal: KafkaPrincipal
-    """Who asks; ANONYMOUS without authentication."""
+    """The client's principal; ANONYMOUS without authentication."""
     reply: Reply
 
     @property
@@ -77,7 +82,7 @@ class RequestContext:
 
     @property
     def client_id(self) -> str:
-        """The client's name for itself; empty if it gives none."""
+        """The client id in the request's header; empty if there is none."""
         return self.header.client_id or ""
 
 
@@ -91,5 +96,5 @@ Handle = Callable[[Any, RequestContext], Response | AnswerSteps | None]
 ``context.reply``."""
 
 ErrorResponse = Callable[[Any, ErrorCode], Response | None]
-"""(request, code) -> a response with ``code`` in all its error fields. None closes the connection:
-the client expects no answer (Produce with acks=0)."""
+"""(request, code) -> a response with ``code`` in all its error fields; or None, which closes the
+connection, because the client expects no response (Produce with acks=0)."""

@@ -1,5 +1,4 @@
-"""What the requests of one broker share, whatever their API: the counts of errors, the reports of
-bugs, and the slices that long responses are made in."""
+"""The objects that requests of all APIs share: error counts, bug reports, slices of long work."""
 
 from __future__ import annotations
 
@@ -12,13 +11,13 @@ from klog_broker.runtime.event_loop.slices import Slices
 
 @dataclass(slots=True, eq=False)
 class RequestRuntime:
-    """One for each broker. Loop thread only."""
+    """The objects that all requests of one broker share. Loop thread only."""
 
     slices: Slices
     """Runs the steps of long responses, with other work in between."""
     bugs: BugReports = field(default_factory=BugReports)
     errors: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """How often an error code was answered: (API key, code). A response may have many."""
+    """The number of error codes in responses, by (API key, code); a response may have many."""
     counters: dict[str, int] = field(default_factory=dict)
     """Plain counts by name, for metrics and tests."""
 

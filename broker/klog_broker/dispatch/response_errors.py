@@ -1,4 +1,4 @@
-"""The error codes in a response, wherever they stand: for metrics."""
+"""Finds all error codes in a response, for metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CODE = "error_code"
 
 
 def error_codes(answer: Struct) -> Iterator[int]:
-    """Every error code of an answer, also those that say NONE."""
+    """Yield every error code of a response, including NONE."""
     has_code, parts, arrays = _places(type(answer))
     if has_code:
         yield answer.error_code  # type: ignore[attr-defined]
@@ -27,8 +27,11 @@ def error_codes(answer: Struct) -> Iterator[int]:
 
 @lru_cache(None)
 def _places(cls: type[Struct]) -> tuple[bool, tuple[str, ...], tuple[str, ...]]:
-    """Whether structs of this class have a code of their own; their fields, and their arrays, whose
-    structs have some. There are as many classes as the protocol has."""
+    """Where a struct class has error codes.
+
+    Returns whether the class itself has one, its struct fields with error codes inside, and its
+    array fields with error codes inside. The cache holds at most all classes of the protocol.
+    """
     parts: list[str] = []
     arrays: list[str] = []
     for name, row in cls.__fields__.items():

@@ -1,11 +1,11 @@
-"""The place of one answer in its connection's queue, as the dispatcher and handlers see it."""
+"""The interface of a response's place in its connection's queue, for dispatcher and handlers."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
 
 class ReplySlot(Protocol):
-    """A place in a connection's queue of replies: network.replies.QueuedReply."""
+    """A response's place in its connection's queue (network.replies.QueuedReply)."""
 
     @property
     def is_open(self) -> bool: ...
@@ -15,11 +15,13 @@ class ReplySlot(Protocol):
         """Whether complete, skip or close was called."""
 
     def complete(self, parts: list[Any]) -> None:
-        """Fills the place. The parts, byte strings and file regions, together are one frame."""
+        """Fill the place with a frame, given as byte strings and file regions."""
 
     def leave_now(self) -> None:
-        """Sends what fills the place, if it is its turn, before the turn's other sends. Not while
-        the request is begun."""
+        """Send the response before the turn's other responses, if no earlier one is missing.
+
+        Must not be called while the handler runs.
+        """
 
     def skip(self) -> None: ...
 
