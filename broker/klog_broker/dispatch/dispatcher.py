@@ -106,8 +106,8 @@ class Dispatcher:
     def handle_frame(self, frame: memoryview, slot: ReplySlot, connection: ConnectionInfo) -> bool:
         """Serve a request, a frame without its size; return whether its bytes may be reused now.
 
-        The bytes may be reused if a cached request has served the frame. Otherwise the decoded
-        request may have views of the bytes until the turn ends.
+        The bytes may be reused if a cached request has served the frame. A decoded request may have
+        views of the bytes until the turn ends.
         """
         if self._authorizer is not None:
             self._forget_old_decisions(connection, self._authorizer.version)

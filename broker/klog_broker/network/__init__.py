@@ -1,7 +1,7 @@
-"""Sockets to frames and replies back, in order: listeners, connections, bounded queues.
+"""The network of a broker: listeners, and connections that turn bytes into requests and back.
 
 May import: klog_broker.{log,runtime,config} and pyspark_klog.{protocol,ids,errors}; no handlers,
-no produce (plans.py says what the network knows of it).
+and not produce, whose interface for the network is in plans.py.
 Start reading at server.py (listeners), then states.py and connection.py (one client's connection),
-inbox.py (bytes to requests) and outbox.py (answers to bytes).
+inbox.py (bytes to requests) and outbox.py (responses to bytes).
 """

@@ -1,57 +1,60 @@
-"""What a connection and a turn may take: every bound of the network in one place.
+"""All bounds of the network: what one connection, and one event-loop turn, may use.
 
-Each is a number of bytes or of things. docs/operations.md has them in its table.
+docs/operations.md has a table of these bounds.
 """
 
 RECEIVE_BYTES = 128 * 1024
-"""Received from one connection in one turn (fairness), and held unparsed while it is parked."""
+"""The most bytes received from one connection in one turn (fairness), and the most unparsed bytes
+of a connection that must not begin further requests."""
 
 BULK_RECEIVE_BYTES = 1024 * 1024
-"""The same for one whose last plan took over half of RECEIVE_BYTES, shared by all
-connections that are ready; never less than RECEIVE_BYTES. Fewer, larger turns cost less a byte."""
+"""The most bytes received in one turn from a connection whose last plan took over half of
+RECEIVE_BYTES. All ready connections share this number, but each gets at least RECEIVE_BYTES. Fewer,
+larger turns cost less for each byte."""
 
 LEAST_RECEIVE_BYTES = 16 * 1024
-"""With less room than this in the arena a receive is put off to the next turn."""
+"""If fewer bytes than this are free in the arena, a connection waits for the next turn."""
 
 LARGE_RECEIVE_BYTES = 1024 * 1024
-"""Received in one turn from a connection in the middle of one frame larger than RECEIVE_BYTES."""
+"""The most bytes received in one turn from a connection within a frame above RECEIVE_BYTES."""
 
 ARENA_BYTES = 4 * 1024 * 1024
-"""Received from all connections in one turn into the shared arena."""
+"""The size of the arena: the most bytes received from all connections in one turn, without large
+frames."""
 
 POOLED_BYTES = 32 * 1024 * 1024
-"""Kept in free buffers for large frames; what is above goes back to the system."""
+"""The most bytes in pooled free buffers for large frames; further buffers are freed."""
 
 REQUESTS_PER_TURN = 256
-"""Requests of one connection that are begun in one turn (fairness)."""
+"""The most requests of one connection that are begun in one turn (fairness)."""
 
 PENDING_REPLIES = 1024
-"""Answers of one connection that are outstanding or unsent; at the bound parsing stops."""
+"""The most outstanding or unsent responses of one connection; at the bound, parsing stops."""
 
 PENDING_REPLY_BYTES = 4 * 1024 * 1024
-"""Bytes of answers in memory that wait to be sent; past the bound parsing stops. One answer
-alone may be larger. Regions of files are not counted: they take no memory."""
+"""The bytes of unsent responses of one connection at which parsing stops. A single response may be
+larger. File regions are not counted, because they take no memory."""
 
 SEND_BYTES = (1024 + 64) * 1024
-"""Sent to one connection in one turn (fairness). A consumer's default is 1 MB a partition: such an
-answer goes in one turn, with what stands before and behind the records."""
+"""The most bytes sent to one connection in one turn (fairness). A consumer's default is 1 MB for
+each partition: a response of this size is sent in one turn, with the bytes around the records."""
 
 PROBED_BYTES = 256 * 1024
-"""A piece of a file that is sent as far as a probe of its two ends tells that it is in the cache.
-One call sends as many such pieces as the turn's share allows."""
+"""The size of a file piece that counts as in the page cache if its first and last page are. One
+call sends as many such pieces as the turn's share allows."""
 
 READ_AHEAD_BYTES = 4 * 1024 * 1024
-"""Read ahead by a helper thread when a piece to be sent is not in the cache."""
+"""The bytes that a helper thread reads ahead if the next file piece is not in the page cache."""
 
 ACCEPTS_PER_TURN = 64
-"""New connections taken from one listener in one turn."""
+"""The most connections accepted from one listener in one turn."""
 
 ACCEPT_PAUSE_MS = 100
-"""How long a listener rests after an accept failed for want of descriptors or memory."""
+"""How long listeners accept nothing after an accept failed for lack of descriptors or memory."""
 
 MIN_REQUEST_BYTES = 8
-"""The shortest header: key, version and correlation id. A smaller frame is no request."""
+"""The size of the shortest request header: API key, version and correlation id."""
 
 METADATA_REQUEST_BYTES = 8 * 1024 * 1024
-"""The longest request other than Produce. Its elements become objects, at worst some 60 times as
-large as the frame: without a bound of its own one hostile frame would take gigabytes."""
+"""The longest request other than Produce. Its elements become objects, which can take 60 times the
+memory of the frame, so without this bound one hostile frame would take gigabytes."""

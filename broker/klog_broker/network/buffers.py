@@ -1,51 +1,51 @@
-"""Memory that requests are received into: one arena for a turn, a pool for large frames.
+"""Memory for received requests: one arena for each turn, and a pool of buffers for large frames.
 
-Both are reused when the turn is over, so that nothing may hold a view of them longer.
+The memory is reused after the turn, so no view of it may be held longer.
 """
 
 from klog_broker.network.bounds import ARENA_BYTES, POOLED_BYTES, RECEIVE_BYTES
 
 
 class ReceiveArena:
-    """One block that all connections of a turn receive into, one after the other."""
+    """One block of memory into which all connections receive during a turn, one after the other."""
 
     def __init__(self, size_bytes: int = ARENA_BYTES) -> None:
         self.view = memoryview(bytearray(size_bytes))
         self.size_bytes = size_bytes
         self.used_bytes = 0
         self.first_window = self.view[:RECEIVE_BYTES]
-        """What ``window`` returns while nothing is used, as in most turns of small requests."""
+        """The result of ``window`` while nothing is used, which is the case in most turns."""
 
     def window(self) -> memoryview | None:
-        """The next RECEIVE_BYTES, which stay free until ``take``; None if so many are not left."""
+        """The next RECEIVE_BYTES, which stay free until ``take``; None if fewer are free."""
         start = self.used_bytes
         end = start + RECEIVE_BYTES
         return self.view[start:end] if end <= self.size_bytes else None
 
     def free_bytes(self) -> int:
-        """How many bytes are left for this turn."""
+        """The number of bytes that are free in this turn."""
         return self.size_bytes - self.used_bytes
 
     def take(self, size_bytes: int) -> None:
-        """Counts the next ``size_bytes`` as used until ``reset``."""
+        """Mark the next ``size_bytes`` as used until ``reset``."""
         self.used_bytes += size_bytes
 
     def take_back(self, before_bytes: int, after_bytes: int) -> None:
-        """Free what was taken when ``used_bytes`` went from ``before_bytes`` to ``after_bytes``,
-        unless more has been taken since."""
+        """Undo the `take` that raised ``used_bytes`` from ``before_bytes`` to ``after_bytes``,
+        unless more bytes were taken since."""
         if self.used_bytes == after_bytes:
             self.used_bytes = before_bytes
 
     def reset(self) -> None:
-        """The turn is over: everything is free again."""
+        """Free all bytes at the end of the turn."""
         self.used_bytes = 0
 
 
 class BufferPool:
-    """Buffers of powers of two for frames that are too large for the arena.
+    """Reusable buffers for frames that are too large for the arena; sizes are powers of two.
 
-    A fresh buffer costs a page fault for each 4 KiB, more than receiving into it; so returned ones
-    are kept, up to ``keep_bytes`` altogether.
+    A new buffer costs a page fault for each 4 KiB, which takes longer than receiving into it. So
+    the pool keeps returned buffers, up to ``keep_bytes`` altogether.
     """
 
     def __init__(self, keep_bytes: int = POOLED_BYTES) -> None:
@@ -55,7 +55,7 @@ class BufferPool:
         self.lent_bytes = 0
 
     def take(self, at_least_bytes: int) -> bytearray:
-        """A buffer of the next power of two. Its content is whatever was there before."""
+        """Lend a buffer whose size is the next power of two. Its content is arbitrary."""
         size = 1 << (at_least_bytes - 1).bit_length()
         self.lent_bytes += size
         free = self._free.get(size)
@@ -65,7 +65,7 @@ class BufferPool:
         return bytearray(size)
 
     def give_back(self, buffer: bytearray) -> None:
-        """Returns a buffer that nobody looks at any more."""
+        """Take back a buffer that has no views any more."""
         size = len(buffer)
         self.lent_bytes -= size
         if self.kept_bytes + size <= self._keep_bytes:

@@ -1,8 +1,8 @@
-"""One client's connection: requests from its inbox to the handler, answers into its outbox.
+"""One client's connection: passes requests from its inbox to handlers, responses to its outbox.
 
-states.py has the states that a connection goes through and what may happen in each. Parsing stops
-while the outbox takes no further request and when the turn's share is used up. Reading goes on
-until RECEIVE_BYTES lie unparsed, so that a client that goes away is noticed.
+states.py has the states of a connection, and what may happen in each. Parsing stops while the
+outbox permits no further request, and when the turn's share is used up. Receiving continues until
+RECEIVE_BYTES are unparsed, so that the broker notices when a client disconnects.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from klog_broker.security.principal_numbers import ANONYMOUS_NUMBER
 
 _READ_OFF_BYTES = 65_536
 _READ_OFF_TIMES = 16
-# A frame's size, and API key and version in one number.
+# The frame's size, and the head: API key and version in one number.
 _unpack_size_and_head = Struct(">iI").unpack_from
 _unpack_head = Struct(">I").unpack_from
-# The heads of Produce, in any version, are below this one.
+# The heads of Produce requests of all versions are below this one.
 _BEHIND_PRODUCE = head_of(PRODUCE + 1, 0)
 
 
 class Connection:
-    """Lives from accept to ``close``; loop thread only."""
+    """A client's connection, from accept to ``close``. Loop thread only."""
 
     __slots__ = (
         "_answered",
@@ -81,18 +81,18 @@ class Connection:
         self, host: Host[Connection], stream: StreamSocket, listener: str, connection_id: str
     ) -> None:
         self.state: State = FIRST
-        """One of states.py's; only this class changes it."""
+        """The connection's state; only this class changes it."""
         self.descriptor = stream.fileno()
         self.client_address = stream.remote_address()[0]
         self.connection_id = connection_id
         self.listener = listener
         self.principal: KafkaPrincipal = ANONYMOUS
         self.principal_number = ANONYMOUS_NUMBER
-        """The principal's number; changes together with the principal."""
+        """The number of the principal in this process; changes together with the principal."""
         self.prepared: dict[int, Any] = {}
-        """What the dispatcher keeps of its last requests, by API key; for this principal alone."""
+        """The dispatcher's cached requests by API key, valid only for the present principal."""
         self.rules_version = 0
-        """The version of the rules under which the requests in ``prepared`` were allowed."""
+        """The version of the authorizer's rules that allowed the requests in ``prepared``."""
         self.last_used_ms = host.loop.now_ms()
         self._host = host
         self._answered = host.requests.answered
@@ -104,36 +104,40 @@ class Connection:
         self._inbox = Inbox(stream, host.memory, host.max_request_bytes, self.keep_rest)
         self._outbox = Outbox(self, host, stream)
         self._interest = READABLE
-        # A plan took the last request: the next one of a quiet connection joins the turn's plan.
-        # Only plans set this, so that whoever they do not admit never joins.
+        # True if a plan served the last request; then a quiet connection joins the next plan. Only
+        # a plan sets it, so a connection that plans do not admit never joins.
         self._joins = False
-        # The last turn's plan took more than half of an ordinary share.
+        # Whether the last plan took more than half of RECEIVE_BYTES from this connection.
         self._is_bulk = False
         self._resume_scheduled = False
-        # The turn in which requests were begun last, and how many.
+        # The turn in which requests were begun last, and the number of requests begun in it.
         self._turn = -1
         self._requests = 0
 
     @property
     def is_open(self) -> bool:
-        """Until ``close``."""
+        """Whether ``close`` was not called yet."""
         return self.state is not CLOSED
 
     @property
     def awaits_broker(self) -> bool:
-        """Whether a request is being worked on: the connection is not idle then."""
+        """Whether a request is outstanding, so that the connection does not count as idle."""
         return self._outbox.outstanding > 0
 
     def forget_prepared(self) -> None:
-        """Decode the next request of each API anew. What was prepared acts for the principal of its
-        time: whoever gives the connection another one (authentication) calls this."""
+        """Drop the cached requests, so that the next request of each API is decoded and checked.
+
+        Authentication must call this when the principal changes, because a cached request acts for
+        the principal that sent it.
+        """
         self.prepared.clear()
         self._joins = False
 
     # -- receiving ----------------------------------------------------------------------------
 
     def on_ready(self, events: int) -> None:
-        """The loop's callback. To a quiet connection most likely one small request has come."""
+        """Handle the events of the loop. The fast path expects one small request on a quiet
+        connection."""
         if self.state is not QUIET or events != READABLE:
             self._on_events(events)
             return
@@ -189,7 +193,10 @@ class Connection:
             self.receive()
 
     def settle(self, slot: LoneReply) -> None:
-        """See LoneConnection. What the socket does not take goes the way of all other answers."""
+        """Send the response of a single request, or give the request a place in the outbox.
+
+        Bytes that the socket does not accept go through the outbox, too.
+        """
         answer = slot.answer
         if answer is None or self.state is not READING or slot.ordinary is not None:
             if self.state is not CLOSED:
@@ -210,7 +217,7 @@ class Connection:
             slot.place()
 
     def receive(self) -> None:
-        """Receives once and parses what there is."""
+        """Receive once, and parse the received requests."""
         if self.state is QUIET:
             self.state = READING
         state = self.state
@@ -240,13 +247,13 @@ class Connection:
         self._parse()
 
     def put_off(self) -> None:
-        """The arena is full: this connection is first in the next turn."""
+        """Receive early in the next turn, because the arena is full."""
         if self.state is QUIET:
             self.state = READING
         self._loop.call_soon(self.receive)
 
     def keep_rest(self) -> None:
-        """When the turn ends: moves unparsed bytes out of the arena, which is reused."""
+        """Move unparsed bytes out of the arena when the turn ends, because the arena is reused."""
         state = self.state
         if state is CLOSED:
             return
@@ -258,7 +265,10 @@ class Connection:
     # -- planned produce ----------------------------------------------------------------------
 
     def _is_offered_to_a_plan(self) -> bool:
-        """Whether a plan takes the received bytes: parsing goes on in ``planned`` then."""
+        """Offer the received bytes to a plan; return whether it takes them.
+
+        If so, ``planned`` continues the parsing.
+        """
         if not self.state.receives:
             return False
         produce = self._inbox.begins_with_produce()
@@ -268,7 +278,7 @@ class Connection:
         return True
 
     def plannable(self) -> tuple[int, int] | None:
-        """See PlannedConnection."""
+        """The place of the received bytes in the arena; None if they must not be planned now."""
         outbox = self._outbox
         if self.state is not PLANNED or outbox.outstanding > outbox.planned:
             return None
@@ -279,14 +289,15 @@ class Connection:
     def take_over(
         self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | PlannedLater]
     ) -> None:
-        """See PlannedConnection."""
+        """Take over bytes that a plan received for this quiet connection; the plan has served the
+        first ``taken_bytes`` of them, with these replies."""
         if self.state is QUIET:
             self.state = READING
             self._inbox.adopt(start, end)
             self.planned(taken_bytes, replies)
 
     def planned(self, taken_bytes: int, replies: Sequence[bytes | PlannedLater]) -> None:
-        """See PlannedConnection."""
+        """Continue after a plan: queue its replies, and parse the bytes after ``taken_bytes``."""
         if self.state is PLANNED:
             self.state = READING
         if self.state is not READING:
@@ -306,7 +317,7 @@ class Connection:
     # -- parsing ------------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """Goes on parsing: what the connection waited for has happened."""
+        """Continue parsing after a pause."""
         self._resume_scheduled = False
         if self.state.parses:
             if self._host.is_planning:
@@ -332,7 +343,10 @@ class Connection:
         self._update_interest()
 
     def _begin_requests(self) -> State:
-        """Begins all requests that may be begun; returns the state to go to. BadFrame."""
+        """Begin all requests that may be begun, and return the next state.
+
+        :raises BadFrame: if the received bytes cannot be cut into requests
+        """
         inbox, outbox = self._inbox, self._outbox
         if self._turn != self._loop.turn:
             self._turn = self._loop.turn
@@ -351,14 +365,18 @@ class Connection:
             frame, large = inbox.take_request()
             slot = outbox.begin(api_key, _unpack_head(frame)[0])
             if large is not None:
-                # The records are views of the buffer until the turn's appends are over.
+                # The request's records are views of the buffer until the turn's appends are over.
                 slot.frame = large
                 self._loop.call_at_turn_end(slot.end_turn)
             self._host.handle_frame(frame, slot, self)
         return READING
 
     def _finish(self, stopped: State) -> None:
-        """Nothing more is received: closes the connection if nothing is left to do."""
+        """Close the connection if nothing is left to do, after the last byte was received.
+
+        If the client has disconnected while a request is outstanding, close the connection, too,
+        unless that request is Produce.
+        """
         is_ours = self.state is ENDING
         if self._outbox.outstanding:
             if not (is_ours or self._outbox.is_pipelined):
@@ -369,7 +387,7 @@ class Connection:
             self.close("the broker stops" if is_ours else "closed by the client")
 
     def end(self) -> None:
-        """Receive no more; serve what was received, then close."""
+        """Receive no more bytes, serve the received requests, then close."""
         if self.state is PLANNED or self.state is CLOSING or self.state is CLOSED:
             return
         self.state = ENDING
@@ -377,29 +395,32 @@ class Connection:
         self.resume()
 
     def _read_off(self) -> None:
-        """What the client has sent on goes unread: were it still there at the close, the system
-        would tell the client of a broken connection, perhaps before it has read its answers."""
+        """Read and discard further bytes of the client before the close.
+
+        If unread bytes were left, the operating system would reset the connection, perhaps before
+        the client has read its responses.
+        """
         room = memoryview(bytearray(_READ_OFF_BYTES))
         with suppress(OSError):
             for _ in range(_READ_OFF_TIMES):
                 if not self._recv_into(room):
                     return
 
-    # -- answers ------------------------------------------------------------------------------
+    # -- responses ----------------------------------------------------------------------------
 
     def schedule_resume(self) -> None:
-        """See OutboxOwner."""
+        """Schedule ``resume`` for later in this turn."""
         if not self._resume_scheduled:
             self._resume_scheduled = True
             self._loop.call_at_append(self.resume)
 
     def on_closing_answer(self) -> None:
-        """See OutboxOwner."""
+        """Begin no more requests, because a queued response closes the connection."""
         self.state = CLOSING
         self._update_interest()
 
     def on_all_sent(self) -> bool:
-        """See OutboxOwner."""
+        """Become quiet if nothing else is left to do; return whether the connection is quiet."""
         if (
             self.state is READING
             and self._interest == READABLE
@@ -410,13 +431,13 @@ class Connection:
         return False
 
     def on_sent(self) -> None:
-        """See OutboxOwner."""
+        """Continue parsing if the connection waited for responses to be sent."""
         if self.state.resumes:
             self.schedule_resume()
         self._update_interest()
 
     def touch(self) -> None:
-        """See OutboxOwner."""
+        """Record that bytes were sent, so that the connection is not idle."""
         if self.last_used_ms != self._loop.now_ms():
             self._host.touch(self)
 
@@ -434,11 +455,11 @@ class Connection:
             self._loop.modify(self.descriptor, interest)
 
     def refuse(self, reason: str) -> None:
-        """See OutboxOwner."""
+        """Close the connection because of its client's error."""
         self._host.refuse(self, reason)
 
     def close(self, reason: str) -> None:
-        """Ends the connection at once; answers that still come are dropped."""
+        """Close the connection immediately; later responses are dropped."""
         if self.state is CLOSED:
             return
         self.state = CLOSED

@@ -1,4 +1,4 @@
-"""What a connection asks of the broker's network; server.py is it."""
+"""The interface of the broker's network for its connections; server.py implements it."""
 
 from __future__ import annotations
 
@@ -31,25 +31,33 @@ class Host(OutboxHost, Protocol[C]):
     def handle_frame(
         self, frame: memoryview, slot: QueuedReply | LoneReply, connection: C, /
     ) -> bool:
-        """Takes one request, a frame without its size; fills the slot now or later. Returns
-        whether the frame's bytes are needed no longer: else they stay until the turn ends. Raises
-        nothing."""
+        """Serve one request, a frame without its size; fill the slot now or later. Raises nothing.
+
+        Returns whether the frame's bytes may be reused now; if not, they must stay valid until the
+        turn ends.
+        """
 
     def offer_to_plan(self, connection: C, first_frame_bytes: int, received_bytes: int) -> bool:
-        """Whether this turn's plan takes what the connection has received, Produce first."""
+        """Offer received bytes that begin with Produce to this turn's produce plan.
+
+        Returns whether the plan takes them.
+        """
 
     @property
     def join_plan(self) -> Callable[[C], bool]:
-        """Whether the plan receives from the connection, which can be read."""
+        """Offers a readable connection to the produce plan, which may receive from it.
+
+        The callable returns whether the plan does so.
+        """
 
     def bulk_share_bytes(self) -> int:
-        """What a connection that sends in bulk may receive in this turn."""
+        """The most bytes that a connection that sends in bulk may receive in this turn."""
 
     def touch(self, connection: C) -> None:
-        """Bytes were received or sent: the connection is not idle."""
+        """Record that bytes were received or sent, so that the connection is not idle."""
 
     def refuse(self, connection: C, reason: str) -> None:
-        """Closes the connection for what its client did, with a line in the log now and then."""
+        """Close the connection because of its client's error, and log that at a limited rate."""
 
     def on_closed(self, connection: C, reason: str) -> None:
-        """The connection has closed itself."""
+        """Forget a connection that has closed itself."""

@@ -1,9 +1,9 @@
-"""The bytes that one connection has received, until they are cut into requests that are begun.
+"""The received bytes of one connection, which the inbox cuts into requests.
 
 Bytes that came in this turn are a piece of the shared arena (``unparsed``). When the turn ends, the
 bytes of requests that are not begun move to the connection's own buffer (``rest``). A frame that is
-too large for either has a buffer that grows as the frame arrives (``large``). While no request may
-be begun, bytes are received into ``rest``, up to RECEIVE_BYTES, to notice the end of the stream.
+too large for both has a buffer that grows as the frame arrives (``large``). While no request may be
+begun, bytes are received into ``rest``, up to RECEIVE_BYTES, to notice the end of the stream.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pyspark_klog.protocol.keys import ApiKey
 _SIZE = struct.Struct(">i")
 _API_KEY = struct.Struct(">h")
 FRAME_HEAD = struct.Struct(">ihh")
-"""Size, API key, version: how a frame begins."""
+"""The first fields of a frame: size, API key, version."""
 
 PRODUCE = int(ApiKey.PRODUCE)
 NO_REQUEST = -1
-"""Instead of an API key: no whole request has come."""
+"""The result of ``next_api_key`` while no whole request has arrived."""
 _NO_ROOM = -1
 
 _EMPTY = memoryview(b"")
@@ -37,7 +37,7 @@ _NOTHING = bytearray()
 
 
 class BadFrame(Exception):
-    """The bytes cannot be cut into requests; the text says why."""
+    """The received bytes cannot be cut into requests; the text has the reason."""
 
 
 class Inbox:
@@ -63,11 +63,11 @@ class Inbox:
         keep: Callable[[], None],
     ) -> None:
         self.large: LargeFrame | None = None
-        """The frame that has a buffer of its own, while it arrives or waits to be begun."""
+        """The large frame, which has its own buffer, while it arrives or waits to be begun."""
         self._stream = stream
         self._memory = memory
         self._max_request_bytes = max_request_bytes
-        # Called at the end of a turn in which the arena was used.
+        # Called at the end of a turn in which this inbox used the arena.
         self._keep = keep
         self._unparsed = _EMPTY
         self._arena_end = 0
@@ -79,12 +79,12 @@ class Inbox:
 
     @property
     def has_unparsed(self) -> bool:
-        """Whether bytes of this turn are not parsed yet."""
+        """Whether some bytes of this turn are not parsed yet."""
         return bool(self._unparsed)
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more may be received for now."""
+        """Whether the connection must not receive more bytes for now."""
         return (
             self._waits_for_memory
             or len(self._rest) + len(self._unparsed) >= RECEIVE_BYTES
@@ -94,10 +94,10 @@ class Inbox:
     # -- receiving ----------------------------------------------------------------------------
 
     def receive(self, share_bytes: int) -> int:
-        """Receives once, up to ``share_bytes`` into the arena, or what the large frame lacks.
+        """Receive once, up to ``share_bytes`` into the arena, or into the large frame.
 
-        Returns how many bytes came: 0 at the end of the stream, negative if the arena has no room
-        in this turn. OSError as the socket raises it.
+        Returns the number of received bytes: 0 at the end of the stream, negative if the arena is
+        full in this turn. Raises the socket's OSError.
         """
         if self.large is not None:
             return self.large.receive(self._stream)
@@ -118,7 +118,10 @@ class Inbox:
         return count
 
     def receive_aside(self) -> int:
-        """As ``receive``, while no request may be begun: into ``rest``, up to a bound."""
+        """Receive once into ``rest``, up to RECEIVE_BYTES, or into the large frame.
+
+        Used while no request may be begun. Returns as ``receive`` does; 1 if ``rest`` is full.
+        """
         if self.large is not None:
             return self.large.receive(self._stream)
         self._move_rest()
@@ -131,8 +134,8 @@ class Inbox:
         return count
 
     def adopt(self, start: int, end: int) -> None:
-        """Take over the arena's bytes from ``start`` to ``end``: they were received for this
-        connection, and are counted as used."""
+        """Take over the arena's bytes from ``start`` to ``end``, which the caller received for this
+        connection and marked as used."""
         self._set_unparsed(start, end)
 
     def _set_unparsed(self, start: int, end: int) -> None:
@@ -141,8 +144,10 @@ class Inbox:
         self._memory.keep_at_turn_end(self._keep)
 
     def keep_rest(self, *, may_begin_large: bool) -> None:
-        """Move the unparsed bytes out of the arena, which is reused when the turn ends. If they
-        begin a large frame and ``may_begin_large``, the frame gets a buffer."""
+        """Move the unparsed bytes out of the arena, which is reused when the turn ends.
+
+        If the bytes begin a large frame, and ``may_begin_large``, the frame gets its own buffer.
+        """
         self._move_rest()
         rest = self._rest
         if not may_begin_large or self.large is not None or len(rest) < 4:
@@ -172,7 +177,10 @@ class Inbox:
             self._keep()
 
     def drop(self) -> LargeFrame | None:
-        """The connection is gone. Returns the large frame, to be given back after the turn."""
+        """Drop all bytes of a closed connection.
+
+        Returns the large frame, if any; the caller must give its buffer back after the turn.
+        """
         large, self.large = self.large, None
         self._rest = _NOTHING
         self._waits_for_memory = False
@@ -181,8 +189,8 @@ class Inbox:
     # -- plans --------------------------------------------------------------------------------
 
     def move_rest_into_arena(self) -> None:
-        """Move the bytes that an earlier turn left into the arena, where they can be planned, if
-        there is room."""
+        """Move the bytes of earlier turns back into the arena, if they fit, so that a plan can take
+        them."""
         rest, arena = self._rest, self._memory.arena
         if (
             len(rest) < FRAME_HEAD.size
@@ -198,7 +206,8 @@ class Inbox:
         self._set_unparsed(start, arena.used_bytes)
 
     def begins_with_produce(self) -> tuple[int, int] | None:
-        """The size of the first frame and of all that is in the arena, if that is Produce."""
+        """The sizes of the first frame and of all unparsed bytes, if these are in the arena and
+        begin with Produce; else None."""
         view = self._unparsed
         if len(view) < FRAME_HEAD.size:
             return None
@@ -208,28 +217,30 @@ class Inbox:
         return size + 4, len(view)
 
     def place(self) -> tuple[int, int] | None:
-        """Start and end of the unparsed bytes in the arena; None if it has none of them."""
+        """Start and end of the unparsed bytes in the arena; None if the arena has none of them."""
         view = self._unparsed
         if not view or view.obj is not self._memory.arena.view.obj:
             return None
         return self._arena_end - len(view), self._arena_end
 
     def pass_over(self, size_bytes: int) -> None:
-        """The first ``size_bytes`` of the unparsed bytes were served by a plan."""
+        """Skip the first ``size_bytes`` of the unparsed bytes, which a plan has served."""
         self._unparsed = self._unparsed[size_bytes:] or _EMPTY
 
     # -- requests -----------------------------------------------------------------------------
 
     def take_up_rest(self) -> None:
-        """Parse the bytes that an earlier turn left next, in the connection's own buffer."""
+        """Make the bytes of earlier turns the unparsed bytes, in the connection's own buffer."""
         if self._rest and not self._unparsed and self.large is None:
             self._unparsed = memoryview(self._rest)
             self._rest = _NOTHING
             self._memory.keep_at_turn_end(self._keep)
 
     def next_api_key(self) -> int:
-        """The API key of the next request; NO_REQUEST if the request has not come whole.
-        BadFrame."""
+        """The API key of the next request; NO_REQUEST if it has not arrived as a whole.
+
+        :raises BadFrame: if the frame's size is not permitted
+        """
         if self.large is not None:
             return self._large_api_key(self.large)
         view = self._unparsed
@@ -259,8 +270,10 @@ class Inbox:
         return api_key
 
     def take_request(self) -> tuple[memoryview, LargeFrame | None]:
-        """The next request without its size, which ``next_api_key`` has found whole; and its
-        buffer, if it has one of its own."""
+        """Remove the next request, which ``next_api_key`` has found.
+
+        Returns the frame without its size, and the large frame's buffer if the request has one.
+        """
         large = self.large
         if large is not None:
             self.large = None
@@ -272,7 +285,7 @@ class Inbox:
 
 
 def _check_metadata_size(size: int, api_key: int) -> None:
-    """Only Produce may be larger than what can be decoded into objects."""
+    """Raise BadFrame for a request above METADATA_REQUEST_BYTES, unless it is Produce."""
     if size > METADATA_REQUEST_BYTES and api_key != PRODUCE:
         raise BadFrame(
             f"a request of API key {api_key} announces {size} bytes; only Produce may have more"

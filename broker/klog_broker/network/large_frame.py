@@ -6,15 +6,15 @@ from klog_broker.network.bounds import LARGE_RECEIVE_BYTES
 from klog_broker.network.memory import ReceiveMemory
 from klog_broker.runtime.net.sockets import StreamSocket
 
-# Smaller buffers are not worth a call of their own.
+# The least size of a buffer: receiving into a smaller one is not worth a system call.
 _LEAST_BYTES = 4096
 
 
 class LargeFrame:
-    """A frame of which a part is here, in a buffer that grows with what has really arrived.
+    """A partly received frame, in a buffer that grows with the bytes that have arrived.
 
-    Growing by doubling keeps what one peer can make the broker take to twice what it has sent, and
-    copies of a whole frame no more than its bytes once.
+    The buffer doubles, so that a client can make the broker allocate at most twice the bytes that
+    it has sent, and growing copies less than twice the frame's bytes in all.
     """
 
     __slots__ = ("_buffer", "_frame_bytes", "_have", "_memory")
@@ -31,12 +31,15 @@ class LargeFrame:
         return self._have == self._frame_bytes
 
     def frame(self) -> memoryview:
-        """The whole frame without its size."""
+        """The complete frame without its size."""
         return memoryview(self._buffer)[4 : self._frame_bytes]
 
     def receive(self, stream: StreamSocket) -> int:
-        """Receives up to the frame's end, or a turn's share of it: as often as what there was room
-        for has come. Returns the bytes received, 0 at the end."""
+        """Receive up to the frame's end, but at most LARGE_RECEIVE_BYTES.
+
+        Receives again as long as the socket fills the buffer. Returns the number of received bytes,
+        0 at the end of the stream.
+        """
         received = 0
         while True:
             if self._have == len(self._buffer):
@@ -63,6 +66,6 @@ class LargeFrame:
         self._buffer = larger
 
     def give_back(self) -> None:
-        """The frame is dealt with."""
+        """Return the buffer to the pool, because the frame is no longer needed."""
         buffer, self._buffer = self._buffer, bytearray()
         self._memory.give_back(buffer)

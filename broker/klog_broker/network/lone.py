@@ -1,9 +1,9 @@
-"""Requests that come alone: the short way from a quiet connection to its answer and back.
+"""The fast path for single requests of quiet connections.
 
-A quiet connection has no answer that a new one could overtake. Most of its requests are answered in
-the turn in which they came, by a few bytes: these answers need no queue. The answers of a turn are
-sent in a row, one send each. A request that waits, whose answer has a region of a file, or that
-closes the connection is given an ordinary place in the connection's outbox.
+A quiet connection has no outstanding responses, so order needs no care. Most of its requests are
+answered with a few bytes in the turn in which they arrive; such responses need no queue. After the
+turn's appends, all of them are sent, with one send for each. A request whose response comes later,
+contains a file region or closes the connection gets a place in the connection's outbox.
 """
 
 from __future__ import annotations
@@ -19,41 +19,45 @@ _IN_MEMORY = (bytes, bytearray)
 
 
 class LoneConnection(Protocol):
-    """The connection, as far as the turn's lone requests know it."""
+    """The interface of a connection for its single requests."""
 
     def settle(self, slot: LoneReply) -> None:
-        """The turn's appends are over: sends the answer if there is one by now, or gives the
-        request its place in the outbox."""
+        """Send the response, or give the request a place in the outbox if it has none yet.
+
+        Called after the turn's appends.
+        """
 
 
 class LoneReply:
-    """The place of a lone request's answer, used as a QueuedReply: exactly one of ``complete``,
-    ``skip`` and ``close`` is called."""
+    """The place of the response to a single request; has the interface of a QueuedReply.
+
+    Exactly one of ``complete``, ``skip`` and ``close`` is called.
+    """
 
     __slots__ = ("_outbox", "answer", "connection", "head", "ordinary")
 
     def __init__(self, connection: LoneConnection, outbox: Outbox, head: int) -> None:
         self.connection = connection
         self.head = head
-        """API key and version, as in metrics/requests.py."""
+        """API key and version in one number, as in metrics/requests.py."""
         self.answer: list[Any] | None = None
-        """An answer that needs no ordinary place: its one part."""
+        """The single part of a response that needs no place in the outbox."""
         self._outbox = outbox
         self.ordinary: QueuedReply | None = None
-        """The request's place in the outbox, if it has one."""
+        """The request's place in the outbox; None while it has none."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection still is."""
+        """Whether the connection is open."""
         return self._outbox.is_open
 
     @property
     def is_filled(self) -> bool:
-        """See QueuedReply."""
+        """Whether complete, skip or close was called."""
         return self.answer is not None or (self.ordinary is not None and self.ordinary.is_filled)
 
     def place(self) -> QueuedReply:
-        """The request's place in the outbox, from now on if it had none."""
+        """Return the request's place in the outbox; create the place if there is none."""
         place = self.ordinary
         if place is None:
             place = self.ordinary = self._outbox.begin(self.head >> 16, self.head)
@@ -62,7 +66,7 @@ class LoneReply:
         return place
 
     def complete(self, parts: list[Any]) -> None:
-        """See QueuedReply."""
+        """Answer with a whole frame in parts; one part in memory needs no place in the outbox."""
         if (
             self.ordinary is None
             and self.answer is None
@@ -74,37 +78,40 @@ class LoneReply:
             self.place().complete(parts)
 
     def leave_now(self) -> None:
-        """See QueuedReply. An answer without a place leaves with the others of its turn."""
+        """Send the response early if it has a place in the outbox; otherwise do nothing."""
         if self.ordinary is not None:
             self.ordinary.leave_now()
 
     def skip(self) -> None:
-        """See QueuedReply."""
+        """End the request without a response."""
         self.place().skip()
 
     def close(self, reason: str) -> None:
-        """See QueuedReply."""
+        """Close the connection after earlier responses are sent."""
         self.place().close(reason)
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """See QueuedReply."""
+        """Call ``callback`` if the connection closes before the request is answered."""
         self.place().when_closed(callback)
 
     def hold(self) -> bool:
-        """See QueuedReply."""
+        """Stop parsing the connection until the request is answered.
+
+        Returns whether the request's bytes stay valid until then.
+        """
         return self.place().hold()
 
 
 class LoneRequests:
-    """The lone requests of a turn. Loop thread only."""
+    """The single requests of a turn, on all connections. Loop thread only."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self.slots: list[LoneReply] = []
-        """The places of this turn's requests. Before the first one is put in, call ``begin``."""
+        """The places of this turn's requests. Before adding the first one, call ``begin``."""
 
     def begin(self) -> None:
-        """Settle this turn's requests when its appends are over."""
+        """Schedule the sending of this turn's responses after the turn's appends."""
         self._loop.call_at_send(self._settle)
 
     def _settle(self) -> None:

@@ -1,4 +1,4 @@
-"""What all connections of a broker receive into: the turn's arena, and buffers for large frames."""
+"""The receive memory of all connections: the arena of a turn, and buffers for large frames."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class ReceiveMemory:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def keep_arena(self, size_bytes: int) -> None:
-        """The arena's next ``size_bytes`` are used until the turn is over."""
+        """Mark the arena's next ``size_bytes`` as used until the turn ends."""
         self.arena.used_bytes += size_bytes
         if not self._ends_turn:
             self._ends_turn = True
             self._loop.call_at_turn_end(self._end_turn)
 
     def keep_at_turn_end(self, keep: Callable[[], None]) -> None:
-        """Calls ``keep`` when the turn is over, before the arena is reused."""
+        """Call ``keep`` when the turn ends, before the arena is reused."""
         self.keep_arena(0)
         self._keepers.append(keep)
 
@@ -46,11 +46,11 @@ class ReceiveMemory:
         return limit <= 0 or self.buffers.lent_bytes < limit
 
     def when_returned(self, callback: Callable[[], None]) -> None:
-        """Calls ``callback`` when a further large frame may be begun."""
+        """Call ``callback`` once a further large frame may be begun."""
         self._waiting.append(callback)
 
     def give_back(self, buffer: bytearray) -> None:
-        """A frame's buffer has come back: the frames that wait for memory can be begun."""
+        """Take back a frame's buffer, and begin frames that have waited for memory."""
         self.buffers.give_back(buffer)
         while self._waiting and self.may_lend():
             self._waiting.popleft()()

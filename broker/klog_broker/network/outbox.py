@@ -1,7 +1,7 @@
-"""One connection's answers: in the order of their requests, sent as far as the socket takes them.
+"""The responses of one connection, sent in the order of their requests as the socket permits.
 
-The outbox also says which request may be begun: while an answer is outstanding none, except that
-Produce may follow Produce; and none while too many answers wait or are unsent.
+The outbox also decides whether the next request may be begun: while a response is outstanding, only
+Produce after Produce; and none while too many responses are outstanding or unsent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from klog_broker.runtime.threads.helpers import Helpers
 
 
 class OutboxHost(Protocol):
-    """What an outbox asks of the broker's network."""
+    """The interface of the broker's network for an outbox."""
 
     @property
     def loop(self) -> Loop: ...
@@ -40,39 +40,39 @@ class OutboxHost(Protocol):
     def pipelined_apis(self) -> frozenset[int]: ...
 
     def count(self, name: str) -> None:
-        """Adds one to a counter."""
+        """Add one to a counter."""
 
 
 class OutboxOwner(Protocol):
-    """The connection, as far as its outbox knows it."""
+    """The interface of a connection for its outbox."""
 
     @property
     def state(self) -> State: ...
 
     def schedule_resume(self) -> None:
-        """Requests may be begun again, later in this turn."""
+        """Continue parsing later in this turn, because requests may be begun again."""
 
     def on_closing_answer(self) -> None:
-        """An answer closes the connection once it is its turn."""
+        """Begin no more requests: the connection closes once all earlier responses are sent."""
 
     def on_all_sent(self) -> bool:
-        """No answer is left. Returns whether the connection has nothing else to do either."""
+        """Called when no response is left; returns whether nothing else is left to do either."""
 
     def on_sent(self) -> None:
-        """Answers have been sent, as far as they could be."""
+        """Called after responses were sent as far as the socket permits."""
 
     def touch(self) -> None:
-        """The connection is used."""
+        """Record that bytes were sent, so that the connection is not idle."""
 
     def refuse(self, reason: str) -> None:
-        """Closes the connection for what its client did."""
+        """Close the connection because of its client's error."""
 
     def close(self, reason: str) -> None:
-        """Closes the connection."""
+        """Close the connection."""
 
 
 class Outbox:
-    """Of one connection. Loop thread only."""
+    """The queue of responses of one connection. Loop thread only."""
 
     __slots__ = (
         "_close_reason",
@@ -95,13 +95,13 @@ class Outbox:
 
     def __init__(self, owner: OutboxOwner, host: OutboxHost, stream: StreamSocket) -> None:
         self.is_open = True
-        """False once the connection is gone: then nobody can be answered."""
+        """Whether the connection is open, so that responses can be sent."""
         self.outstanding = 0
-        """Requests that were begun and are not answered."""
+        """The number of places that are not filled: requests, or plans, without a response yet."""
         self.planned = 0
-        """Of these so many were served by plans, which go on behind them."""
+        """How many of ``outstanding`` were served by plans; these do not stop further plans."""
         self.held = 0
-        """Of these so many are held: what follows waits for them."""
+        """How many of ``outstanding`` block the requests behind them."""
         self._owner = owner
         self._host = host
         self._loop = host.loop
@@ -120,21 +120,23 @@ class Outbox:
 
     @property
     def wants_room(self) -> bool:
-        """Whether there are bytes that wait for the socket to take more."""
+        """Whether unsent bytes wait for the socket to become writable."""
         return bool(self._outgoing) and not self._is_reading_ahead
 
     # -- requests -----------------------------------------------------------------------------
 
     def begin(self, api_key: int, head: int = COUNTED_ELSEWHERE) -> QueuedReply:
-        """A request's place behind the others."""
+        """Add the place of a request's response at the end of the queue."""
         slot = QueuedReply(self, api_key, head, self._loop.time_ns)
         self._replies.append(slot)
         self.outstanding += 1
         return slot
 
     def begin_planned(self, api_key: int) -> QueuedReply:
-        """The place of answers whose requests a plan has served, behind the others. Requests that
-        follow may be planned before these are answered."""
+        """Add the place of the responses to requests that a plan has served.
+
+        Later requests may be planned before this place is filled.
+        """
         self.planned += 1
         return self.begin(api_key)
 
@@ -147,7 +149,7 @@ class Outbox:
         )
 
     def takes_nothing(self) -> bool:
-        """Whether no request whatever may be begun now."""
+        """Whether no request of any API may be begun now."""
         if self.held:
             return True
         if len(self._replies) >= PENDING_REPLIES:
@@ -158,13 +160,14 @@ class Outbox:
 
     @property
     def is_pipelined(self) -> bool:
-        """While answers are outstanding: whether requests may follow the last one."""
+        """Whether requests may follow the last one before its response. Only valid while a response
+        is outstanding."""
         return self._replies[-1].api_key in self._pipelined_apis
 
-    # -- answers ------------------------------------------------------------------------------
+    # -- responses ----------------------------------------------------------------------------
 
     def on_slot_filled(self, slot: QueuedReply) -> None:
-        """See SlotOwner."""
+        """Take in a filled place: count the request, and schedule the sending."""
         self.outstanding -= 1
         if slot.keeps_frame:
             self._loop.call_at_turn_end(slot.give_back_frame)
@@ -186,22 +189,22 @@ class Outbox:
         if not self._flush_scheduled and replies and slot is replies[0]:
             self._flush_scheduled = True
             self._loop.call_at_send(self._flush)
-        # A frame that is not here whole may have waited for what was held, too.
+        # A partly received frame may also have waited for the end of the hold.
         if (was_held and not self.held) or self._owner.state.resumes:
             self._owner.schedule_resume()
 
     def on_slot_held(self) -> None:
-        """See SlotOwner."""
+        """Begin no more requests until a held place is filled."""
         self.held += 1
 
     def schedule_flush(self) -> None:
-        """Sends in this turn what can be sent."""
+        """Schedule the sending of responses for this turn's send phase."""
         if not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_at_send(self._flush)
 
     def flush_now(self) -> None:
-        """See SlotOwner."""
+        """Send the responses that are scheduled for this turn now."""
         self._flush()
 
     def _flush(self) -> None:
@@ -232,7 +235,7 @@ class Outbox:
         self._owner.on_sent()
 
     def _queue_answers(self) -> None:
-        """The answers that no other one has to leave before become parts to be sent."""
+        """Move all responses without a missing one before them to the outgoing parts."""
         replies = self._replies
         while replies and replies[0].state is not SlotState.WAITING:
             slot = replies.popleft()
@@ -245,7 +248,7 @@ class Outbox:
                 self._outgoing.add(slot)
 
     def _send_single(self, slot: QueuedReply) -> None:
-        """Sends the only answer there is; what the socket does not take waits as any other."""
+        """Send the only response of the queue; unsent bytes become outgoing parts."""
         self._queued_bytes -= slot.size_bytes
         if not slot.fits_one_send:
             self._outgoing.add(slot)
@@ -265,7 +268,7 @@ class Outbox:
             self._owner.touch()
 
     def _send(self, *, is_fresh: bool = False) -> None:
-        """Sends what there is, as far as the turn's share and the socket allow."""
+        """Send the outgoing parts as far as the turn's share and the socket permit."""
         try:
             how, sent_bytes = self._outgoing.send(self._stream, SEND_BYTES, is_fresh=is_fresh)
         except OSError as error:
@@ -294,8 +297,10 @@ class Outbox:
         self._host.helpers.submit(lambda: file.read_ahead(position, size), done)
 
     def drop(self) -> deque[QueuedReply]:
-        """The connection is gone: answers that still come are dropped. Returns the places of those
-        that have not left."""
+        """Drop all responses, present and later ones, because the connection is closed.
+
+        Returns the places whose responses were not sent.
+        """
         self.is_open = False
         abandoned, self._replies = self._replies, deque()
         self._outgoing.clear()

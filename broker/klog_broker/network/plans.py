@@ -1,4 +1,4 @@
-"""What the network knows of a turn's produce plan: klog_broker.produce makes it."""
+"""The interface of produce plans for the network; klog_broker.produce implements it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ if TYPE_CHECKING:
 
 
 class Plans(Protocol):
-    """Where connections that begin with Produce are planned together."""
+    """Plans the Produce requests of many connections together, once in each turn."""
 
     @property
     def is_planning(self) -> bool:
-        """Whether connections are planned: not before the kernel is loaded."""
+        """Whether connections may be offered: False until the kernel is loaded."""
 
     def offer(self, connection: Connection, first_frame_bytes: int, received_bytes: int) -> bool:
-        """Whether the connection, which has received Produce, waits for the turn's plan.
+        """Offer a connection that has received Produce; return whether the turn's plan takes it.
 
-        Then it does not parse before its ``planned`` is called.
+        A connection that the plan takes must not parse before its ``planned`` is called.
         """
 
     def join(self, connection: Connection) -> bool:
-        """Whether the connection, which can be read, is received from and planned with others.
+        """Offer a readable connection; return whether the plan receives from it and plans it.
 
-        Then its ``receive``, ``put_off`` or ``take_over`` is called in the turn's next phase, or
-        none of them if all that it sent was planned and answered. Only for plain streams of which
-        a plan has served the last request.
+        If so, the plan calls ``receive``, ``put_off`` or ``take_over`` in the turn's next phase, or
+        none of these if it has planned and answered everything that the connection sent. Only for
+        plain streams whose last request a plan has served.
         """

@@ -1,7 +1,7 @@
-"""Answers in the order of their requests, and what of them still has to be sent.
+"""Responses in the order of their requests, and the parts of them that are still to be sent.
 
-A slot is a request's place in its connection's queue. Slots are filled in any order; bytes leave
-from the head only. What has left the queue is a line of parts: byte strings and regions of files.
+A slot is a request's place in its connection's queue. Slots are filled in any order, but responses
+leave the queue only from its head, as outgoing parts: byte strings and file regions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _IN_MEMORY = (bytes, bytearray, memoryview)
 
 
 class SlotState(Enum):
-    """What is known of an answer."""
+    """The state of a place in the queue of responses."""
 
     WAITING = "waiting"
     ANSWERED = "answered"
@@ -32,24 +32,27 @@ class SlotState(Enum):
 
 
 class SlotOwner(Protocol):
-    """Where a connection's answers leave from, as far as its slots know it."""
+    """The interface of a connection's outbox for its places."""
 
     @property
     def is_open(self) -> bool:
-        """Whether anybody can be answered."""
+        """Whether the connection is open, so that responses can be sent."""
 
     def on_slot_filled(self, slot: QueuedReply) -> None:
-        """One of the slots that this connection began is waiting no longer."""
+        """Take in a place that was just filled."""
 
     def on_slot_held(self) -> None:
-        """Nothing more may be parsed until the slot is filled."""
+        """Begin no more requests until the held place is filled."""
 
     def flush_now(self) -> None:
-        """Sends what this turn would send later."""
+        """Send the responses that are scheduled for this turn now."""
 
 
 class QueuedReply:
-    """One request's place. Exactly one of ``complete``, ``skip`` and ``close`` is called."""
+    """The place of one request's response in its connection's queue.
+
+    Exactly one of ``complete``, ``skip`` and ``close`` is called.
+    """
 
     __slots__ = (
         "_owner",
@@ -71,34 +74,35 @@ class QueuedReply:
         self._owner = owner
         self.api_key = api_key
         self.head = head
-        """See metrics/requests.py; COUNTED_ELSEWHERE for a place that is no single request's."""
+        """API key and version in one number, as in metrics/requests.py; COUNTED_ELSEWHERE for a
+        place of several planned requests."""
         self.began_ns = began_ns
-        """The time of the turn in which the place was taken."""
+        """The time in ns of the turn in which the request was begun."""
         self.state = SlotState.WAITING
         self.parts: list[Any] = []
         self.size_bytes = 0
-        """Of the parts in memory."""
+        """The size of the parts in memory, without file regions."""
         self.fits_one_send = True
-        """Whether one send takes the parts: there are few, and no regions of files."""
+        """Whether one send can take the parts: there are few of them, and no file regions."""
         self.close_reason = ""
         self.frame: LargeFrame | None = None
-        """The request's bytes, if they have a buffer of their own."""
+        """The request's own buffer, if it was a large frame."""
         self.is_held = False
         self.keeps_frame = False
         self._when_closed: Callable[[], None] | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection still is."""
+        """Whether the connection is open."""
         return self._owner.is_open
 
     @property
     def is_filled(self) -> bool:
-        """Whether the place waits no longer."""
+        """Whether complete, skip or close was called."""
         return self.state is not SlotState.WAITING
 
     def complete(self, parts: list[Any]) -> None:
-        """Answers with a whole frame in parts: byte strings, and file regions with ``file``,
+        """Answer with a whole frame in parts: byte strings, and file regions with ``file``,
         ``position`` and ``size``."""
         self.parts = parts
         self.fits_one_send = len(parts) <= _PARTS_PER_SEND
@@ -110,25 +114,27 @@ class QueuedReply:
         self._fill(SlotState.ANSWERED)
 
     def leave_now(self) -> None:
-        """Sends the answer, if it is its turn, before the turn's sends."""
+        """Send the response before the turn's other responses, if no earlier one is missing."""
         self._owner.flush_now()
 
     def skip(self) -> None:
-        """There is no answer to this request."""
+        """End the request without a response."""
         self._fill(SlotState.SKIPPED)
 
     def close(self, reason: str) -> None:
-        """Closes the connection once all earlier answers have left."""
+        """Close the connection once all earlier responses are sent."""
         self.close_reason = reason
         self._fill(SlotState.CLOSES)
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """Calls back if the connection goes before this place is filled."""
+        """Call ``callback`` if the connection closes before this place is filled."""
         self._when_closed = callback
 
     def hold(self) -> bool:
-        """Nothing more of the connection is parsed until the place is filled; returns whether the
-        request's bytes stay until then, also if the connection goes."""
+        """Stop parsing the connection until this place is filled.
+
+        Returns whether the request's bytes stay valid until then, even if the connection closes.
+        """
         if self.state is not SlotState.WAITING:
             return False
         if not self.is_held:
@@ -137,8 +143,10 @@ class QueuedReply:
         return self.frame is not None
 
     def end_turn(self) -> None:
-        """The turn that the request was parsed in is over: its buffer goes back now, or when the
-        place is filled."""
+        """Return the request's own buffer after the turn in which the request was parsed.
+
+        If the request is held, its buffer is returned once the place is filled.
+        """
         if self.frame is None:
             return
         if self.is_held and self.state is SlotState.WAITING:
@@ -147,13 +155,13 @@ class QueuedReply:
             self.give_back_frame()
 
     def give_back_frame(self) -> None:
-        """Nobody looks at the request's bytes any more."""
+        """Return the request's own buffer, because its bytes are no longer used."""
         if self.frame is not None:
             frame, self.frame = self.frame, None
             frame.give_back()
 
     def connection_closed(self) -> None:
-        """The connection has gone."""
+        """Drop the response, and call the `when_closed` callback if the place is not filled."""
         self.parts = []
         callback, self._when_closed = self._when_closed, None
         if callback is not None and self.state is SlotState.WAITING:
@@ -170,20 +178,20 @@ class QueuedReply:
 
 
 class Sent(Enum):
-    """How far ``OutgoingParts.send`` came."""
+    """Why ``OutgoingParts.send`` stopped."""
 
     ALL = "all"
-    BLOCKED = "blocked"  # the socket takes no more now
+    BLOCKED = "blocked"  # the socket accepts no more bytes now
     BUDGET = "budget"  # this turn's share is used up
-    COLD = "cold"  # the next piece of a file has to be read ahead
+    COLD = "cold"  # the next file piece must be read ahead first
 
 
 class ShortRegion(OSError):
-    """A file is shorter than the region of it that was to be sent."""
+    """A file ends before the end of a region that is to be sent."""
 
 
 class OutgoingParts:
-    """What is ready to be sent on one connection, and how much of its first part has been."""
+    """The parts of responses that a connection may send now, and the progress in the first part."""
 
     __slots__ = ("_done_bytes", "_parts", "_warm_end", "bytes_in_memory")
 
@@ -197,7 +205,7 @@ class OutgoingParts:
         return bool(self._parts)
 
     def add(self, slot: QueuedReply) -> None:
-        """Puts an answer's parts behind the others."""
+        """Add a response's parts at the end."""
         for part in slot.parts:
             if isinstance(part, _IN_MEMORY):
                 if len(part):
@@ -205,17 +213,19 @@ class OutgoingParts:
                     self.bytes_in_memory += len(part)
             elif part.size:
                 self._parts.append(part)
-        # A region's file closes with the last reference, and other objects keep the slot.
+        # The slot may live longer, and must not keep files open: a region's file closes with the
+        # last reference to the region.
         slot.parts = []
 
     def send(
         self, stream: StreamSocket, budget_bytes: int, *, is_fresh: bool = False
     ) -> tuple[Sent, int]:
-        """Sends up to ``budget_bytes`` (parts in memory may go beyond): (how far, bytes sent).
+        """Send up to ``budget_bytes``; parts in memory may exceed it.
 
-        The pieces of a file are probed before they are sent, because sendfile of a page that is not
-        in the cache blocks even on a non-blocking socket. With ``is_fresh`` all parts were added in
-        this turn, so that a small ProbedRegion need not be probed once more.
+        Returns why the sending stopped, and the number of sent bytes. File pieces are probed before
+        they are sent, because sendfile of a page that is not in the page cache blocks even on a
+        non-blocking socket. ``is_fresh`` means that all parts were added in this turn, so a small
+        ProbedRegion needs no second probe.
         """
         sent_bytes = 0
         parts = self._parts
@@ -227,7 +237,7 @@ class OutgoingParts:
             try:
                 if isinstance(first, _IN_MEMORY):
                     batch = self._bytes_at_the_head()
-                    # What stands before a file's piece is not worth a packet of its own.
+                    # Bytes before a file piece are sent with MSG_MORE, to share a packet with it.
                     is_last = len(parts) == len(batch)
                     count = stream.send(batch) if is_last else stream.send_more(batch)
                     wanted = sum(map(len, batch))
@@ -249,7 +259,7 @@ class OutgoingParts:
         return Sent.ALL, sent_bytes
 
     def _send_piece(self, stream: StreamSocket, region: Any, size_bytes: int) -> int:
-        """Sends what follows of the first part, a region; returns how much the socket took."""
+        """Send the next bytes of the first part, a file region; return the number of sent bytes."""
         done_bytes = self._done_bytes
         count = stream.send_file(region.file, region.position + done_bytes, size_bytes)
         if count == 0:
@@ -265,23 +275,26 @@ class OutgoingParts:
         return count
 
     def cold_region(self) -> tuple[Any, int, int]:
-        """After COLD: (file, position, size) of what to read ahead."""
+        """The file, position and size of the piece to read ahead, after ``send`` returned COLD."""
         region = self._parts[0]
         left = region.size - self._done_bytes
         return region.file, region.position + self._done_bytes, min(left, READ_AHEAD_BYTES)
 
     def warmed(self, size_bytes: int) -> None:
-        """The next ``size_bytes`` of the first region were read ahead: they are sent unprobed,
-        or a cache that is too small would be filled for ever."""
+        """Record that the next ``size_bytes`` of the first region were read ahead.
+
+        These bytes are sent without a probe: if the page cache is too small, a probe would request
+        the same read-ahead forever.
+        """
         self._warm_end = self._done_bytes + size_bytes
 
     def clear(self) -> None:
-        """Drops everything: the connection is gone."""
+        """Drop all parts, because the connection is closed."""
         self._parts.clear()
         self.bytes_in_memory = 0
 
     def _warm_bytes(self, region: Any, size_bytes: int) -> int:
-        """How many of the next ``size_bytes`` of the first part, a region, can be sent without
+        """How many of the next ``size_bytes`` of the first part, a file region, can be sent without
         waiting for the disk."""
         read_ahead_bytes = self._warm_end - self._done_bytes
         if read_ahead_bytes > 0:
@@ -308,7 +321,7 @@ class OutgoingParts:
         return batch
 
     def advance_bytes(self, count: int) -> None:
-        """So many bytes of the parts in memory at the head have been sent."""
+        """Remove ``count`` sent bytes from the first parts, which are in memory."""
         count += self._done_bytes
         while count and count >= len(self._parts[0]):
             size = len(self._parts.popleft())
@@ -318,7 +331,7 @@ class OutgoingParts:
 
 
 class PlannedLater(Protocol):
-    """The answers of planned requests that wait."""
+    """Responses of planned requests that are completed later."""
 
     def wait(self, place: QueuedReply, /) -> None:
-        """Complete this place in the connection's order, when it is time."""
+        """Complete this place once the responses are ready."""

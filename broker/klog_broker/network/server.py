@@ -1,4 +1,4 @@
-"""Listeners and connections of one broker: accepting, limits, idle ones, plans."""
+"""Listeners and connections of one broker: accepting, limits, idle connections, plans."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from klog_broker.runtime.threads.helpers import Helpers
 _log = logging.getLogger("klog.network")
 
 FrameHandler = Callable[[memoryview, QueuedReply | LoneReply, Connection], bool]
-"""See Host.handle_frame."""
+"""Serves a request: (frame, slot, connection) -> whether the frame's bytes may be reused now."""
 
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 @dataclass(frozen=True)
 class NetworkLimits:
-    """Kafka's settings of the same names (max.connections, ...)."""
+    """The limits of connections and requests: Kafka's settings of the same names."""
 
     max_request_bytes: int = 104_857_600
     max_idle_ms: int = 600_000
@@ -50,12 +50,12 @@ class NetworkLimits:
     backlog: int = 50
 
     def per_ip(self, address: str) -> int:
-        """How many connections this address may have."""
+        """The most connections that this IP address may have."""
         return self.max_connections_per_ip_overrides.get(address, self.max_connections_per_ip)
 
 
 class Server:
-    """All connections of a broker. Loop thread only."""
+    """The listeners and connections of a broker. Loop thread only."""
 
     def __init__(
         self,
@@ -76,14 +76,14 @@ class Server:
         self.max_request_bytes = limits.max_request_bytes
         self._plans: Plans | None = None
         self.join_plan: Callable[[Connection], bool] = _joins_nothing
-        """See Host."""
+        """Offers a readable connection to the produce plan; returns whether the plan takes it."""
         self.memory = ReceiveMemory(loop, limits.queued_max_request_bytes)
         self.lone = LoneRequests(loop)
         self.counters: Counter[str] = Counter()
         self._network = network
         self._limits = limits
         self._listeners: dict[str, ListeningSocket] = {}
-        # In the order of their last use, the oldest first.
+        # In the order of last use, the least recently used connection first.
         self._connections: OrderedDict[Connection, None] = OrderedDict()
         self._by_address: Counter[str] = Counter()
         self._accepted = 0
@@ -93,7 +93,7 @@ class Server:
         self._accept_failures = RateLimit()
 
     def take_limits(self, limits: NetworkLimits) -> None:
-        """From now on these limits of connections count; those that are open stay."""
+        """Apply new limits of connections; open connections stay open."""
         self._limits = limits
         if len(self._connections) < limits.max_connections:
             self._set_accepting(True)
@@ -101,21 +101,21 @@ class Server:
     # -- listeners ----------------------------------------------------------------------------
 
     def listen(self, name: str, host: str, port: int) -> int:
-        """Opens the listener ``name``; returns the port taken. OSError if it cannot be."""
+        """Open the listener ``name``, and return its port; OSError if that fails."""
         listening = self._network.listen(host, port, self._limits.backlog)
         self._listeners[name] = listening
         self.loop.register(listening.fileno(), READABLE, lambda _: self._accept(name, listening))
         return listening.address()[1]
 
     def stop_accepting(self) -> None:
-        """Closes the listeners; connections stay."""
+        """Close the listeners; connections stay open."""
         for listening in self._listeners.values():
             self.loop.unregister(listening.fileno())
             listening.close()
         self._listeners.clear()
 
     def close(self) -> None:
-        """Closes listeners and connections; what is unsent is lost."""
+        """Close listeners and connections; unsent responses are lost."""
         self.stop_accepting()
         for connection in list(self._connections):
             connection.close("the broker stops")
@@ -123,8 +123,10 @@ class Server:
             self._idle_timer.cancel()
 
     def end_some(self, most: int) -> bool:
-        """Have so many connections end, once what was received from them is answered; returns
-        whether there are others. To be called again until there are none."""
+        """Make up to ``most`` connections end once their received requests are answered.
+
+        Returns whether other connections are left; the caller then calls this method again.
+        """
         ended = 0
         for connection in list(self._connections):
             if connection.state is not ENDING:
@@ -140,12 +142,12 @@ class Server:
 
     @property
     def accepted(self) -> int:
-        """How many connections were accepted, ever."""
+        """The number of connections accepted so far."""
         return self._accepted
 
     @property
     def last_used_ms(self) -> int | None:
-        """When one of the open connections was used last; None if there is none."""
+        """The last time in ms at which any open connection was used; None if there is none."""
         last = next(reversed(self._connections), None)
         return None if last is None else last.last_used_ms
 
@@ -161,7 +163,7 @@ class Server:
                 if error.errno in _OUT_OF_RESOURCES:
                     self._rest_after(error)
                     return
-                # The client has gone before it was accepted. Other clients may still wait.
+                # The client disconnected before it was accepted. Other clients may still wait.
                 self._warn(self._accept_failures, f"a connection could not be accepted: {error}")
                 continue
             self._welcome(name, stream)
@@ -174,7 +176,7 @@ class Server:
             self._warn(
                 self._refusals,
                 f"connection refused: {address} has {self._by_address[address]} connections, the"
-                " most that max.connections.per.ip allows it",
+                " most that max.connections.per.ip allows",
             )
             return
         self._accepted += 1
@@ -187,13 +189,14 @@ class Server:
         self._start_idle_timer()
 
     def _may_accept(self) -> bool:
-        """False at max.connections: new connections wait in the backlog until one closes."""
+        """Whether a connection may be accepted. At max.connections, stop accepting: new connections
+        wait in the backlog until one closes."""
         if len(self._connections) < self._limits.max_connections:
             return True
         self._warn(
             self._accept_failures,
-            f"{len(self._connections)} connections are open, as many as max.connections and"
-            " `ulimit -n` allow: others wait until one closes",
+            f"{len(self._connections)} connections are open, the most that max.connections and"
+            " `ulimit -n` allow: new ones wait until one closes",
         )
         self._set_accepting(False)
         return False
@@ -213,27 +216,27 @@ class Server:
     # -- connections --------------------------------------------------------------------------
 
     def touch(self, connection: Connection) -> None:
-        """Bytes were received or sent: the connection is not idle."""
+        """Record that bytes were received or sent, so that the connection is not idle."""
         now_ms = self.loop.time_ms
         if connection.last_used_ms != now_ms:
             connection.last_used_ms = now_ms
             self._connections.move_to_end(connection)
 
     def touch_all(self, connections: Iterable[Connection]) -> None:
-        """``touch`` for many connections."""
+        """Record that bytes were received or sent on many connections."""
         now_ms, move_to_end = self.loop.now_ms(), self._connections.move_to_end
         for connection in connections:
             connection.last_used_ms = now_ms
             move_to_end(connection)
 
     def refuse(self, connection: Connection, reason: str) -> None:
-        """Closes a connection for what its client did, with a line in the log now and then."""
+        """Close a connection because of its client's error, and log that at a limited rate."""
         self.count("connections-closed-for-bad-input")
         self._warn(self._refusals, f"closing {connection.connection_id}: {reason}")
         connection.close(reason)
 
     def on_closed(self, connection: Connection, reason: str) -> None:
-        """A connection has closed itself."""
+        """Forget a connection that has closed itself."""
         del self._connections[connection]
         left = self._by_address[connection.client_address] - 1
         if left:
@@ -245,7 +248,7 @@ class Server:
         _log.debug("closed connection=%s reason=%s", connection.connection_id, reason)
 
     def count(self, name: str) -> None:
-        """Adds one to a counter."""
+        """Add one to a counter."""
         self.counters[name] += 1
 
     def _start_idle_timer(self) -> None:
@@ -275,7 +278,7 @@ class Server:
     # -- plans and shares ---------------------------------------------------------------------
 
     def use_plans(self, plans: Plans) -> None:
-        """Let Produce requests be planned. Without plans the handler serves all of them."""
+        """Use plans for Produce requests. Without plans the handler serves all Produce requests."""
         self._plans = plans
         self.join_plan = plans.join
 
@@ -287,13 +290,16 @@ class Server:
     def offer_to_plan(
         self, connection: Connection, first_frame_bytes: int, received_bytes: int
     ) -> bool:
-        """Whether this turn's plan takes what a connection has received, Produce first."""
+        """Offer received bytes that begin with Produce to this turn's produce plan.
+
+        Returns whether the plan takes them.
+        """
         if self._plans is None:
             return False
         return self._plans.offer(connection, first_frame_bytes, received_bytes)
 
     def bulk_share_bytes(self) -> int:
-        """What a connection that sends in bulk may receive in this turn."""
+        """The most bytes that a connection that sends in bulk may receive in this turn."""
         return max(RECEIVE_BYTES, BULK_RECEIVE_BYTES // max(1, self.loop.ready_count))
 
 

@@ -1,6 +1,6 @@
-"""The states of a connection, and what may happen in each: one row a state.
+"""The states of a connection, and what a connection may do in each.
 
-docs/connections.md is printed from these rows.
+docs/connections.md is generated from this module.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, eq=False, slots=True)
 class State:
-    """A state of a connection and what the connection may do in it. Compared by identity."""
+    """A state of a connection, and what the connection may do in this state.
+
+    Compared by identity.
+    """
 
     name: str
     meaning: str
     receives: bool
-    """Whether bytes are received, as far as there is room for them."""
+    """Whether bytes are received, as long as the inbox is not full."""
     sets_aside: bool
-    """Whether the received bytes are only kept, for no request may be begun before something else
-    has happened."""
+    """Whether received bytes are only stored, because no further request may be begun for now."""
     parses: bool
     """Whether requests are begun."""
     resumes: bool
-    """Whether parsing goes on when an answer was made, or bytes have left."""
+    """Whether parsing continues once a response is made, or bytes are sent."""
 
 
 QUIET = State(
@@ -160,4 +162,4 @@ TRANSITIONS: dict[State, dict[State, str]] = {
     },
     CLOSED: {},
 }
-"""From each state to those that may follow, and why."""
+"""For each state, the states that may follow, and the reasons."""
