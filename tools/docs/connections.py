@@ -10,9 +10,9 @@ _HEAD = """\
 # Connections
 
 How the broker serves one client's connection. The connection's inbox receives bytes and cuts them
-into requests; its outbox sends the answers in the order of the requests. While one request is
+into requests; its outbox sends the responses in the order of the requests. While one request is
 unanswered no other is begun, except that Produce may follow Produce. No request at all is begun
-while too many answers wait or are unsent. A connection is always in one of these states:
+while too many responses are outstanding or unsent. A connection is always in one of these states:
 
 ```mermaid
 stateDiagram-v2
@@ -23,7 +23,7 @@ _MAY = """\
 
 ## What may happen in each state
 
-| state | meaning | bytes are received | requests are begun | an answer resumes parsing |
+| state | meaning | bytes are received | requests are begun | a response resumes parsing |
 |---|---|---|---|---|
 """
 
@@ -52,7 +52,7 @@ def _arrows() -> Iterator[str]:
 
 def _rows() -> Iterator[str]:
     for state in STATES:
-        receives = "yes, but only kept" if state.sets_aside else _yes(state.receives)
+        receives = "yes, but only stored" if state.sets_aside else _yes(state.receives)
         cells = (receives, _yes(state.parses), _yes(state.resumes))
         yield f"| {state.name} | {state.meaning} | {' | '.join(cells)} |"
 

@@ -29,8 +29,8 @@ class State:
 
 QUIET = State(
     "quiet",
-    "no bytes are held, no request is unanswered, no answer is unsent: the next request is begun as"
-    " soon as it is received, or received and planned together with other connections' requests",
+    "no bytes are held, no request is unanswered, no response is unsent: the next request is begun"
+    " as soon as it is received, or received and planned together with other connections' requests",
     receives=True,
     sets_aside=False,
     parses=True,
@@ -38,8 +38,8 @@ QUIET = State(
 )
 READING = State(
     "reading",
-    "every whole request that came is begun; some may be unanswered, answers may be unsent, and a"
-    " part of the next request may be held",
+    "every complete received request is begun; some may be unanswered, responses may be unsent, and"
+    " a part of the next request may be held",
     receives=True,
     sets_aside=False,
     parses=True,
@@ -47,7 +47,7 @@ READING = State(
 )
 WAITING = State(
     "waiting",
-    "a whole request is held; it may be begun only when earlier answers are made or sent",
+    "a complete request is held; it may be begun only after earlier responses are made or sent",
     receives=True,
     sets_aside=True,
     parses=True,
@@ -55,7 +55,7 @@ WAITING = State(
 )
 YIELDED = State(
     "yielded",
-    "a whole request is held, but this connection has begun as many requests as one turn allows:"
+    "a complete request is held, but this connection has begun as many requests as a turn allows:"
     " the request is begun in the next turn",
     receives=True,
     sets_aside=True,
@@ -81,7 +81,7 @@ ENDED = State(
 )
 ENDING = State(
     "ending",
-    "the broker stops: what was received is served, no byte is received any more, then the"
+    "the broker stops: the received requests are served, no more bytes are received, then the"
     " connection is closed",
     receives=False,
     sets_aside=False,
@@ -90,8 +90,8 @@ ENDING = State(
 )
 CLOSING = State(
     "closing",
-    "one of the answers closes the connection: the answers before it are still sent, no further"
-    " request is begun",
+    "a request is answered by closing the connection: the responses before it are still sent, no"
+    " further request is begun",
     receives=False,
     sets_aside=False,
     parses=False,
@@ -99,7 +99,7 @@ CLOSING = State(
 )
 CLOSED = State(
     "closed",
-    "the socket is closed; answers that are made later are dropped",
+    "the socket is closed; later responses are dropped",
     receives=False,
     sets_aside=False,
     parses=False,
@@ -111,54 +111,54 @@ FIRST = QUIET
 
 TRANSITIONS: dict[State, dict[State, str]] = {
     QUIET: {
-        READING: "bytes have come, or the end of the stream",
+        READING: "bytes or the end of the stream were received",
         ENDING: "the broker stops",
         CLOSED: "idle for too long, receiving failed, or the broker stops",
     },
     READING: {
-        QUIET: "every request is begun and answered, and every answer sent",
-        WAITING: "a request has to wait for earlier answers",
+        QUIET: "every request is begun and answered, and every response is sent",
+        WAITING: "a request must wait for earlier responses",
         YIELDED: "the turn's share of requests is used up",
-        PLANNED: "Produce has come, and a plan takes it",
-        ENDED: "the client sends no more",
+        PLANNED: "a Produce request was received, and a plan takes it",
+        ENDED: "the client has ended its stream",
         ENDING: "the broker stops",
-        CLOSING: "an answer closes the connection",
+        CLOSING: "a request is answered by closing the connection",
         CLOSED: "bad bytes, a broken socket, idle for too long, or the broker stops",
     },
     WAITING: {
-        READING: "every whole request is begun",
+        READING: "every complete request is begun",
         YIELDED: "the turn's share of requests is used up",
         PLANNED: "the next request is Produce, and a plan takes it",
-        ENDED: "the client sends no more",
+        ENDED: "the client has ended its stream",
         ENDING: "the broker stops",
-        CLOSING: "an answer closes the connection",
+        CLOSING: "a request is answered by closing the connection",
         CLOSED: "bad bytes, a broken socket, or the broker stops",
     },
     YIELDED: {
-        READING: "every whole request is begun",
-        WAITING: "a request has to wait for earlier answers",
+        READING: "every complete request is begun",
+        WAITING: "a request must wait for earlier responses",
         PLANNED: "the next request is Produce, and a plan takes it",
-        ENDED: "the client sends no more",
+        ENDED: "the client has ended its stream",
         ENDING: "the broker stops",
-        CLOSING: "an answer closes the connection",
+        CLOSING: "a request is answered by closing the connection",
         CLOSED: "bad bytes, a broken socket, or the broker stops",
     },
     PLANNED: {
         READING: "the plan is over: the requests that it left are parsed",
-        CLOSING: "an answer closes the connection",
+        CLOSING: "a request is answered by closing the connection",
         CLOSED: "a broken socket, a log that failed, or the broker stops",
     },
     ENDED: {
         ENDING: "the broker stops",
-        CLOSING: "an answer closes the connection",
-        CLOSED: "every answer is sent, or the client waited for an answer when it left",
+        CLOSING: "a request is answered by closing the connection",
+        CLOSED: "every response is sent, or the client left while its request waited",
     },
     ENDING: {
-        CLOSING: "an answer closes the connection",
-        CLOSED: "every answer is sent, a broken socket, or the broker cannot wait any longer",
+        CLOSING: "a request is answered by closing the connection",
+        CLOSED: "every response is sent, a broken socket, or the shutdown's time limit",
     },
     CLOSING: {
-        CLOSED: "the answers before it are sent, or the socket is broken, or the broker stops",
+        CLOSED: "the responses before it are sent, a broken socket, or the broker stops",
     },
     CLOSED: {},
 }
