@@ -1,4 +1,4 @@
-"""The broker as a whole: the one place that makes the objects and joins them."""
+"""The broker as a whole: creates all objects and connects them."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ from pyspark_klog.ids import BrokerId
 
 _log = logging.getLogger("klog.app")
 
-# After this time the log manager is asked again for its next deadline, which can become earlier (by
-# a deletion or a new setting).
+# The longest time until the broker asks the log manager again for its next deadline, because a
+# deletion or a new setting can make the deadline earlier.
 _LONGEST_PAUSE_MS = 1000
 
 
@@ -90,16 +90,16 @@ class _Started(NamedTuple):
 
 
 class BrokerServer:
-    """A broker. Clock, disk, network and so on can be given; by default they are this machine's.
+    """A broker. Clock, disk, network and so on can be replaced; the defaults are this machine's.
 
-    Call ``start``, then ``serve_forever`` in the same thread, which returns after ``stop``. Any
-    number of brokers can live in one process. ``load_kernel`` loads the kernel for pipelined
-    Produce at the first pipelined turn; without it the generic handler serves all requests. With
-    ``compile_kernel`` the kernel is loaded earlier, see produce/idle.py. ``load_cleaner`` is called
-    before the first log is compacted, see compaction/loading.py. ``adopt`` takes in
-    partition folders that the metadata does not know; without it such folders are refused.
-    ``accept_missing`` gives up data that the metadata knows and that is missing; without it the
-    start is refused. ``authorizer`` decides what each client may do.
+    Call ``start``, then ``serve_forever`` in the same thread, which returns after ``stop``. One
+    process can run any number of brokers. ``load_kernel`` loads the kernel for pipelined Produce at
+    the first pipelined turn; without it the generic handler serves all requests. With
+    ``compile_kernel`` the kernel is loaded earlier (produce/idle.py). ``load_cleaner`` is called
+    before the first log is compacted (compaction/loading.py). ``adopt`` adds topics for partition
+    folders that the metadata lacks; without it, a standalone broker refuses such folders.
+    ``accept_missing`` creates empty logs for partitions whose data is missing; without it, a
+    standalone broker does not start. ``authorizer`` decides what each client may do.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class BrokerServer:
         self._helpers = self._workers.helpers
         self._is_wanted = True
         self.cluster_part: ClusterPart = NoCluster(config, open_store)
-        """The broker's part in its cluster, once it starts."""
+        """The object by which the broker takes part in its cluster; `start` sets the real one."""
         self._open_session = open_session
         self._is_serving = False
         self._is_stopping = False
@@ -159,7 +159,7 @@ class BrokerServer:
 
     @property
     def config(self) -> BrokerConfig:
-        """The settings in force: those of the start, and what was changed since."""
+        """The settings in force: those of the start, with all later changes."""
         return self._settings.config
 
     @property
@@ -174,7 +174,7 @@ class BrokerServer:
 
     @property
     def server(self) -> Server:
-        """The broker's connections, once started."""
+        """The broker's listeners and connections, once started."""
         return self._parts.server
 
     @property
@@ -186,8 +186,10 @@ class BrokerServer:
     # -- start --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Loads the logs and opens the listeners. Blocks. CannotStart gives the reason if it
-        fails."""
+        """Load the logs and open the listeners. Blocks.
+
+        :raises CannotStart: with the reason, if the broker cannot start
+        """
         try:
             self._start()
         except (OSError, KlogError) as error:
@@ -195,21 +197,24 @@ class BrokerServer:
             if refusal is None:
                 raise
             if self._started is not None:
-                # What the broker has begun is in order if only somebody else was in the way.
+                # Close the logs cleanly after a CannotStart, such as a port in use. Any other error
+                # may come from the disk or from the state in memory.
                 self.close(cleanly=refusal is error)
             else:
                 self._release()
             if self._exit_code is ExitCode.DISKS_LOST and refusal.exit_code is ExitCode.OK:
-                # The broker itself has told the start to stop.
+                # The start was stopped because the broker lost its disks: report that instead.
                 refusal = self._refused_disks()
             if refusal is error:
                 raise
             raise refusal from error
 
     def when_ready(self, then: Callable[[], None]) -> None:
-        """Call back once the started broker knows the topics that clients may ask for: a standalone
-        broker at once, a broker in a cluster in a turn of the loop. There is no call if a broker in
-        a cluster has to stop earlier."""
+        """Call ``then`` once the started broker knows all topics.
+
+        A standalone broker calls it immediately, a broker in a cluster in an event-loop turn. There
+        is no call if a broker in a cluster must stop earlier.
+        """
         self.cluster_part.when_ready(self.services.known_topics, then)
 
     def _start(self) -> None:
@@ -227,7 +232,7 @@ class BrokerServer:
             self._release()
             raise given_up() from None
         if self._exit_code is ExitCode.DISKS_LOST:
-            # Nobody has been told yet that the broker serves.
+            # The broker has not registered or opened a listener yet, so releasing locks is enough.
             logs.release_locks()
             self._release()
             raise self._refused_disks()
@@ -237,7 +242,7 @@ class BrokerServer:
     def _make_parts(
         self, broker_id: BrokerId, metadata: AdoptingStore, logs: LogManager
     ) -> _Started:
-        """Make all parts that requests are served with; no listener is open yet."""
+        """Create all parts that serve requests; no listener is open yet."""
         config = self.config
         purgatory = Purgatory(self.loop)
         replicas = self._host(broker_id, metadata, logs, purgatory)
@@ -279,7 +284,7 @@ class BrokerServer:
         return _Started(services, server)
 
     def _begin(self, started: _Started, metadata: AdoptingStore) -> None:
-        """Lead, listen, and join the cluster."""
+        """Give partitions their roles, open the listeners, and serve."""
         services, server = started
         deleted = [topic.name for topic in metadata.image.deleting.values()]
         if self._load_kernel is not None:
@@ -332,7 +337,7 @@ class BrokerServer:
         )
 
     def _lead(self, metadata: AdoptingStore) -> None:
-        """Have the store give every partition its role, before anybody can connect."""
+        """Make the metadata store give every partition its role, before listeners are open."""
 
         def on_image(image: MetadataImage, names: Sequence[str]) -> None:
             self._settings.image_changed(image)
@@ -375,7 +380,7 @@ class BrokerServer:
         logs: LogManager,
         purgatory: Purgatory,
     ) -> ReplicaManager:
-        """Make the replica manager, with the loaded logs; orders give them roles later."""
+        """Create the replica manager with the loaded logs, which get their roles later."""
         return ReplicaManager(
             broker_id,
             logs,
@@ -393,8 +398,8 @@ class BrokerServer:
         )
 
     def _prepare_kernels(self) -> None:
-        """In a helper thread: have the kernels compiled by a child process if need be, and load
-        them."""
+        """Load the kernels, which a child process compiles if necessary. Blocks: called in a helper
+        thread."""
         if self._load_kernel is not None:
             self._load_kernel(lambda: not self._is_wanted)
 
@@ -438,7 +443,7 @@ class BrokerServer:
                 raise refused_address(listener, error) from error
             self.ports[listener.name] = port
         endpoints = tuple(
-            # Port 0 took a free port: clients are told its number.
+            # With port 0 the system chose a free port, whose number is advertised.
             each._replace(port=each.port or self.ports[each.name])
             for each in self.config.advertised_listeners
         )
@@ -476,17 +481,17 @@ class BrokerServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port of the first listener."""
+        """The host and port of the first listener."""
         first = self.config.listeners[0]
         return first.host or "0.0.0.0", self.ports[first.name]
 
     def serve_forever(self) -> ExitCode:
-        """Serves until ``stop``, then closes everything; returns the exit code."""
+        """Serve until ``stop``, then close everything; return the exit code."""
         failure = None
         try:
             self.loop.run()
         except Exception:
-            _log.critical("the loop failed, the broker ends: a bug", exc_info=True)
+            _log.critical("the event loop failed, the broker stops: this is a bug", exc_info=True)
             self._exit_code = ExitCode.BUG
             failure = "a bug"
         if failure is not None:
@@ -496,8 +501,10 @@ class BrokerServer:
         return self._exit_code
 
     def stop(self, reason: str = "stop() was called") -> None:
-        """Lets ``serve_forever`` return, once what was accepted is answered: within seconds. From
-        any thread or signal handler."""
+        """Make ``serve_forever`` return within seconds, after accepted requests are answered.
+
+        May be called from any thread or signal handler.
+        """
         self._life.will_stop(reason)
         self._is_wanted = False
         if self._is_serving:
@@ -511,7 +518,8 @@ class BrokerServer:
                 self._cleaner.stop()
             stopping = Stopping(self.server, self.services, self._end_loop)
             if self._exit_code is ExitCode.OK:
-                # Meanwhile it serves: others may fetch what they lack before they lead.
+                # The broker serves while it leaves, so that followers can fetch missing records
+                # before they become leaders.
                 self.cluster_part.leave(stopping.begin)
             else:
                 stopping.begin()
@@ -520,10 +528,10 @@ class BrokerServer:
         self.loop.stop()
 
     def close(self, cleanly: bool = True) -> None:
-        """Closes connections, lets helpers finish, closes logs and store. Blocks.
+        """Close connections, wait for the helpers, close the logs and the metadata store. Blocks.
 
-        After a bug the state in memory cannot be trusted: the logs are left as by a kill, and the
-        next start recovers them from the disk.
+        With ``cleanly=False``, after a bug, the state in memory cannot be trusted: the logs are
+        left as after a kill, and the next start recovers them from the disk.
         """
         if self._is_closed:
             return
@@ -539,7 +547,7 @@ class BrokerServer:
             self.plans.close()
         self._workers.close()
         if cleanly:
-            # The helpers have posted their results: take them, so that no flush is done twice.
+            # Take the results that the helpers have posted, so that no flush is done twice.
             self.loop.run_turn(0)
             if self._cleaner is not None:
                 self._cleaner.close()
@@ -575,11 +583,12 @@ class BrokerServer:
         _log.error("directory=%s is offline: %s", directory, error)
         self._offline.add(directory)
         if len(self._offline) == len(self.config.log_dirs):
-            _log.critical("no data directory is left, the broker ends")
+            _log.critical("all data directories are offline, the broker stops")
             self._disks_lost("the last data directory went offline")
         elif self.config.joins_cluster:
-            # The controller would go on to have it lead what it can neither read nor write.
-            _log.critical("in a cluster a broker ends with its first failed data directory")
+            # The controller would keep this broker as the leader of partitions that it can neither
+            # read nor write.
+            _log.critical("a data directory is offline, and in a cluster the broker then stops")
             self._disks_lost("a data directory went offline")
 
     def _refused_disks(self) -> CannotStart:
@@ -590,6 +599,6 @@ class BrokerServer:
         self.stop(why)
 
     def _on_membership_lost(self, why: str) -> None:
-        _log.critical("the broker ends: %s", why)
+        _log.critical("the broker stops: %s", why)
         self._exit_code = ExitCode.REFUSED_BY_CLUSTER
         self.stop("its number belongs to another broker now")

@@ -1,5 +1,8 @@
-"""The parts of one broker that requests are served with. app.py makes them once the logs are
-loaded; a family of APIs sees those that its Protocol names (api/services.py)."""
+"""The parts of one broker that serve requests.
+
+app.py creates the parts once the logs are loaded. A family of APIs uses only the parts that its
+Protocol names (api/services.py).
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,10 @@ from pyspark_klog.ids import BrokerId
 
 
 class BrokerParts:
-    """The parts of a broker, complete once it is made. ``prepare_kernels`` is called in a helper
-    thread before records are converted."""
+    """The parts of a broker; complete after the constructor.
+
+    ``prepare_kernels`` is called in a helper thread before records are converted.
+    """
 
     def __init__(
         self,
@@ -79,30 +84,30 @@ class BrokerParts:
         )
         self.awaited_followers = AwaitedFollowers(loop, purgatory)
         self.leader_holders = LeaderHolders()
-        """All objects that keep leaderships from one request to the next."""
+        """All objects that hold references to leaders between requests."""
         self.folder_warnings = RateLimit()
-        """For warnings of folders in the way of new topics: clients try to create those again and
-        again."""
+        """The rate limit of warnings about folders that prevent the creation of topics, which
+        clients request again and again."""
         self.in_sync_counts = InSyncCounts()
         self.advertised: dict[str, Endpoint] = {}
-        """By listener name: the address that FindCoordinator tells clients. Empty until the
-        listeners have their ports."""
+        """The address that FindCoordinator returns, by listener name. Empty until the listeners
+        have their ports."""
         self.on_topic_deleted: list[Callable[[str], None]] = []
-        """Each is called with a topic's name when its logs have been set aside."""
+        """Called with a topic's name once the topic's logs are renamed for deletion."""
         self.on_image: list[Callable[[], None]] = []
-        """Each is called when the metadata have another image."""
+        """Called after each change of the metadata image."""
         self.on_close: list[Callable[[], None]] = []
-        """Each is called when the broker ends and takes no more requests."""
+        """Called when the broker stops and accepts no more requests."""
 
         self.broker_epoch = side.broker_epoch
-        """This broker's epoch in its cluster: -1 while it is not registered, and without a
-        cluster."""
+        """Returns this broker's epoch; -1 while it is not registered, and for a standalone
+        broker."""
         self.follower_refusal = side.follower_refusal
         self.known_topics = side.known_topics
         self.new_topic_settings = side.new_topic_settings
         self.other_controller = side.other_controller
 
-        # From here on parts that work with the parts above.
+        # The following parts use the parts above.
         self.produce: ProduceAppends = ProducePipeline(self)
         self.groups = new_groups(self)
         transactions = side.new_transactions(self)

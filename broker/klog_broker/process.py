@@ -1,4 +1,4 @@
-"""A broker as a process of its own: descriptors, signals, output, exit code."""
+"""Runs a broker in its own process: descriptors, signals, output, exit code."""
 
 import gc
 import logging
@@ -25,11 +25,13 @@ Load = Callable[[Callable[[], bool]], T]
 
 
 def _stop_when_stdin_ends(broker: BrokerServer) -> None:
-    """Stop the broker at the end of stdin. A thread waits for it, which works with any kind of
-    stdin, and during the start, too."""
+    """Stop the broker at the end of stdin.
+
+    A thread waits for the end, which works for any kind of stdin, and also during the start.
+    """
 
     def wait() -> None:
-        # Not sys.stdin: its lock would be held when the interpreter ends.
+        # Do not use sys.stdin: this thread would hold its lock when the interpreter ends.
         with suppress(OSError):
             while os.read(0, 4096):
                 pass
@@ -39,12 +41,12 @@ def _stop_when_stdin_ends(broker: BrokerServer) -> None:
 
 
 def _has_descriptors() -> bool:
-    """Raise the limit of descriptors as far as possible; returns whether it is enough."""
+    """Raise the limit of file descriptors as far as possible; return whether it is sufficient."""
     count = descriptors.raise_limit()
     if count < descriptors.LEAST_DESCRIPTORS:
         sys.stderr.write(
-            f"klog: this process may have {count} file descriptors, a broker needs"
-            f" {descriptors.LEAST_DESCRIPTORS} at least: start it with a higher `ulimit -n`"
+            f"klog: this process may have {count} file descriptors, a broker needs at least"
+            f" {descriptors.LEAST_DESCRIPTORS}: start it with a higher `ulimit -n`"
             f" (LimitNOFILE of a systemd unit)\n"
         )
         return False
@@ -58,7 +60,10 @@ def _has_descriptors() -> bool:
 
 
 def _kept(load: Load[T]) -> Load[T]:
-    """Kernels live as long as the process, and numba with them: 120,000 objects."""
+    """Exclude loaded kernels, and numba's 120,000 objects, from garbage collection.
+
+    The kernels live as long as the process.
+    """
 
     def loading(is_stopping: Callable[[], bool]) -> T:
         loaded = load(is_stopping)
@@ -75,14 +80,14 @@ def run(
     adopt: bool = False,
     accept_missing: bool = False,
 ) -> int:
-    """Runs a broker in this process until SIGTERM or SIGINT; returns the exit code.
+    """Run a broker in this process until SIGTERM or SIGINT; return the exit code.
 
-    Prints `klog ready on HOST:PORT` to stdout once it serves, or a sentence to stderr if it cannot
-    start.
+    Prints `klog ready on HOST:PORT` to stdout once the broker serves, or a sentence to stderr if it
+    cannot start.
     """
     if not _has_descriptors():
         return ExitCode.REFUSED
-    # Tests start hundreds of brokers of their own: these do not compile kernels in advance.
+    # Tests, which use `until_stdin_ends`, start hundreds of brokers: do not compile in advance.
     compile_kernel = None if until_stdin_ends else compile_produce_kernel
     broker = BrokerServer(
         config,
@@ -96,7 +101,7 @@ def run(
         signal.signal(number, lambda number, _: broker.stop(signal.Signals(number).name))
     if until_stdin_ends:
         _stop_when_stdin_ends(broker)
-    # With thousands of logs a tenth of the start would go into looking for garbage.
+    # With thousands of logs, garbage collection would take a tenth of the start-up time.
     gc.disable()
     try:
         broker.start()
@@ -108,7 +113,7 @@ def run(
 
 
 def _ready(broker: BrokerServer) -> None:
-    # Objects that exist now live as long as the process: keep the garbage collector off them.
+    # Objects that exist now live as long as the process, so exclude them from garbage collection.
     gc.collect()
     gc.freeze()
     gc.enable()

@@ -1,7 +1,7 @@
-"""Compiles the kernels that the broker uses and keeps them: ``python -m klog_broker.warm``.
+"""Compiles the broker's kernels into the cache: ``python -m klog_broker.warm``.
 
-``./dev`` and an image's recipe run it; a broker that finds the cache cold runs it in a child
-process when its first pipelined turn has come.
+``./dev`` and the recipe of a container image run this module. A broker that finds the cache cold
+runs it in a child process at its first pipelined turn.
 """
 
 import importlib
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from pyspark_klog.records.kernels import cache
 
-# The modules with kernels. For each folder the file of its first module stands for the cache.
+# The modules with kernels.
 KERNEL_MODULES = (
     "pyspark_klog.records.kernels.scan",
     "pyspark_klog.records.kernels.walk",
@@ -28,7 +28,7 @@ KERNEL_MODULES = (
 )
 _OF_RECORDS = 5
 _LONGEST = KERNEL_MODULES[-1]
-"""Compiled by a process of its own beside the others, and then loaded from the cache."""
+"""The module that compiles longest: another process compiles it in parallel to the others."""
 
 
 def warm(modules: Sequence[str]) -> None:
@@ -43,7 +43,7 @@ def warm(modules: Sequence[str]) -> None:
     for name in modules:
         before = len(jit.loaded)
         source = str(importlib.import_module(name).__file__)
-        # The records kernels have one mark for all of them, which pyspark_klog.warm sets.
+        # All records kernels share one mark, which pyspark_klog.warm sets.
         if name not in KERNEL_MODULES[:_OF_RECORDS]:
             sources.append(source)
         for kernel in jit.loaded[before:]:
@@ -63,7 +63,10 @@ def _say(line: str) -> None:
 
 @contextmanager
 def _compiled_beside(module: str) -> Iterator[None]:
-    """Until the end of it another process has compiled this module, if its cache is cold."""
+    """Compile this module in another process during the `with` block, if its cache is cold.
+
+    The block ends after that process has ended.
+    """
     spec = importlib.util.find_spec(module)
     if spec is None or cache.is_warm(str(spec.origin)):
         yield
@@ -74,7 +77,7 @@ def _compiled_beside(module: str) -> Iterator[None]:
 
 
 def main(modules: Sequence[str]) -> int:
-    """Warm the kernels of this package, or of some of its modules."""
+    """Compile and load the kernels of these modules; if empty, of all modules with kernels."""
     if modules:
         warm(modules)
         return 0

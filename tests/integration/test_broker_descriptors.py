@@ -90,6 +90,6 @@ def test_too_few_for_a_start_are_refused_in_one_sentence(tmp_path: Path) -> None
     text = ended.stderr
     assert (ended.returncode, ended.stdout) == (ExitCode.REFUSED, "")
     assert text.count("\n") == 1
-    assert "may have 100 file descriptors, a broker needs 128 at least" in text
+    assert "may have 100 file descriptors, a broker needs at least 128" in text
     assert "`ulimit -n`" in text
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == before

@@ -342,5 +342,5 @@ def test_a_number_that_was_taken_ends_the_broker_that_had_it(zookeeper: ZooKeepe
         finally:
             os.kill(broker.pid, signal.SIGCONT)
         eventually(lambda: not broker.is_running, deadline_s=60, what="the broker's end")
-        assert "the broker ends: broker.id=6 is in use" in broker.output()
+        assert "the broker stops: broker.id=6 is in use" in broker.output()
         assert f"stopped exit_code={int(ExitCode.REFUSED_BY_CLUSTER)}" in broker.output()
