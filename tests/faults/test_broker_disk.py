@@ -270,7 +270,7 @@ def test_a_start_without_descriptors_refuses_in_one_sentence_and_harms_nothing(
             refused += 1
             assert error.exit_code == ExitCode.REFUSED
             assert "`ulimit -n`" in str(error)
-            assert "a broker needs 128 at least" in str(error)
+            assert "a broker needs at least 128" in str(error)
             assert disk.locks == set()
             files = disk
             continue
