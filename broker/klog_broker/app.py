@@ -138,7 +138,7 @@ class BrokerServer:
         self._helpers = self._workers.helpers
         self._is_wanted = True
         self.cluster_part: ClusterPart = NoCluster(config, open_store)
-        """The object by which the broker takes part in its cluster; `start` sets the real one."""
+        """The broker's part in its cluster; `start` replaces it if the broker joins a cluster."""
         self._open_session = open_session
         self._is_serving = False
         self._is_stopping = False

@@ -43,7 +43,7 @@ class ClusterServices(NamedTuple):
 
     store: ClusterStore
     controller: Controller
-    """This broker's controller, which answers NOT_CONTROLLER while another broker is it."""
+    """This broker's controller; it answers NOT_CONTROLLER unless this broker is elected."""
     orders: OrderQueue
     changes: TopicChanges
     """Changes topics and elects leaders for clients, by means of `controller`."""

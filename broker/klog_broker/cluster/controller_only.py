@@ -69,8 +69,10 @@ def at_controller(
 
 
 class TopicRequests:
-    """Requests topics from the controller, another broker. ``config`` returns the settings in
-    force."""
+    """Requests the creation of topics from the controller, which is another broker.
+
+    ``config`` returns the settings in force.
+    """
 
     def __init__(
         self, config: Callable[[], BrokerConfig], loop: Loop, to_controller: ToController

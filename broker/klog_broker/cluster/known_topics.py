@@ -1,7 +1,7 @@
-"""Whether this broker knows all topics of its cluster.
+"""Decides whether a topic that the metadata image does not show may exist.
 
-In a cluster the controller sends all topics soon after the broker has registered. Until then, a
-topic that the metadata image does not show may exist.
+In a cluster the controller sends all topics soon after the broker has registered. Until then, such
+a topic may exist.
 """
 
 from collections.abc import Callable, Mapping, Set

@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
     REFUSED_ADDRESS = 4
     """A listener's address or port cannot be opened."""
     DISKS_LOST = 5
-    """The last data directory went offline."""
+    """The last data directory went offline, or, in a cluster, any data directory."""
     NO_ZOOKEEPER = 6
     """No server of zookeeper.connect was usable within zookeeper.connection.timeout.ms."""
     REFUSED_BY_CLUSTER = 7

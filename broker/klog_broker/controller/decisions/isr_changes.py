@@ -2,8 +2,8 @@
 
 The error codes are those of Kafka 3.9.1's controller. klog has four more rules:
 
-- A replica may join the ISR only if its broker still has the epoch that the request names. An epoch
-  of -1, which Kafka's own brokers send in ZooKeeper mode, never matches (KIP-903).
+- A replica may be in the new ISR only if its broker has the epoch that the request names for it. An
+  epoch of -1, which Kafka's own brokers send in ZooKeeper mode, never matches (KIP-903).
 - Only the partition's leader may send the request.
 - The ISR must be a subset of the replicas without repetition, and contain the leader. Kafka writes
   the ISR that its brokers send.

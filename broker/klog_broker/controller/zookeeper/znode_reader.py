@@ -277,8 +277,8 @@ class Reader:
     def _watching(self, key: str, change: Change, ask: Callable[..., None]) -> Ask:
         """Return the request, with a watch unless the path already has one.
 
-        A failed request sets no watch. The bookkeeping also holds if the conversation that made the
-        request was dropped before the response.
+        A failed request sets no watch, so the next request asks for one again. This also works if
+        the conversation of the failed request was dropped before the response came.
         """
 
         def changed() -> None:
