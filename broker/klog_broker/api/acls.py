@@ -1,7 +1,7 @@
-"""DescribeAcls, CreateAcls and DeleteAcls (keys 29 to 31): there is no authorizer.
+"""DescribeAcls, CreateAcls and DeleteAcls (keys 29 to 31): answer SECURITY_DISABLED.
 
-So every client may do everything, and no rule is kept. Kafka's brokers without an authorizer give
-the same error.
+klog has no authorizer: every client may do everything, and no ACL is stored. Kafka's brokers
+without an authorizer answer with the same error.
 """
 
 from klog_broker.dispatch.access import on_cluster
@@ -46,13 +46,13 @@ def _described(_: DescribeAclsRequest, code: ErrorCode) -> DescribeAclsResponse:
 
 
 def _created(request: CreateAclsRequest, code: ErrorCode) -> CreateAclsResponse:
-    """The same error for every rule."""
+    """Return ``code`` for every ACL in the request."""
     result = AclCreationResult(error_code=code, error_message=code.message)
     return CreateAclsResponse(results=[result] * len(request.creations))
 
 
 def _deleted(request: DeleteAclsRequest, code: ErrorCode) -> DeleteAclsResponse:
-    """The same error for every filter."""
+    """Return ``code`` for every filter in the request."""
     result = DeleteAclsFilterResult(error_code=code, error_message=code.message)
     return DeleteAclsResponse(filter_results=[result] * len(request.filters))
 

@@ -1,7 +1,6 @@
-"""AddOffsetsToTxn: the offsets of a group take part in a transaction.
+"""AddOffsetsToTxn: adds the ``__consumer_offsets`` partition of a group to a transaction.
 
-That is, the partition of ``__consumer_offsets`` that keeps them does. Clients with
-transaction.version 2 do without: TxnOffsetCommit adds it.
+Clients with transaction.version 2 do not send it: TxnOffsetCommit adds the partition.
 """
 
 from klog_broker.api.services import TransactionServices
@@ -27,7 +26,8 @@ def handle(
         raise BrokerError(ErrorCode.INVALID_GROUP_ID)
     partition = services.groups.partition_for(request.group_id)
     if partition is None:
-        # The topic is made for the first group, and clients of a transaction ask for it here first.
+        # There is no __consumer_offsets yet. A transactional client may send this request before it
+        # looks for the group's coordinator, so let the finder create the topic.
         services.group_finder.find(request.group_id, context)
         raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

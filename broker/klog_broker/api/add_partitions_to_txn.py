@@ -1,7 +1,8 @@
-"""AddPartitionsToTxn: partitions take part in a transaction.
+"""AddPartitionsToTxn: adds partitions to a transaction.
 
-Up to version 3 a producer asks, for one transaction. From version 4 on brokers ask each other, for
-several: to add partitions for clients of transaction.version 2, or only to verify (KIP-890).
+Producers send versions up to 3, for one transaction. Brokers send version 4 and later to each
+other, for several transactions: to add partitions for clients of transaction.version 2, or only to
+verify that the partitions are in the transaction (KIP-890).
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +33,8 @@ from pyspark_klog.protocol.keys import ApiKey
 
 BATCHED_SINCE = 4
 
-# In elements: a partition is looked up, checked and put into a record and an answer.
+# Cost in elements (runtime/event_loop/slices.py) of one partition: it is looked up, checked, and
+# written into a record and the response.
 _PARTITION = 2
 
 _Errors = Mapping[TopicPartition, ErrorCode]
@@ -81,9 +83,10 @@ def _transactions(
 def _refused(
     services: TransactionServices, context: RequestContext, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """An error for each partition, if one of them has an error: then nothing is added. Producers
-    cannot add the topics of the broker's own state, as in Kafka. A coordinator that has just been
-    loaded may not have heard of all partitions yet, so it cannot say that there are none."""
+    """Return an error for each partition if at least one partition fails a check: then no partition
+    is added. Producers cannot add internal topics, as in Kafka. While this broker's list of the
+    cluster's topics is incomplete, an absent partition may exist, so the error is the retriable
+    COORDINATOR_LOAD_IN_PROGRESS."""
     absent = absent_partitions(services, partitions)
     if absent and not services.known_topics.is_complete:
         return dict.fromkeys(partitions, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -155,7 +158,8 @@ def _response(results: list[AddPartitionsToTxnResult], version: int) -> AddParti
 def error_response(
     request: AddPartitionsToTxnRequest, code: ErrorCode
 ) -> AddPartitionsToTxnResponse:
-    """Up to version 3 only partitions can carry an error."""
+    """Return ``code`` for every partition, since up to version 3 the response has no other error
+    field, and from version 4 on for the whole request, too."""
 
     def errors(transaction: AddPartitionsToTxnTransaction) -> _Errors:
         topics = ((each.name, each.partitions) for each in transaction.topics)
@@ -173,12 +177,12 @@ def error_response(
 
 
 def _transactional_id(request: AddPartitionsToTxnRequest) -> str | None:
-    """A producer's request is about one transactional id."""
+    """Return the one transactional id of a producer's request; None for a broker's request."""
     return None if request.transactions else request.v3_and_below_transactional_id
 
 
 def _cluster_name(request: AddPartitionsToTxnRequest) -> str | None:
-    """Only brokers ask for several transactions."""
+    """Return the cluster's resource name for a broker's request; None for a producer's request."""
     return CLUSTER_NAME if request.transactions else None
 
 

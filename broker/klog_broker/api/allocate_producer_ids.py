@@ -1,4 +1,4 @@
-"""AllocateProducerIds: a broker needs producer ids (KIP-730). The controller answers."""
+"""AllocateProducerIds: the controller gives another broker a block of producer ids (KIP-730)."""
 
 from klog_broker.cluster.broker_requests import MAX_ELEMENTS, BetweenBrokersServices, cluster_of
 from klog_broker.dispatch.access import BROKERS_ONLY
@@ -11,7 +11,8 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     services: BetweenBrokersServices, request: AllocateProducerIdsRequest, context: RequestContext
 ) -> None:
-    """NOT_CONTROLLER if another broker is it, or becomes it before this is done."""
+    """Answer NOT_CONTROLLER unless this broker stays the controller until the block is
+    allocated."""
     cluster_of(services, context).controller.allocate_producer_ids(request, context.reply.send)
 
 

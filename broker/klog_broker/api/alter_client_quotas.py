@@ -1,6 +1,6 @@
-"""AlterClientQuotas (key 49): quotas of users, clients and addresses are set and removed.
+"""AlterClientQuotas (key 49): sets and removes quotas of users, clients and addresses.
 
-They are stored, and do not act yet: the log says so.
+Quotas are stored, but not enforced yet; a log line says so.
 """
 
 import logging
@@ -35,8 +35,9 @@ _Names = tuple[tuple[str, str | None], ...]
 def handle(
     services: SettingsServices, request: AlterClientQuotasRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Every entity succeeds or fails as a whole, by itself. One that is named twice is answered
-    once, with an error, and keeps its quotas; Kafka makes the first of its changes then."""
+    """Apply or refuse each entity as a whole, independently of the others. An entity that the
+    request names twice gets one result, an error, and keeps its quotas; Kafka makes the first of
+    its changes then."""
     names_of = [_names(entry) for entry in request.entries]
     times = Counter(frozenset(names) for names in names_of)
     response = AlterClientQuotasResponse()
@@ -79,12 +80,13 @@ def handle(
 
 
 def _names(entry: EntryData) -> _Names:
-    """The entity's names by type; of several of one type the last one counts, as in Kafka."""
+    """Return the entity's names by type; if a type occurs several times, the last one counts, as in
+    Kafka."""
     return tuple({each.entity_type: each.entity_name for each in entry.entity}.items())
 
 
 def _update(entity: QuotaEntity, ops: list[OpData]) -> Mapping[str, float | None]:
-    """By key the new quota, or None where it is removed: of a key that nobody knows, too."""
+    """Return the new quota by key, or None for a quota to remove; an unknown key may be removed."""
     update: dict[str, float | None] = {}
     for each in ops:
         if each.key in update:
@@ -106,7 +108,7 @@ def _put(result: ResponseEntryData, error: BrokerError) -> None:
 
 
 def error_response(request: AlterClientQuotasRequest, code: ErrorCode) -> AlterClientQuotasResponse:
-    """The same error for every entity."""
+    """Return ``code`` for every entity."""
     response = AlterClientQuotasResponse()
     for entry in request.entries:
         result = _result(_names(entry))

@@ -1,8 +1,8 @@
-"""AlterConfigs (key 33): all settings of topics, or all that brokers were given while they run, are
-replaced; those that are not named are reset.
+"""AlterConfigs (key 33): replaces all settings of topics or all dynamic settings of brokers.
 
-IncrementalAlterConfigs, which changes single settings, took its place; old tools still send this.
-When the reply is sent a topic's logs already follow its new settings.
+Settings that the request does not name are reset. IncrementalAlterConfigs, which changes single
+settings, has replaced AlterConfigs; old tools still send it. When the response is sent, a topic's
+logs already follow the new settings.
 """
 
 from collections import Counter
@@ -35,8 +35,8 @@ from pyspark_klog.protocol.apis.alter_configs import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# Costs in elements (runtime/event_loop/slices.py): checking a topic's settings; asking for their
-# change, and answering. A broker's settings are many more.
+# Costs in elements (runtime/event_loop/slices.py): checking a topic's settings; checking a
+# broker's settings, which are many more; requesting a change and answering.
 _CHECKED = 20
 _BROKER_CHECKED = 100
 _CHANGE = 20
@@ -45,7 +45,7 @@ _CHANGE = 20
 def handle(
     services: SettingsServices, request: AlterConfigsRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Every resource succeeds or fails as a whole, by itself."""
+    """Apply or refuse each resource as a whole, independently of the others."""
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
     response = AlterConfigsResponse()
     planned: list[tuple[AlterConfigsResourceResponse, Alter]] = []
@@ -86,10 +86,10 @@ def handle(
 def _planned(
     services: SettingsServices, context: RequestContext, asked: AlterConfigsResource
 ) -> Alter:
-    """What gives a topic its new overrides, which are checked. BrokerError."""
+    """Return a function that stores a topic's new overrides. BrokerError if they are invalid."""
     names = [each.name for each in asked.configs]
     configs = _texts(asked)
-    # As in Kafka, settings that no topic could have are refused before the topic is looked for.
+    # Check for settings that no topic can have before looking for the topic, as in Kafka.
     check_alterable(asked.resource_type, asked.resource_name, names)
     check_effects(services, names)
     checked_topic_config(services, configs)
@@ -98,7 +98,8 @@ def _planned(
 
 
 def _planned_broker(services: SettingsServices, asked: AlterConfigsResource) -> Alter:
-    """What gives a broker, or all, their new settings, which are checked. BrokerError."""
+    """Return a function that stores the new settings of one broker or of all brokers. BrokerError
+    if they are invalid."""
     texts = _texts(asked)
     check_names([each.name for each in asked.configs])
     name = stored_name(services, asked.resource_name)
@@ -131,7 +132,7 @@ def _put(result: AlterConfigsResourceResponse, error: BrokerError) -> None:
 
 
 def error_response(request: AlterConfigsRequest, code: ErrorCode) -> AlterConfigsResponse:
-    """The same error for every resource."""
+    """Return ``code`` for every resource."""
     response = AlterConfigsResponse()
     for asked in request.resources:
         result = _result(asked)

@@ -1,4 +1,4 @@
-"""AlterPartition: a leader asks for other in-sync sets (KIP-497). The controller answers."""
+"""AlterPartition: a leader asks the controller to change ISRs (KIP-497)."""
 
 from klog_broker.cluster.broker_requests import MAX_ELEMENTS, BetweenBrokersServices, cluster_of
 from klog_broker.dispatch.access import BROKERS_ONLY
@@ -11,7 +11,8 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     services: BetweenBrokersServices, request: AlterPartitionRequest, context: RequestContext
 ) -> None:
-    """NOT_CONTROLLER if another broker is it, or becomes it before this is done."""
+    """Answer NOT_CONTROLLER unless this broker stays the controller until the changes are
+    written."""
     cluster_of(services, context).controller.alter_partition(request, context.reply.send)
 
 

@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments (key 45): replicas stay where they are.
+"""AlterPartitionReassignments (key 45): accepts only the replicas that a partition already has.
 
-A move to the replicas that a partition has already is done at once. There is no other move that a
-broker that runs alone could make, and a cluster makes none yet.
+Such a reassignment is complete at once. klog does not move replicas to other brokers yet, and a
+standalone broker has no other broker to move them to.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,8 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     services: TopicsServices, request: AlterPartitionReassignmentsRequest, _: RequestContext
 ) -> AnswerSteps:
-    """Every partition succeeds or fails by itself. Null replicas cancel a move."""
+    """Check each partition independently of the others. Null replicas cancel a reassignment, and
+    there is never one in progress."""
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
@@ -50,7 +51,7 @@ def handle(
 def _check(
     services: TopicsServices, topic: str, index: int, replicas: Sequence[int] | None
 ) -> None:
-    """BrokerError unless the partition has these replicas."""
+    """Raise BrokerError unless ``replicas`` are the partition's present replicas."""
     image = services.metadata.image
     state = image.partition(topic, index)
     if state is None:

@@ -1,4 +1,4 @@
-"""Finds the broker whose settings a client asks for or alters, or the error."""
+"""Finds the broker whose settings a client describes or alters, or the error."""
 
 import re
 
@@ -10,8 +10,8 @@ _NUMBER = re.compile(r"[+-]?\d{1,10}", re.ASCII)
 
 
 def stored_name(services: SettingsServices, name: str) -> str:
-    """Under which name the settings of a resource are stored: this broker's id, or ALL_BROKERS for
-    the empty name. BrokerError for another broker."""
+    """Return the name under which the settings of a broker resource are stored: this broker's id,
+    or ALL_BROKERS for the empty name. BrokerError for another broker."""
     if name == ALL_BROKERS:
         return name
     if not _NUMBER.fullmatch(name) or int(name) != services.broker_id:

@@ -1,4 +1,4 @@
-"""Checks what a client alters, and finds the topic; for both APIs that alter settings."""
+"""Checks which topics and settings a client may alter, for both APIs that alter settings."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from klog_broker.topics.entries import ResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
 
 MAX_CHANGES_PER_RESOURCE = 1000
-"""How many changes one request may make to one topic or broker: these have some 40 and 400
-settings."""
+"""The most changes in one request to one topic (which has about 40 settings) or one broker (about
+400 settings)."""
 _WITHOUT_SETTINGS = {
     8: "loggers have no settings here",
     16: "client metrics have no settings here",
@@ -24,7 +24,7 @@ _WITHOUT_SETTINGS = {
 
 
 def without_settings(resource_type: int) -> str:
-    """Why a resource of another type than topic or broker is refused."""
+    """Return the error text for a resource type other than topic or broker."""
     why = _WITHOUT_SETTINGS.get(resource_type, "2 (topic) and 4 (broker) are")
     return f"resource type {resource_type} is not served: {why}"
 
@@ -48,14 +48,14 @@ def alterable_topic(
     name: str,
     settings: Sequence[str],
 ) -> Topic:
-    """The topic that a resource names, once :func:`check_alterable` lets it pass. BrokerError."""
+    """Return the topic that a resource names, after the checks of :func:`check_alterable`.
+    BrokerError if a check fails or the topic does not exist."""
     check_alterable(resource_type, name, settings)
     return requested_topic(services, context, AclOperation.ALTER_CONFIGS, name).existing()
 
 
 def check_names(settings: Sequence[str]) -> None:
-    """BrokerError unless the names of what is altered are not too many, and none of them there
-    twice."""
+    """Raise BrokerError if there are too many ``settings``, or if one is named twice."""
     if len(settings) > MAX_CHANGES_PER_RESOURCE:
         text = (
             f"{len(settings)} settings are changed; one topic or broker takes at most"
@@ -69,7 +69,8 @@ def check_names(settings: Sequence[str]) -> None:
 
 
 def check_alterable(resource_type: int, name: str, settings: Sequence[str]) -> None:
-    """BrokerError unless the resource can be a topic; ``settings`` as :func:`check_names`."""
+    """Raise BrokerError unless a topic can have this type and name, and :func:`check_names` accepts
+    ``settings``."""
     if resource_type != ResourceType.TOPIC:
         raise BrokerError(ErrorCode.INVALID_REQUEST, without_settings(resource_type))
     check_names(settings)

@@ -23,17 +23,17 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Response
 
 ZERO_LEVEL_SINCE = 4
-"""Clients of earlier versions cannot read a feature whose lowest level is 0: they are told of none,
-as Kafka does."""
+"""First version with features whose lowest level is 0. Earlier clients cannot read such a feature,
+so as in Kafka their response lists no supported features."""
 CHECKS_NODE_SINCE = 5
-"""Clients of later versions say which broker of which cluster they mean to ask (KIP-1242): after a
-restart another broker may have the address."""
+"""First version in which clients name the cluster and broker that they expect (KIP-1242), since
+after a restart another broker may have the address."""
 NO_NODE_ID = -1
 _SUPPORTED = [
     SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=VERSION_RAISING)
 ]
 
-# A name or version that a client may give its software (KIP-511).
+# Valid names and versions of client software (KIP-511).
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -70,7 +70,8 @@ def handle(
 
 
 def _check_node(services: VersionsServices, request: ApiVersionsRequest) -> None:
-    """BrokerError if the client means another broker, or gives only one of cluster and node id."""
+    """Raise BrokerError if the client expects another broker, or gives only a cluster id or a node
+    id."""
     if (request.cluster_id is None) != (request.node_id == NO_NODE_ID):
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     if request.cluster_id is not None and (request.cluster_id, request.node_id) != (

@@ -1,4 +1,4 @@
-"""ControlledShutdown: a broker is about to stop. The controller answers."""
+"""ControlledShutdown: a broker asks the controller to move its leaderships before it stops."""
 
 from klog_broker.cluster.broker_requests import MAX_ELEMENTS, BetweenBrokersServices, cluster_of
 from klog_broker.dispatch.access import BROKERS_ONLY
@@ -11,7 +11,8 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     services: BetweenBrokersServices, request: ControlledShutdownRequest, context: RequestContext
 ) -> None:
-    """NOT_CONTROLLER if another broker is it, or becomes it before this is done."""
+    """Answer NOT_CONTROLLER unless this broker stays the controller until the leaderships have
+    moved."""
     cluster_of(services, context).controller.shut_down(request, context.reply.send)
 
 

@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37): more partitions for existing topics."""
+"""CreatePartitions (key 37): adds partitions to existing topics."""
 
 from collections import Counter
 from functools import partial
@@ -29,7 +29,7 @@ from pyspark_klog.protocol.apis.create_partitions import (
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Response
 
-# Cost in elements (runtime/event_loop/slices.py): handing one change to a helper, and answering.
+# Cost in elements (runtime/event_loop/slices.py) of requesting one change and answering.
 _CHANGE = 10
 
 
@@ -44,7 +44,8 @@ def handle(
 def _add(
     services: TopicsServices, request: CreatePartitionsRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Every topic succeeds or fails by itself; a name that the request has twice fails once."""
+    """Add or refuse the partitions of each topic independently of the others. A topic that the
+    request names twice gets one result, an error."""
     times = Counter(topic.name for topic in request.topics)
     results = {name: CreatePartitionsTopicResult(name=name) for name in times}
     planned: dict[str, MorePartitions] = {}
@@ -99,7 +100,7 @@ def _put(result: CreatePartitionsTopicResult, error: BrokerError) -> None:
 
 
 def error_response(request: CreatePartitionsRequest, code: ErrorCode) -> CreatePartitionsResponse:
-    """The same error for every topic."""
+    """Return ``code`` for every topic."""
     return CreatePartitionsResponse(
         results=[
             CreatePartitionsTopicResult(

@@ -1,4 +1,5 @@
-"""CreateTopics (key 19): topics by number of partitions and replicas, or by assignment by hand."""
+"""CreateTopics (key 19): creates topics from partition and replica counts, or from an
+assignment."""
 
 from collections import Counter
 from collections.abc import Generator
@@ -50,7 +51,8 @@ _Told = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
 def handle(
     services: TopicsServices, request: CreateTopicsRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Every topic succeeds or fails by itself; a name that the request has twice fails once."""
+    """Create or refuse each topic independently of the others. A topic that the request names twice
+    gets one result, an error."""
     if services.other_controller() is not None:
         return error_response(request, ErrorCode.NOT_CONTROLLER)
     results: dict[str, CreatableTopicResult] = {}
@@ -93,7 +95,7 @@ def handle(
 
 
 def _check_may_create(services: TopicsServices, context: RequestContext, name: str) -> None:
-    """BrokerError unless the client may create topics in the cluster, or this topic."""
+    """Raise BrokerError unless the client may create topics in the cluster, or this topic."""
     if not may_create_topic(services, context, name):
         raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
@@ -131,9 +133,10 @@ def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
 def _created(
     services: TopicsServices, new: NewTopic, topic_id: UUID, told: _Told
 ) -> Generator[int, None, CreatableTopicResult]:
-    """The answer for a topic that was created, or (without an id) that could be created.
+    """Return the result for a topic that was created or, without an id, that could be created.
 
-    ``told`` keeps the described settings, for later topics that were given the same ones."""
+    ``told`` caches the described settings for later topics with the same overrides.
+    """
     given = tuple(sorted(new.configs.items()))
     yield 1 if given in told else _SETTINGS
     if given not in told:
@@ -171,7 +174,7 @@ def _response(
 
 
 def error_response(request: CreateTopicsRequest, code: ErrorCode) -> CreateTopicsResponse:
-    """The same error for every topic."""
+    """Return ``code`` for every topic."""
     error = BrokerError(code)
     return CreateTopicsResponse(topics=[_failed(topic.name, error) for topic in request.topics])
 

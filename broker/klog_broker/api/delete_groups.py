@@ -1,4 +1,4 @@
-"""DeleteGroups: forget groups that have no members, with all their offsets."""
+"""DeleteGroups: deletes groups that have no members, with all their offsets."""
 
 from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.deletions import GroupCodes
@@ -17,7 +17,7 @@ from pyspark_klog.protocol.keys import ApiKey
 
 
 def handle(services: GroupServices, request: DeleteGroupsRequest, context: RequestContext) -> None:
-    """Each group has its own result; one that is named twice has one result, as in Kafka."""
+    """Return one result for each group, also if the request names it twice, as in Kafka."""
 
     denied: GroupCodes = {}
     group_ids: list[str] = []

@@ -1,10 +1,12 @@
-"""DeleteRecords (key 21): raises the start of partitions' logs, so that older records are gone.
+"""DeleteRecords (key 21): raises the log start offsets of partitions.
 
-The files go by the next round of retention. As in Kafka the new start is in memory when the answer
-leaves, and on the disk with the next checkpoint (log.flush.start.offset.checkpoint.interval.ms).
-The answer waits until the logs of all live replicas start there (the low watermark): then no
-replica shows the records again, whoever leads. At the request's timeout it says REQUEST_TIMED_OUT;
-the records are deleted all the same.
+Retention deletes the files in its next round. The new log start offset is in memory when the
+response is sent, and on disk after the next checkpoint
+(log.flush.start.offset.checkpoint.interval.ms), as in Kafka.
+
+The response waits until the logs of all live replicas start there (the low watermark), so that the
+records stay deleted whichever replica becomes leader. After the request's timeout the response is
+REQUEST_TIMED_OUT, although the records are deleted.
 """
 
 from typing import NamedTuple
@@ -32,7 +34,8 @@ from pyspark_klog.protocol.keys import ApiKey
 
 _NO_LOW_WATERMARK = -1
 
-# Cost in elements (runtime/event_loop/slices.py): shortening one log's epochs, and waking its
+# Cost in elements (runtime/event_loop/slices.py) of raising one log start offset: the log's
+# epochs are truncated, and waiting fetches are woken.
 # fetches.
 _RAISED = 4
 
@@ -40,8 +43,8 @@ _RAISED = 4
 def handle(
     services: LogServices, request: DeleteRecordsRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Every partition succeeds or fails by itself; of one that is named twice the last offset
-    counts, as in Kafka."""
+    """Delete the records of each partition independently of the others. If the request names a
+    partition twice, the last offset counts, as in Kafka."""
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         yield 1 + len(topic.partitions) // 10
@@ -81,7 +84,7 @@ def handle(
 
 
 class _Waiting(NamedTuple):
-    """A partition in which not all live replicas' logs begin at ``start`` yet."""
+    """A partition where the log of at least one live replica does not start at ``start`` yet."""
 
     answer: DeleteRecordsPartitionResult
     leader: Leader
@@ -89,7 +92,7 @@ class _Waiting(NamedTuple):
 
 
 class _DelayedDeletion(DelayedOperation):
-    """A request that waits for followers' logs to begin where the leaders' do."""
+    """A request that waits until the followers' logs start where the leaders' logs do."""
 
     __slots__ = ("_context", "_response", "_services", "_waiting")
     kind = "DeleteRecords"
@@ -130,7 +133,7 @@ class _DelayedDeletion(DelayedOperation):
 
 
 def _leader(services: LogServices, context: RequestContext, topic: str, index: int) -> Leader:
-    """The leadership of a partition whose records may be deleted. BrokerError."""
+    """Return the leadership of a partition whose records may be deleted, or raise BrokerError."""
     check_topic(services, context, AclOperation.DELETE, topic)
     if services.metadata.image.partition(topic, index) is None:
         raise BrokerError(why_not_led(services, topic, index))
@@ -143,7 +146,7 @@ def _leader(services: LogServices, context: RequestContext, topic: str, index: i
 
 
 def error_response(request: DeleteRecordsRequest, code: ErrorCode) -> DeleteRecordsResponse:
-    """The same error for every partition."""
+    """Return ``code`` for every partition."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(

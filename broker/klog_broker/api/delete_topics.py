@@ -1,4 +1,4 @@
-"""DeleteTopics (key 20): by name, from version 6 on by id as well."""
+"""DeleteTopics (key 20): deletes topics by name, or from version 6 on by name or id."""
 
 from collections import Counter
 from functools import partial
@@ -29,7 +29,7 @@ _FIRST_VERSION_WITH_IDS = 6
 _FIRST_VERSION_WITH_TOPIC_DELETION_DISABLED = 3
 
 
-# Cost in elements (runtime/event_loop/slices.py): asking for one deletion, and answering.
+# Cost in elements (runtime/event_loop/slices.py) of requesting one deletion and answering.
 _DELETION = 10
 
 
@@ -44,12 +44,13 @@ def handle(
 def _delete(
     services: TopicsServices, request: DeleteTopicsRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Every topic succeeds or fails by itself; a topic that the request has twice fails once."""
+    """Delete or refuse each topic independently of the others. A topic that the request names twice
+    gets one result, an error."""
     asked = _asked(request, context.api_version)
     results: list[DeletableTopicResult] = []
     found: dict[UUID, DeletableTopicResult] = {}
     times = Counter((each.name, each.topic_id) for each in asked)
-    # Of several entries with the same name and id the dict keeps one.
+    # The dict keeps one of several entries with the same name and id.
     for key, each in {(each.name, each.topic_id): each for each in asked}.items():
         yield 2
         try:
@@ -133,7 +134,7 @@ def _failed(asked: DeleteTopicState, error: BrokerError) -> DeletableTopicResult
 
 
 def error_response(request: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopicsResponse:
-    """The same error for every topic."""
+    """Return ``code`` for every topic."""
     error = BrokerError(code)
     asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
     return DeleteTopicsResponse(responses=[_failed(each, error) for each in asked])

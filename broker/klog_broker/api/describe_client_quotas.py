@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (key 48): the quotas of users, clients and addresses."""
+"""DescribeClientQuotas (key 48): returns the quotas of users, clients and addresses."""
 
 from klog_broker.api.services import SettingsServices
 from klog_broker.dispatch.access import on_cluster
@@ -17,14 +17,14 @@ from pyspark_klog.protocol.apis.describe_client_quotas import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# How many entities one element (runtime/event_loop/slices.py) pays for that are only looked at.
+# How many compared entities cost one element (runtime/event_loop/slices.py).
 _LOOKED_AT = 5
 
 
 def handle(
     services: SettingsServices, request: DescribeClientQuotasRequest, _: RequestContext
 ) -> AnswerSteps:
-    """A filter without components asks for all entities; if it is strict, for none."""
+    """A filter without components matches all entities, or no entity if the filter is strict."""
     try:
         wanted = checked_filter(
             ((each.entity_type, each.match_type, each.match) for each in request.components),
@@ -50,7 +50,7 @@ def _failed(code: ErrorCode, text: str) -> DescribeClientQuotasResponse:
 
 
 def error_response(_: DescribeClientQuotasRequest, code: ErrorCode) -> DescribeClientQuotasResponse:
-    """The error, and no entries."""
+    """Return ``code`` without entries."""
     return _failed(code, code.message)
 
 

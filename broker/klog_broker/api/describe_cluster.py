@@ -1,4 +1,4 @@
-"""DescribeCluster: the cluster's id, controller and brokers."""
+"""DescribeCluster: returns the cluster's id, controller and brokers."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""DescribeConfigs (key 32): the settings of topics, of this broker, and given to all brokers.
+"""DescribeConfigs (key 32): returns the settings of topics, of this broker, and of all brokers.
 
-Resources of other types: `other_resources`.
+other_resources.py describes resources of other types.
 """
 
 from collections.abc import Generator, Mapping
@@ -64,8 +64,9 @@ def handle(
 def _with_settings(
     services: SettingsServices, request: DescribeConfigsRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Answer once the settings of new topics have been read from ZooKeeper: a topic may be shown a
-    moment earlier, and would seem to have no settings of its own."""
+    """Answer after the settings of new topics have been read from ZooKeeper, or after PATIENCE_MS.
+    The metadata image may have a topic before its settings, and the topic would seem to have no
+    overrides."""
     reading = services.new_topic_settings
     unread: dict[str, TopicId] = {}
     for asked in request.resources:
@@ -93,10 +94,11 @@ def _with_settings(
 def _answer(
     services: SettingsServices, request: DescribeConfigsRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Every resource succeeds or fails by itself. A list of names that is null or, as in Kafka,
-    empty asks for all settings.
+    """Describe each resource independently of the others. A list of names that is null or, as in
+    Kafka, empty selects all settings.
 
-    A resource that is named twice is answered once, since an answer is much longer than a name.
+    A resource that the request names twice is described once, since the description is much longer
+    than the name.
     """
     results = []
     answered: _Told = {}
@@ -121,8 +123,8 @@ def _configs(
     context: RequestContext,
     answered: _Told,
 ) -> Generator[int, None, list[DescribeConfigsResourceResult]]:
-    """``answered`` keeps described settings, for later topics with the same overrides (most topics
-    have none)."""
+    """Yield costs in elements, and return the described settings of one resource. ``answered``
+    caches them for later topics with the same overrides (most topics have none)."""
     yield 1
     keys = asked.configuration_keys or None
     if asked.resource_type not in _SETTINGS:
@@ -143,7 +145,8 @@ def _configs(
 
 
 def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
-    """Each resource once, by type and name, with all settings that any of its entries asks for."""
+    """Return each resource once, by type and name, with all settings that any of its entries
+    names."""
     found: dict[tuple[int, str], DescribeConfigsResource] = {}
     for each in resources:
         first = found.setdefault((each.resource_type, each.resource_name), each)
@@ -158,7 +161,8 @@ def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigs
 def _given(
     services: SettingsServices, context: RequestContext, asked: DescribeConfigsResource
 ) -> tuple[tuple[str, str], ...] | None:
-    """The overrides of a topic; what is given to all brokers; None for one broker."""
+    """Return the overrides of a topic, or the settings stored for all brokers; None for one
+    broker."""
     name, operation = asked.resource_name, AclOperation.DESCRIBE_CONFIGS
     match asked.resource_type:
         case ResourceType.TOPIC:
@@ -211,7 +215,7 @@ def _described(
 
 
 def error_response(request: DescribeConfigsRequest, code: ErrorCode) -> DescribeConfigsResponse:
-    """The same error for every resource."""
+    """Return ``code`` for every resource."""
     return DescribeConfigsResponse(
         results=[
             DescribeConfigsResult(

@@ -1,4 +1,4 @@
-"""DescribeGroups: the members of groups, with their assignments."""
+"""DescribeGroups: returns the members of groups, with their assignments."""
 
 from collections.abc import Generator
 
@@ -27,9 +27,8 @@ NOT_FOUND_SINCE = 6
 def handle(
     services: GroupServices, request: DescribeGroupsRequest, context: RequestContext
 ) -> AnswerSteps:
-    """A group that does not exist is Dead; from version 6 on that is an error, too (KIP-1043). A
-    group that is named twice is described once, since a description can be much longer than a
-    name."""
+    """Describe each group once, since a description can be much longer than a name. A group that
+    does not exist is Dead; from version 6 on it also has an error (KIP-1043)."""
     groups = []
     for group_id in dict.fromkeys(request.groups):
         yield 1
@@ -56,7 +55,7 @@ def _missing(group_id: str, version: int, operations: int) -> DescribedGroup:
     missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= NOT_FOUND_SINCE:
         missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        # Without the id: a text can be no longer than an id.
+        # The message does not name the group: an error text cannot be longer than a group id.
         missing.error_message = ErrorCode.GROUP_ID_NOT_FOUND.message
     else:
         missing.authorized_operations = operations
@@ -64,8 +63,8 @@ def _missing(group_id: str, version: int, operations: int) -> DescribedGroup:
 
 
 def _described(group: Group) -> Generator[int, None, DescribedGroup]:
-    """Subscriptions and assignments belong to a generation: they are shown while the group is
-    stable."""
+    """Describe a group. Subscriptions and assignments belong to a generation, so they are shown
+    only while the group is stable."""
     protocol = group.protocol_name if group.state is GroupState.STABLE else None
     described = DescribedGroup(
         group_id=group.group_id,

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): what lies in each data directory, and how full its volume is."""
+"""DescribeLogDirs (key 35): returns the partitions in each data directory and its volume's size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pyspark_klog.protocol.keys import ApiKey
 
 _FIRST_VERSION_WITH_VOLUMES = 4
 
-# Of so many segments together the size is told for one element (runtime/event_loop/slices.py).
+# The sizes of this many segments are summed for one element (runtime/event_loop/slices.py).
 _SEGMENTS_AN_ELEMENT = 20
 
 _Usages = Mapping[LogDirectory, DiskUsage | None]
@@ -34,7 +34,8 @@ _Usages = Mapping[LogDirectory, DiskUsage | None]
 def handle(
     services: LogServices, request: DescribeLogDirsRequest, context: RequestContext
 ) -> AnswerSteps | None:
-    """A null list of topics asks for all of them. Only partitions that are here are answered."""
+    """A null list of topics selects all topics. Partitions without a log on this broker are left
+    out."""
     directories = services.logs.directories
     if context.api_version < _FIRST_VERSION_WITH_VOLUMES:
         return _describe(request, services, dict.fromkeys(directories, DiskUsage(-1, -1)))
@@ -56,7 +57,8 @@ def handle(
 
 
 def _usage(directory: LogDirectory) -> DiskUsage | None:
-    """None if the volume does not tell. In a helper thread."""
+    """Return the size of the directory's volume; None after an I/O error. Runs in a helper
+    thread."""
     try:
         return directory.files.disk_usage(directory.path)
     except OSError:
@@ -66,7 +68,8 @@ def _usage(directory: LogDirectory) -> DiskUsage | None:
 def _describe(
     request: DescribeLogDirsRequest, services: LogServices, usages: _Usages
 ) -> AnswerSteps:
-    """Partitions that are made or deleted between two steps may be in the response, or not."""
+    """A partition that is created or deleted between two steps may or may not be in the
+    response."""
     results = {directory: _result(directory, usage) for directory, usage in usages.items()}
     topics: dict[tuple[LogDirectory, str], DescribeLogDirsTopic] = {}
     for log in _wanted(request, services):
@@ -84,12 +87,12 @@ def _describe(
             topics[key] = DescribeLogDirsTopic(name=topic)
             result.topics.append(topics[key])
         size = sum(segment.size_bytes for segment in segments)
-        # No record that readers see is missing in a log here: there is no lag.
+        # A log here never ends below its high watermark, so the offset lag is always 0.
         row = DescribeLogDirsPartition(partition_index=partition, partition_size=size)
         topics[key].partitions.append(row)
     for directory, result in results.items():
         if directory.is_offline and result.error_code == ErrorCode.NONE:
-            # It went offline between two steps.
+            # The directory went offline between two steps.
             results[directory] = _result(directory, None)
     return DescribeLogDirsResponse(results=list(results.values()))
 
@@ -106,7 +109,8 @@ def _result(directory: LogDirectory, usage: DiskUsage | None) -> DescribeLogDirs
 def _wanted(
     request: DescribeLogDirsRequest, services: LogServices
 ) -> Iterable[PartitionLog | None]:
-    """The logs, each once; None for a partition that is not here, or that is named again."""
+    """Yield each requested log once. Yield None, which only costs time, for each topic, for a
+    partition without a log here, and for a repeated partition."""
     if request.topics is None:
         yield from services.logs.logs()
         return
@@ -121,7 +125,7 @@ def _wanted(
 
 
 def error_response(_: DescribeLogDirsRequest, code: ErrorCode) -> DescribeLogDirsResponse:
-    """The error; it exists from version 3 on."""
+    """Return ``code``; only versions from 3 on have the field."""
     return DescribeLogDirsResponse(error_code=code)
 
 

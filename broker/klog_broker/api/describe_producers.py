@@ -1,4 +1,4 @@
-"""DescribeProducers: who writes to a partition, and since when transactions are open (KIP-664)."""
+"""DescribeProducers: returns the producers of partitions and their open transactions (KIP-664)."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -54,7 +54,8 @@ def handle(
 
 
 def _log_of(services: LogServices, topic: str, index: int) -> PartitionLog:
-    """Any replica's log will do, as in Kafka. BrokerError."""
+    """Return the log of this broker's replica, which need not be the leader, as in Kafka.
+    BrokerError if there is none."""
     hosted = services.replicas.partition(topic, index)
     if hosted is not None and hosted.log is not None and not hosted.log.is_offline:
         return hosted.log

@@ -1,6 +1,6 @@
-"""DescribeTopicPartitions (key 75): topics and their partitions in order of names, page by page.
+"""DescribeTopicPartitions (key 75): returns topics and their partitions by name, page by page.
 
-A page ends with a cursor, the partition that the next page is to begin with (KIP-966).
+A page ends with a cursor: the partition that begins the next page (KIP-966).
 """
 
 from collections.abc import Generator, Iterator
@@ -29,18 +29,19 @@ from pyspark_klog.protocol.apis.describe_topic_partitions import (
 from pyspark_klog.protocol.keys import ApiKey
 
 MAX_PARTITIONS = 2000
-"""How many partitions a page has at most, as with Kafka's max.request.partition.size.limit."""
+"""The most partitions in one page, as with Kafka's max.request.partition.size.limit."""
 
 _PARTITIONS_A_STEP = 50
 _NAMES_A_STEP = 1000
-# Cost in elements (runtime/event_loop/slices.py): comparing and sorting as many names.
+# Cost in elements (runtime/event_loop/slices.py) of comparing and sorting _NAMES_A_STEP names.
 _NAMES = 100
 
 
 def handle(
     services: TopicsServices, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> AnswerSteps | None:
-    """No topics ask for all of them. BrokerError INVALID_REQUEST for a wrong cursor."""
+    """Return one page. A request without topics selects all topics. BrokerError INVALID_REQUEST if
+    the cursor is invalid."""
     return once_complete(
         services.known_topics,
         lambda: _answer(services, request, context),
@@ -72,7 +73,7 @@ def _answer(
             # The client may not describe the topic, or the topic was deleted a moment ago.
             continue
         if room == 0:
-            # The next page begins with this topic, also if that does not exist.
+            # The next page begins with this topic, even if the topic does not exist.
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         answer = DescribeTopicPartitionsResponseTopic(
@@ -116,7 +117,7 @@ def _answer(
 def _names(
     request: DescribeTopicPartitionsRequest, image: MetadataImage
 ) -> Generator[int, None, Iterator[str]]:
-    """The names of the topics that are asked for, sorted, from the cursor's on; each once."""
+    """Return the names of the requested topics from the cursor's topic on, sorted and each once."""
     first = "" if request.cursor is None else request.cursor.topic_name
     named = iter(dict.fromkeys(each.name for each in request.topics))
     waiting = named if request.topics else iter(image.topics)
@@ -131,7 +132,7 @@ def _names(
 
 
 def _why_not(found: RequestedTopic) -> ErrorCode:
-    """The error for a topic that the image does not show."""
+    """Return the error for a topic that is not in the metadata image."""
     try:
         check_topic_name(found.name)
     except InvalidTopicName:
@@ -142,7 +143,7 @@ def _why_not(found: RequestedTopic) -> ErrorCode:
 def error_response(
     request: DescribeTopicPartitionsRequest, code: ErrorCode
 ) -> DescribeTopicPartitionsResponse:
-    """The same error for every topic; the response has none of its own."""
+    """Return ``code`` for every topic, since the response has no top-level error."""
     return DescribeTopicPartitionsResponse(
         topics=[
             DescribeTopicPartitionsResponseTopic(name=each.name, error_code=code)

@@ -1,4 +1,4 @@
-"""DescribeTransactions: what transactional ids have come to."""
+"""DescribeTransactions: returns the state and the partitions of transactional ids."""
 
 from klog_broker.api.services import TransactionServices
 from klog_broker.coordinator.transaction.metadata import TransactionMetadata
@@ -21,7 +21,7 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     services: TransactionServices, request: DescribeTransactionsRequest, context: RequestContext
 ) -> AnswerSteps:
-    """An id that is named twice is described once: its partitions can be many."""
+    """Describe each id once, since its partitions can be many."""
     states = []
     for transactional_id in dict.fromkeys(request.transactional_ids):
         error, known = _transaction(services, context, transactional_id)
@@ -37,7 +37,8 @@ def handle(
 def _transaction(
     services: TransactionServices, context: RequestContext, transactional_id: str
 ) -> tuple[ErrorCode, TransactionMetadata | None]:
-    """The transaction, or the error if there is none for this client."""
+    """Return the transaction, or the error if it does not exist or the client may not describe
+    it."""
     if not is_allowed(
         services,
         context,
@@ -55,7 +56,7 @@ def _described(
     transactional_id: str,
     known: TransactionMetadata,
 ) -> TransactionState:
-    """Topics that the client may not describe are left out, as in Kafka."""
+    """Describe a transaction without the topics that the client may not describe, as in Kafka."""
     topics: dict[str, list[int]] = {}
     for topic, partition in known.partitions:
         if not may_use_topic(services, context, AclOperation.DESCRIBE, topic):

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (key 50): no user has credentials here."""
+"""DescribeUserScramCredentials (key 50): answers that no user has credentials."""
 
 from collections import Counter
 
@@ -18,7 +18,8 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     _services: object, request: DescribeUserScramCredentialsRequest, _: RequestContext
 ) -> AnswerSteps:
-    """No users ask for all of them. A user who is named twice is answered once, with an error."""
+    """Return an error for each user in the request. A request without users selects all users, of
+    which there are none. A user who is named twice gets one result, another error."""
     response = DescribeUserScramCredentialsResponse(error_message=None)
     for user, times in Counter(each.name for each in request.users or ()).items():
         yield 1

@@ -1,7 +1,8 @@
-"""ElectLeaders (key 43): in a cluster the controller elects, and it is answered once that is seen.
+"""ElectLeaders (key 43): elects preferred or unclean leaders of partitions.
 
-Where a broker runs alone a partition's only replica is its leader: the right leader leads already,
-or no other broker could.
+In a cluster the controller elects, and the response follows when this broker's metadata image shows
+the new leaders. On a standalone broker a partition's only replica is its leader, so there is
+nothing to elect: the leader is already the right one, or no broker can lead.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,14 +33,15 @@ _FIRST_VERSION_WITH_ERROR = 1
 
 
 class ElectionType(IntEnum):
-    """Whom to elect, as on the wire."""
+    """Which replica to elect, with the number in the request."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 class Elections(Protocol):
-    """Has the controller elect leaders: implemented by controller/zookeeper/topic_changes.py."""
+    """The interface to the controller for elections; controller/zookeeper/topic_changes.py
+    implements it."""
 
     def elect_leaders(
         self,
@@ -49,8 +51,9 @@ class Elections(Protocol):
         unclean: bool,
         timeout_ms: int,
     ) -> None:
-        """Elect leaders of the partitions, or of all. ``done`` gets the outcomes once the image
-        shows the leaders or the time is over, or an error for all partitions."""
+        """Elect leaders of the partitions, or of all partitions. ``done`` gets the outcomes when
+        the metadata image shows the leaders or after the timeout, or one error for all
+        partitions."""
 
 
 class ElectionServices(NamedTuple):
@@ -63,8 +66,8 @@ class ElectionServices(NamedTuple):
 def handle(
     services: TopicsServices, request: ElectLeadersRequest, context: RequestContext
 ) -> AnswerSteps:
-    """A null list of topics asks for all partitions: only those are told that have not the right
-    leader, below each topic, as in Kafka."""
+    """Answer for a standalone broker. A null list of topics selects all partitions: as in Kafka the
+    response then has every topic, but only the partitions without the right leader."""
     response = ElectLeadersResponse()
     asked = request.topic_partitions
     if asked is not None and not asked:
@@ -98,7 +101,7 @@ def handle(
 def handle_in_cluster(
     services: ElectionServices, request: ElectLeadersRequest, context: RequestContext
 ) -> ElectLeadersResponse | None:
-    """The controller elects."""
+    """Answer for a broker in a cluster: ask the controller to elect the leaders."""
     asked = request.topic_partitions
     if asked is not None and not asked:
         return ElectLeadersResponse()
@@ -131,8 +134,8 @@ def _told(
     context: RequestContext,
     elected: Mapping[TopicPartition, ErrorCode] | ErrorCode,
 ) -> AnswerSteps:
-    """An error of all (NOT_CONTROLLER) is told for each partition that is asked for, as in Kafka;
-    Kafka's clients look for it there."""
+    """Return the steps to the response. An error for the whole request (NOT_CONTROLLER) is repeated
+    for each requested partition, as in Kafka, because Kafka's clients look for it there."""
     if isinstance(elected, ErrorCode):
         asked = request.topic_partitions
         if asked is None:
@@ -141,7 +144,8 @@ def _told(
         else:
             partitions = _partitions(asked)
         if not partitions and context.api_version >= _FIRST_VERSION_WITH_ERROR:
-            # Who asks for all that this broker was not told of must not take it for done.
+            # A request for all partitions, none of which this broker knows yet: without the error
+            # the client would take the election for done.
             return ElectLeadersResponse(error_code=elected)
         elected = dict.fromkeys(partitions, elected)
     found: dict[str, ReplicaElectionResult] = {}
@@ -178,7 +182,7 @@ def _result(index: int, code: ErrorCode) -> PartitionResult:
 
 
 def error_response(request: ElectLeadersRequest, code: ErrorCode) -> ElectLeadersResponse:
-    """The same error for every partition."""
+    """Return ``code`` for the whole request and for every partition."""
     return ElectLeadersResponse(
         error_code=code,
         replica_election_results=[

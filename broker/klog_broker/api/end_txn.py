@@ -1,4 +1,4 @@
-"""EndTxn: commit or abort a transaction. Answered when that is decided; the markers follow."""
+"""EndTxn: commits or aborts a transaction. The response is sent before the markers are written."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from pyspark_klog.protocol.wire import uvarint
 
 RAISES_EPOCH_SINCE = 5
 
-# Behind a request's transactional id: producer id, epoch, whether it commits, no tagged fields.
+# The end of a request after the transactional id: producer id, epoch, decision, no tagged fields.
 _LAST_BYTES = struct.calcsize(">qh?B")
-# Key and version, correlation id, length of the client id; no tagged fields behind the client id.
+# The start: API key and version, correlation id, length of the client id; later no tagged fields.
 _FIRST_BYTES = struct.calcsize(">4s4sh") + 1
-# Size, correlation id, no tagged fields; throttle time, error, producer id and epoch, and none.
+# Size, correlation id, no tagged fields; throttle time, error, producer id, epoch, no tagged
+# fields.
 _REPLY = struct.Struct(">i4sBihqhB")
 
 
@@ -50,8 +51,8 @@ def handle(services: TransactionServices, request: EndTxnRequest, context: Reque
 
 
 class _SameId:
-    """The next end of the same transactional id, in version 5: only the correlation id, the
-    producer id, its epoch and the decision differ."""
+    """Serves the next EndTxn version 5 of one transactional id without decoding it: only the
+    correlation id, producer id, producer epoch and decision differ."""
 
     __slots__ = (
         "_behind",
@@ -96,7 +97,7 @@ class _SameId:
 def prepare(
     services: TransactionServices, frame: bytes, request: EndTxnRequest, context: RequestContext
 ) -> _SameId | None:
-    """None for other versions, and for a request with tagged fields: its frame is longer."""
+    """Return None for other versions, and for a longer frame, which has tagged fields."""
     client_id = (context.header.client_id or "").encode()
     name = request.transactional_id.encode()
     size = _FIRST_BYTES + len(client_id) + len(uvarint(len(name) + 1)) + len(name) + _LAST_BYTES

@@ -1,7 +1,7 @@
 """The families of APIs: which APIs a broker serves, and with which services.
 
-A family is bound to its services once, when the broker starts. ApiVersions tells clients of all
-APIs of the broker's families.
+The broker binds each family to its services once, at start-up. ApiVersions lists the APIs of all
+bound families.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ BETWEEN_BROKERS: tuple[BrokerApi[BetweenBrokersServices], ...] = (
     stop_replica.API,
     update_metadata.API,
 )
-"""Served by a broker in a cluster, to other brokers."""
+"""APIs that a broker in a cluster serves to other brokers."""
 
 SERVED: tuple[BrokerApi[Any], ...] = (
     *_PRODUCE,
@@ -166,82 +166,83 @@ SERVED: tuple[BrokerApi[Any], ...] = (
     *_SECURITY,
     *_VERSIONS,
 )
-"""Served by every broker."""
+"""APIs that every broker serves."""
 
 
 # --- the families, bound to a broker's services --------------------------------------------------
 def produce_handlers(services: ProduceServices) -> tuple[ApiHandler, ...]:
-    """Produce."""
+    """Return the handler of Produce."""
     return bind(_PRODUCE, services)
 
 
 def fetch_handlers(services: FetchServices) -> tuple[ApiHandler, ...]:
-    """Fetch."""
+    """Return the handler of Fetch."""
     return bind(_FETCH, services)
 
 
 def log_handlers(services: LogServices) -> tuple[ApiHandler, ...]:
-    """The APIs about partitions' logs."""
+    """Return the handlers of the APIs about partitions' logs."""
     return bind(_LOGS, services)
 
 
 def group_handlers(services: GroupServices) -> tuple[ApiHandler, ...]:
-    """The APIs of consumer groups, but for their committed offsets."""
+    """Return the handlers of the APIs about consumer groups, except their committed offsets."""
     return bind(_GROUPS, services)
 
 
 def offset_handlers(services: GroupServices) -> tuple[ApiHandler, ...]:
-    """The committed offsets of a standalone broker's groups."""
+    """Return the handlers of a standalone broker's committed offsets."""
     return bind(_OFFSETS, services)
 
 
 def offset_handlers_in_cluster(services: OffsetsServices) -> tuple[ApiHandler, ...]:
-    """The committed offsets of a cluster's groups, and those in ZooKeeper."""
+    """Return the handlers of a cluster's committed offsets, including offsets in ZooKeeper."""
     return bind(_OFFSETS_IN_CLUSTER, services)
 
 
 def finder_handlers(services: FindCoordinatorServices) -> tuple[ApiHandler, ...]:
-    """FindCoordinator."""
+    """Return the handler of FindCoordinator."""
     return bind(_FINDER, services)
 
 
 def transaction_handlers(services: TransactionServices) -> tuple[ApiHandler, ...]:
-    """The APIs of producers with transactions, and InitProducerId for the others."""
+    """Return the handlers of the APIs for transactional producers, and of InitProducerId."""
     return bind(_TRANSACTIONS, services)
 
 
 def topic_handlers(services: TopicsServices) -> tuple[ApiHandler, ...]:
-    """The APIs that create, change, delete and show topics, and show brokers."""
+    """Return the handlers of the APIs that create, change, delete and describe topics or describe
+    the cluster."""
     return bind(_TOPICS, services)
 
 
 def election_handlers(services: TopicsServices) -> tuple[ApiHandler, ...]:
-    """ElectLeaders of a standalone broker."""
+    """Return the handler of a standalone broker's ElectLeaders."""
     return bind(_ELECTIONS, services)
 
 
 def election_handlers_in_cluster(services: ElectionServices) -> tuple[ApiHandler, ...]:
-    """ElectLeaders of a broker in a cluster."""
+    """Return the handler of ElectLeaders of a broker in a cluster."""
     return bind(_ELECTIONS_IN_CLUSTER, services)
 
 
 def settings_handlers(services: SettingsServices) -> tuple[ApiHandler, ...]:
-    """The APIs that show and alter settings and quotas."""
+    """Return the handlers of the APIs that describe and alter settings and quotas."""
     return bind(_SETTINGS, services)
 
 
 def security_handlers() -> tuple[ApiHandler, ...]:
-    """The APIs of rules and credentials, of which klog has none."""
+    """Return the handlers of the APIs for ACLs and credentials, neither of which klog has."""
     return bind(_SECURITY, None)
 
 
 def between_brokers_handlers(services: BetweenBrokersServices) -> tuple[ApiHandler, ...]:
-    """The APIs that the brokers of a cluster ask each other."""
+    """Return the handlers of the APIs that the brokers of a cluster send to each other."""
     return bind(BETWEEN_BROKERS, services)
 
 
 def standalone_handlers(services: AllServices, cluster_id: str) -> tuple[ApiHandler, ...]:
-    """All handlers of a standalone broker."""
+    """Return all handlers of a standalone broker."""
     handlers = (
         *_handlers_everywhere(services),
         *offset_handlers(services),
@@ -253,7 +254,7 @@ def standalone_handlers(services: AllServices, cluster_id: str) -> tuple[ApiHand
 def cluster_handlers(
     services: AllServices, cluster_id: str, cluster: ClusterServices
 ) -> tuple[ApiHandler, ...]:
-    """All handlers of a broker in a cluster."""
+    """Return all handlers of a broker in a cluster."""
     handlers = (
         *_handlers_everywhere(services),
         *offset_handlers_in_cluster(OffsetsServices(services, cluster.store.consumer_offsets)),
@@ -273,7 +274,7 @@ def cluster_handlers(
 
 
 def _handlers_everywhere(services: AllServices) -> Iterable[ApiHandler]:
-    """The handlers that a standalone broker and one in a cluster have alike."""
+    """Return the handlers that a standalone broker and a broker in a cluster share."""
     return (
         *produce_handlers(services),
         *fetch_handlers(services),
@@ -290,7 +291,7 @@ def _handlers_everywhere(services: AllServices) -> Iterable[ApiHandler]:
 def _with_versions(
     handlers: Sequence[ApiHandler], services: AllServices, cluster_id: str
 ) -> tuple[ApiHandler, ...]:
-    """Add ApiVersions, which tells of all APIs, and UpdateFeatures."""
+    """Return the handlers with two more: ApiVersions, which lists all APIs, and UpdateFeatures."""
     apis = (*(each.api for each in handlers), *_VERSIONS)
     served = sorted(each.served for each in apis)
     versions = VersionsServices(cluster_id, services.broker_id, services.metadata, served)

@@ -1,13 +1,13 @@
-"""Fetch: long polls. The data stays in the files until it is sent.
+"""Fetch: long polls whose records stay in the log files until they are sent.
 
-The partitions are read at once; if they have fewer than ``min_bytes``, the fetch waits under their
-keys until the high watermarks have moved far enough, a leadership has ended, or ``max_wait_ms`` has
-passed. Where a look-up would have to wait for the disk, a helper thread reads the pages first while
-the fetch stays parked. For clients before version 4 the records are converted down before they are
-sent (down_conversion.py).
+The partitions are read at once. If they have fewer than ``min_bytes``, the fetch waits in the
+purgatory until the high watermarks have moved far enough, a leadership has ended, or
+``max_wait_ms`` has passed. Where a look-up would block on the disk, a helper thread reads the pages
+into the page cache first. For clients before version 4 the records are converted down before they
+are sent (down_conversion.py).
 
-The *scope* of a fetch are the partitions that it reads: those that the request names, or those of
-its session that may have news (scopes.py).
+The *scope* of a fetch is the set of partitions that it reads: the partitions in the request, or the
+partitions of its session that may have news (scopes.py).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SESSION_ERRORS = (
 
 
 class _DelayedFetch(DelayedOperation):
-    """A fetch that has not been answered yet."""
+    """A fetch without a response yet."""
 
     __slots__ = ("_context", "_reader", "_request", "_scope", "_services")
     is_long_poll = True
@@ -66,7 +66,7 @@ class _DelayedFetch(DelayedOperation):
         self._scope = scope
 
     def start(self) -> None:
-        """Reads; answers if that is enough, else parks."""
+        """Read the partitions, and answer if they have enough bytes; otherwise wait."""
         context = self._context
         if not context.reply.is_open:
             context.reply.skip()
@@ -75,7 +75,8 @@ class _DelayedFetch(DelayedOperation):
         self.go_on(self._read())
 
     def go_on(self, cold: list[ReadPartition]) -> None:
-        """After the first read: answers if that is enough, else parks or warms what was cold."""
+        """Continue after the first read: warm cold partitions, answer if there are enough bytes, or
+        wait."""
         context = self._context
         if cold:
             self._warm(cold)
@@ -111,7 +112,7 @@ class _DelayedFetch(DelayedOperation):
             return False
         self._answer()
         if self._reader.follower is not None:
-            # Producers wait for it.
+            # Producers with acks=all wait for this follower's next fetch, so send the response now.
             self._context.reply.leave_now()
         return True
 
@@ -119,7 +120,7 @@ class _DelayedFetch(DelayedOperation):
         self._finish()
 
     def _finish(self) -> None:
-        """Ends the wait: reads once more, a second time if partitions were cold, and answers."""
+        """End the wait: read once more, a second time if partitions were cold, and answer."""
         cold = self._read()
         if cold:
             self._warm(cold, then_answer=True)
@@ -127,12 +128,13 @@ class _DelayedFetch(DelayedOperation):
             self._answer()
 
     def _read(self) -> list[ReadPartition]:
-        """Reads the scope's partitions. Returns the cold ones, which have to be read again."""
+        """Read the scope's partitions. Return the cold partitions, which have to be read again."""
         self._scope.renew()
         return self._reader.read(self._scope.partitions)
 
     def _warm(self, cold: list[ReadPartition], then_answer: bool = False) -> None:
-        """Lets helpers read the cold pages into the cache, then reads all partitions again."""
+        """Let helper threads read the cold pages into the page cache, then read all partitions
+        again."""
         left = len(cold)
 
         def done(_: object, _error: BaseException | None) -> None:
@@ -154,7 +156,8 @@ class _DelayedFetch(DelayedOperation):
             self._services.helpers.submit(each.cold, done)
 
     def _answer(self) -> None:
-        """Answers with the records that were read, converted first for a client that is too old."""
+        """Answer with the records that were read, converted down first for a client of an old
+        version."""
         magic = self._reader.converts_to
         converted = [each for each in self._scope.partitions if each.to_convert is not None]
         if magic is None or not converted:
@@ -198,8 +201,8 @@ class _DelayedFetch(DelayedOperation):
             each.note_answered()
 
     def _drop(self) -> None:
-        """Ends the fetch of a client that is gone. The partitions of its session stay, perhaps for
-        days, so they must not keep the records that were read for this fetch."""
+        """End the fetch of a client that has disconnected. The partitions of its session stay,
+        perhaps for days, so they must not keep the records that were read for this fetch."""
         for each in self._scope.partitions:
             each.let_go()
 
@@ -233,7 +236,8 @@ def prepare(
 
 
 def error_response(request: Any, code: ErrorCode) -> FetchResponse:
-    """From version 7 on one code for all; before, each partition says it."""
+    """Return ``code`` for the whole response and for every partition, since versions before 7 have
+    no top-level error. Session errors have no partitions."""
 
     def refused(index: int) -> PartitionData:
         return PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")

@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker coordinates a group or a transactional id."""
+"""FindCoordinator: returns the broker that coordinates a group or a transactional id."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ GROUP = 0
 TRANSACTION = 1
 SHARE = 2
 
-# Cost in elements (runtime/event_loop/slices.py): finding the coordinator of one key.
+# Cost in elements (runtime/event_loop/slices.py) of finding the coordinator of one key.
 _KEY = 5
 
 
@@ -29,8 +29,8 @@ _RESOURCES = {
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ),
 }
-"""By type of coordinator: the type of the resource, and the error for a client that may not
-describe it."""
+"""The resource type by type of coordinator, and the error for a client that may not describe the
+resource."""
 
 
 def _refused(code: ErrorCode, text: str | None = None) -> CoordinatorAnswer:
@@ -82,7 +82,7 @@ def _entry(key: str, found: CoordinatorAnswer) -> api.Coordinator:
 
 
 def error_response(request: Any, code: ErrorCode) -> api.FindCoordinatorResponse:
-    # Only requests of version 4 and later name their keys in a list, and are answered with a list.
+    # Only requests of version 4 and later have their keys in a list, and get a list in response.
     if request.coordinator_keys:
         refused = _refused(code)
         entries = [_entry(key, refused) for key in request.coordinator_keys]

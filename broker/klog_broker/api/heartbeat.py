@@ -1,4 +1,4 @@
-"""Heartbeat: a member is alive, and learns whether it has to rejoin."""
+"""Heartbeat: keeps a group member's session alive, and answers whether the member has to rejoin."""
 
 import struct
 
@@ -26,7 +26,8 @@ def handle(
 
 
 class _SameMember:
-    """The next heartbeat of a member in the same generation: only its correlation id differs."""
+    """Serves the next heartbeat of one member in one generation without decoding it: only the
+    correlation id differs."""
 
     __slots__ = (
         "_alive",
@@ -46,7 +47,7 @@ class _SameMember:
         self, frame: bytes, request: HeartbeatRequest, version: int, services: GroupServices
     ) -> None:
         self._size = len(frame)
-        # Key and version; correlation id; the rest.
+        # API key and version; correlation id; the rest of the frame.
         self._unpack = struct.Struct(f"4s4s{len(frame) - CORRELATION_ID.stop}s").unpack
         self._head, _, self._behind = self._unpack(frame)
         self._version = version

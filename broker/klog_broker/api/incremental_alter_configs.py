@@ -1,7 +1,7 @@
-"""IncrementalAlterConfigs (key 44): single settings set, deleted, added to, taken from.
+"""IncrementalAlterConfigs (key 44): sets or deletes single settings, or changes items of lists.
 
-When the reply is sent a topic's logs already follow its new settings. A broker's settings count,
-too; the logs that have them from the broker follow in slices.
+When the response is sent, a topic's logs already follow the new settings. A broker's new settings
+are in effect too, but logs that inherit them follow in slices.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ from pyspark_klog.protocol.keys import ApiKey
 
 
 class Operation(IntEnum):
-    """What to do to a setting, as on the wire (KIP-339)."""
+    """The operation on a setting, with the number in the request (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -42,8 +42,8 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-# Costs in elements (runtime/event_loop/slices.py): checking a topic's settings; asking for their
-# change, and answering. A broker's settings are many more.
+# Costs in elements (runtime/event_loop/slices.py): checking a topic's settings; checking a
+# broker's settings, which are many more; requesting a change and answering.
 _CHECKED = 20
 _BROKER_CHECKED = 100
 _CHANGE = 20
@@ -52,7 +52,7 @@ _CHANGE = 20
 def handle(
     services: SettingsServices, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Every resource succeeds or fails as a whole, by itself."""
+    """Apply or refuse each resource as a whole, independently of the others."""
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
     results: list[AlterConfigsResourceResponse] = []
     planned: list[tuple[AlterConfigsResourceResponse, Alter]] = []
@@ -92,8 +92,9 @@ def handle(
 def _planned(
     services: SettingsServices, context: RequestContext, asked: AlterConfigsResource
 ) -> Alter:
-    """What makes the changes, which are checked by the settings of now. The store checks them again
-    by those of then: other clients may alter them meanwhile."""
+    """Return a function that stores the changes, which are valid for the present settings. The
+    store checks the changes again before it writes, since other clients may alter settings in
+    between."""
     names = [each.name for each in asked.configs]
     if asked.resource_type == ResourceType.BROKER:
         check_names(names)
@@ -110,7 +111,8 @@ def _planned(
 def _changed_broker(
     services: SettingsServices, asked: AlterConfigsResource, name: str, given: Given
 ) -> Mapping[str, str]:
-    """What is given to a broker, or to all, after the changes; checked."""
+    """Return the settings of one broker, or of all brokers, after the changes. BrokerError if they
+    are invalid."""
     config, broker_id = services.config, services.broker_id
     changed = dict(given.get(name, {}))
     for change in asked.configs:
@@ -121,8 +123,8 @@ def _changed_broker(
 def _changed(
     services: SettingsServices, asked: AlterConfigsResource, configs: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """The overrides that a topic with the overrides `configs` has after the changes. They are
-    checked, but for those that do not count already and stay."""
+    """Return the overrides of a topic, now `configs`, after the changes. BrokerError if an override
+    is invalid, unless it already has no effect and does not change."""
 
     def items_of(name: str) -> tuple[str, ...]:
         list_setting(name, TOPIC_SETTINGS)
@@ -148,7 +150,8 @@ def _apply(
     change: AlterableConfig,
     items_of: Callable[[str], tuple[str, ...]],
 ) -> None:
-    """``items_of`` gives the items of a list, or raises BrokerError for what is none."""
+    """Apply one change to ``configs``. ``items_of`` returns the items of a list, or raises
+    BrokerError for a setting that is no list."""
     name = change.name
     if change.config_operation not in tuple(Operation):
         text = f"{name}: operation {change.config_operation} is none of 0 (set), 1 (delete), "
@@ -186,7 +189,7 @@ def _put(result: AlterConfigsResourceResponse, error: BrokerError) -> None:
 def error_response(
     request: IncrementalAlterConfigsRequest, code: ErrorCode
 ) -> IncrementalAlterConfigsResponse:
-    """The same error for every resource."""
+    """Return ``code`` for every resource."""
     response = IncrementalAlterConfigsResponse()
     for asked in request.resources:
         result = _result(asked)

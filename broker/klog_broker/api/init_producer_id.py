@@ -1,4 +1,4 @@
-"""InitProducerId: a producer id and an epoch, for idempotence or for a transactional id."""
+"""InitProducerId: returns a producer id and epoch, for idempotence or for a transactional id."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyspark_klog.protocol.apis.init_producer_id import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# PRODUCER_FENCED is known from this version on (KIP-588).
+# Clients know PRODUCER_FENCED from this version on (KIP-588).
 _FENCED_SINCE = 4
 
 
@@ -43,13 +43,13 @@ def handle(
             return
         context.reply.send(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 
-    # Without a transactional id, a producer that has a producer id already gets a new one, too.
+    # An idempotent producer gets a new id even if it has one.
     services.producer_ids.next_id(got)
 
 
 def _may_write(services: TransactionServices, context: RequestContext) -> bool:
-    """Whether the client may be an idempotent producer: it may write to the cluster or to any
-    topic."""
+    """Return whether the client may use idempotence: whether it has IDEMPOTENT_WRITE on the
+    cluster, or may write to any topic."""
     write, topic = AclOperation.WRITE, AclResourceType.TOPIC
     return is_allowed(
         services, context, AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER, CLUSTER_NAME

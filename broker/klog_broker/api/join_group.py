@@ -1,4 +1,4 @@
-"""JoinGroup: enter a consumer group, or come back to it for a rebalance."""
+"""JoinGroup: a member joins a consumer group, or rejoins it for a rebalance."""
 
 from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.classic.member import Joiner
@@ -15,8 +15,8 @@ SKIPS_ASSIGNMENT_SINCE = 9
 
 
 def handle(services: GroupServices, request: JoinGroupRequest, context: RequestContext) -> None:
-    """Answered when all members have joined; later requests of the connection wait until then. Why
-    a member joins (version 8) changes nothing."""
+    """Answer when all members have joined; later requests of the connection wait until then. The
+    reason for a join (version 8) is ignored."""
     joiner = Joiner(
         client_id=context.client_id,
         client_host=f"/{context.client_address}",
@@ -25,7 +25,7 @@ def handle(services: GroupServices, request: JoinGroupRequest, context: RequestC
     )
 
     def send(response: JoinGroupResponse) -> None:
-        # A refused member follows no protocol: older versions have no null for that.
+        # A refused member has no protocol, and versions before 7 cannot carry null.
         has_null = context.api_version >= NULLABLE_PROTOCOL_SINCE
         response.protocol_name = response.protocol_name or (None if has_null else "")
         context.reply.send(response)

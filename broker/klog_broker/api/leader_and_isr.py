@@ -1,7 +1,8 @@
-"""LeaderAndIsr: the controller gives replicas of this broker their roles.
+"""LeaderAndIsr: the controller assigns roles to replicas on this broker.
 
-As in Kafka, an order in a leader epoch that the replica has a role in already does nothing. Nor
-does the request's type: with ZooKeeper a log that no order names stays on the disk, without a role.
+A role assignment is refused with STALE_CONTROLLER_EPOCH if the replica already has a role in that
+leader epoch, as in Kafka. The request's type (full or incremental) has no effect, since with
+ZooKeeper a log that no request names stays on disk without a role.
 """
 
 from collections.abc import Iterator
@@ -39,9 +40,12 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     services: BetweenBrokersServices, request: LeaderAndIsrRequest, context: RequestContext
 ) -> None:
-    """Answered once all replicas have their roles. The settings of topics that are new here are
-    asked for before, since the logs are made with them; but not for what is refused anyway: on a
-    listener that is not for brokers alone anybody may name ever new topics."""
+    """Answer when all replicas have their roles.
+
+    The logs of new topics are created with the topics' settings, so those are read first. If the
+    request will be refused, no settings are read: on a listener that is open to clients, anybody
+    could name more and more new topics.
+    """
     cluster = cluster_of(services, context)
     store, orders = cluster.store, cluster.orders
     if orders.is_early(request.broker_epoch):
@@ -68,7 +72,8 @@ def handle(
 
 
 class _Roles:
-    """See OrderRequest."""
+    """Turns the partition states of one request into role assignments, and collects their
+    errors."""
 
     def __init__(self, request: LeaderAndIsrRequest, services: BetweenBrokersServices) -> None:
         self._request = request
@@ -76,7 +81,7 @@ class _Roles:
         self._errors: dict[TopicPartition, ErrorCode] = {}
 
     def orders(self) -> Iterator[RoleAssignment]:
-        """See OrderRequest."""
+        """Yield the role assignments. A partition with a fault gets an error instead."""
         for topic in self._request.topic_states:
             for state in topic.partition_states:
                 partition = TopicPartition(topic.topic_name, state.partition_index)
@@ -109,11 +114,11 @@ class _Roles:
         return ErrorCode.NONE
 
     def failed(self, partition: TopicPartition, error: KlogError) -> None:
-        """See OrderRequest."""
+        """Note that a role assignment failed."""
         self._errors[partition] = order_error(error)
 
     def response(self) -> LeaderAndIsrResponse:
-        """See OrderRequest."""
+        """Return the response with the error of each partition."""
         topics = [
             LeaderAndIsrTopicError(
                 topic_id=topic.topic_id,
@@ -133,7 +138,7 @@ class _Roles:
 
 
 def _is_topic(topic: LeaderAndIsrTopicState) -> bool:
-    """Whether it has an id, as all topics of Kafka 2.8 and newer, and a name that may be one."""
+    """Return whether the topic has an id, as since Kafka 2.8, and a legal name."""
     return topic.topic_id != NO_TOPIC_ID and may_be_topic(topic.topic_name)
 
 

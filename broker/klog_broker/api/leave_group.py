@@ -1,4 +1,5 @@
-"""LeaveGroup: members leave, so that others take over their partitions without a time-out."""
+"""LeaveGroup: members leave a group, so that others take their partitions over without a
+timeout."""
 
 from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.coordinator import MemberName
@@ -21,8 +22,8 @@ _MEMBERS_AT_ONCE = 50
 def handle(
     services: GroupServices, request: LeaveGroupRequest, context: RequestContext
 ) -> AnswerSteps:
-    """From version 3 on several members leave at once, each with an error of its own. Why they
-    leave (version 5) changes nothing."""
+    """Remove members from the group: from version 3 on several in one request, each with its own
+    error. The reason for leaving (version 5) is ignored."""
     groups = services.groups
     if context.api_version < SEVERAL_MEMBERS_SINCE:
         error, results = groups.leave(request.group_id, [MemberName(request.member_id)])

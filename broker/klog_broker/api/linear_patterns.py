@@ -1,8 +1,8 @@
-"""Regular expressions of clients, matched in a time that grows with the text alone.
+"""Matches clients' regular expressions in time linear in the length of the text.
 
-Python's `re` tries one way after the other: a short expression can hold up the broker for years.
-Here all ways are followed at once (Thompson's construction). That leaves out what looks around or
-back, and names of character classes; of Java's syntax the rest of what people write is read.
+Python's `re` backtracks, so a short expression can block the broker for years. This module follows
+all alternatives at once (Thompson's construction). The common part of Java's syntax is supported,
+without lookaround, back references and named character classes.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -27,22 +27,23 @@ _SPECIAL = frozenset("()[]{}|*+?.^$\\")
 
 
 class InvalidPattern(KlogError):
-    """The text is no regular expression, or none that is followed here."""
+    """The text is not a regular expression, or uses syntax that this module does not support."""
 
 
 class _State(NamedTuple):
-    """Either takes a character of ``ranges`` and goes on, or (None) goes on without one."""
+    """A state that consumes a character in ``ranges``, or (None) no character, before
+    ``following``."""
 
     ranges: Ranges | None
     following: list[int]
 
 
-# Adds states that lead to the given one; returns the first of them.
+# A function that adds states which lead to the given state, and returns the first of them.
 _Part = Callable[["LinearPattern", int], int]
 
 
 class LinearPattern:
-    """One expression; it has to match all of a text, as Java's Matcher.matches."""
+    """One expression. Like Java's Matcher.matches, it has to match the whole text."""
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_PATTERN_LENGTH:
@@ -60,17 +61,19 @@ class LinearPattern:
         return len(self._states) - 1
 
     def once_more(self) -> None:
-        """A part is added again: also parts without states can be many."""
+        """Count a repeated part. Parts without states are counted too, since they also cost
+        time."""
         self._times += 1
         if self._times > MAX_STATES:
             raise InvalidPattern(f"it repeats more than {MAX_STATES} parts")
 
     def also(self, state: int, following: int) -> None:
-        """Another way from a state that takes no character."""
+        """Add an alternative to a state that consumes no character."""
         self._states[state].following.append(following)
 
     def matches(self, text: str) -> Generator[int, None, bool]:
-        """Yields what it costs on the way, in elements (runtime/event_loop/slices.py)."""
+        """Return whether the pattern matches ``text``; yield costs in elements
+        (runtime/event_loop/slices.py)."""
         states, reached = self._states, self._reached([self._start])
         for character in map(ord, text):
             yield 1 + len(reached) // _STEPS_AN_ELEMENT
@@ -85,7 +88,7 @@ class LinearPattern:
         return self._end in reached
 
     def _reached(self, first: Iterable[int]) -> dict[int, None]:
-        """These states and those that need no character from there."""
+        """Return the states ``first`` and all states reachable from them without a character."""
         found = dict.fromkeys(first)
         waiting = list(found)
         while waiting:
@@ -166,7 +169,7 @@ class _Parser:
         return part
 
     def _next(self) -> str:
-        """The next character; empty at the end."""
+        """Return the next character without consuming it, or an empty string at the end."""
         return self._text[self._at : self._at + 1]
 
     def _take(self, what: str = "") -> str:
@@ -265,9 +268,10 @@ class _Parser:
         else:
             part = _repeated(part, sign == "+", 1 if sign == "?" else None)
         if self._next() == "?":
-            # Reluctant or not: whether all of a text matches is the same.
+            # A reluctant quantifier matches the same whole texts as a greedy one.
             self._take()
-        # Another count is refused as what begins nothing: also Java's possessive ones.
+        # A second quantifier, such as Java's possessive ones, is refused: nothing can begin with
+        # it.
         return part
 
     def _bounds(self) -> tuple[int, int | None]:

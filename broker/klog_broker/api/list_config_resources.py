@@ -1,7 +1,7 @@
-"""ListConfigResources (key 74): what has settings that clients can ask for, by type.
+"""ListConfigResources (key 74): returns the resources that have settings, by type.
 
-Version 0 is Kafka 3.9's ListClientMetricsResources: it asks for client metrics alone. klog keeps no
-settings of client metrics, groups or loggers: of these types there are none.
+Version 0 is Kafka 3.9's ListClientMetricsResources, which asks for client metrics alone. klog
+stores no settings of client metrics, groups or loggers, so it lists no resources of these types.
 """
 
 from klog_broker.api.other_resources import BROKER_LOGGER, CLIENT_METRICS, GROUP
@@ -25,7 +25,8 @@ _KNOWN = frozenset((ResourceType.TOPIC, ResourceType.BROKER, BROKER_LOGGER, CLIE
 def handle(
     services: SettingsServices, request: ListConfigResourcesRequest, context: RequestContext
 ) -> AnswerSteps:
-    """No types ask for all. BrokerError UNSUPPORTED_VERSION, as in Kafka, for an unknown type."""
+    """Return the resources of the requested types; no types select all. BrokerError
+    UNSUPPORTED_VERSION, as in Kafka, for an unknown type."""
     response = ListConfigResourcesResponse()
     if context.api_version == 0:
         return response

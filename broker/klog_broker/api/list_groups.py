@@ -1,4 +1,4 @@
-"""ListGroups: the groups that this broker coordinates, by state and type if asked."""
+"""ListGroups: returns the groups that this broker coordinates, filtered by state and type."""
 
 from klog_broker.api.services import GroupServices
 from klog_broker.dispatch.access import on_groups, sometimes_on_cluster
@@ -14,14 +14,14 @@ from pyspark_klog.protocol.apis.list_groups import (
 from pyspark_klog.protocol.keys import ApiKey
 
 CLASSIC = "classic"
-"""The type of all groups: no others are coordinated here."""
+"""The type of all groups, since klog coordinates no other type."""
 
 
 def handle(
     services: GroupServices, request: ListGroupsRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Names of states and types are compared without regard to case (KIP-518, as Kafka does since
-    3.8; KIP-848)."""
+    """Return the groups. State and type filters ignore case, as in Kafka since 3.8 (KIP-518,
+    KIP-848)."""
     error, groups = services.groups.groups()
     states = {state.strip().lower() for state in request.states_filter}
     types = {each.lower() for each in request.types_filter}

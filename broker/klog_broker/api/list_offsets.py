@@ -1,4 +1,4 @@
-"""ListOffsets: offsets by time, and a log's start and end."""
+"""ListOffsets: returns offsets by timestamp, and logs' start and end offsets."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _READ_COMMITTED = 1
 _FIRST_VERSION_WITH_EPOCH = 4
 _FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 
-# Cost in elements (runtime/event_loop/slices.py) of an offset by time: it searches the index, reads
-# records.
+# Cost in elements (runtime/event_loop/slices.py) of finding an offset by timestamp: the look-up
+# searches the index and reads records.
 _LOOK_UP = 20
 
-# By special timestamp: the first version of ListOffsets that has it.
+# The first version of ListOffsets that has each special timestamp.
 _SINCE = {
     LATEST_TIMESTAMP: 0,
     EARLIEST_TIMESTAMP: 0,
@@ -56,7 +56,7 @@ _SINCE = {
 
 
 class _ListOffsets:
-    """One request. A look-up that would wait for the disk is first given to a helper thread."""
+    """One request. A look-up that would block on the disk runs in a helper thread first."""
 
     def __init__(
         self, services: LogServices, request: ListOffsetsRequest, context: RequestContext
@@ -76,8 +76,8 @@ class _ListOffsets:
         )
 
     def run(self) -> AnswerSteps:
-        """The steps to the response. They end with None if a helper was given work; ``run`` is
-        called again once the helper is done, and goes on."""
+        """Return the steps to the response. If a look-up goes to a helper thread, the steps end
+        with None, and ``run`` is called again after the look-up to continue."""
         while (row := self._held or next(self._left, None)) is not None:
             self._held = None
             topic, asked = row
@@ -94,9 +94,10 @@ class _ListOffsets:
         return self._response
 
     def _each(self) -> Iterator[tuple[ListOffsetsTopicResponse, ListOffsetsPartition | None]]:
-        """Each partition of the request, with the topic's response that its answer belongs to.
+        """Yield each partition of the request with its topic's response.
 
-        Each topic's response comes with None first, before its partitions."""
+        Each topic's response comes first with None, before its partitions.
+        """
         for topic in self._request.topics:
             answers = ListOffsetsTopicResponse(name=topic.name)
             self._response.topics.append(answers)
@@ -175,7 +176,7 @@ class _ListOffsets:
             raise _Waits(key, long.search) from None
         is_of_record = timestamp >= 0 or timestamp == MAX_TIMESTAMP
         if found is None or (is_of_record and found.offset >= readable_end):
-            # There is no such record that readers see yet.
+            # No record that readers can see yet has this timestamp.
             if is_of_record:
                 self._check_watermark(leader)
             return
@@ -186,8 +187,9 @@ class _ListOffsets:
             answer.leader_epoch = found.leader_epoch
 
     def _offsets_before(self, log: PartitionLog, asked: ListOffsetsPartition) -> list[int]:
-        """The answer of version 0, newest offset first: base offsets of the segments that were last
-        written before the asked time, and the log's end if LATEST_TIMESTAMP is asked for."""
+        """Return the offsets of a version 0 response, newest first: base offsets of the segments
+        that were last modified before the requested time, and for LATEST_TIMESTAMP the log's
+        end."""
         if asked.max_num_offsets <= 0:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         if asked.timestamp not in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) and asked.timestamp < 0:
@@ -208,8 +210,8 @@ class _ListOffsets:
         return offsets[: asked.max_num_offsets]
 
     def _check_watermark(self, leader: Leader) -> None:
-        """KIP-207: a new leader does not know at once how far readers saw under the one before. An
-        offset that could be less than what was told then is not told."""
+        """Raise BrokerError while an offset could be lower than one that the previous leader
+        returned: a new leader may not know the latest high watermark yet (KIP-207)."""
         if self._request.replica_id == _CONSUMER and leader.lags_behind_epoch:
             knows_code = self._context.api_version >= _FIRST_VERSION_WITH_NOT_AVAILABLE
             raise BrokerError(
@@ -225,7 +227,7 @@ class _ListOffsets:
 
 
 class _Waits(Exception):
-    """A look-up needs ``work`` to be done by a helper thread first."""
+    """Raised when a helper thread has to run ``work`` before the look-up can continue."""
 
     def __init__(self, key: tuple[str, int], work: Callable[[], object]) -> None:
         self.key = key

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): no move of a partition is ever under way."""
+"""ListPartitionReassignments (key 46): answers that no reassignment is in progress."""
 
 from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
@@ -14,7 +14,7 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     _services: object, _: ListPartitionReassignmentsRequest, __: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    """Topics that do not exist are no error, as in Kafka."""
+    """Return no reassignments. Unknown topics are no error, as in Kafka."""
     return ListPartitionReassignmentsResponse(error_message=None)
 
 

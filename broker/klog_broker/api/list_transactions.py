@@ -1,4 +1,5 @@
-"""ListTransactions: the transactional ids of this broker, by state, producer and age."""
+"""ListTransactions: returns this broker's transactional ids, filtered by state, producer and
+age."""
 
 from klog_broker.api.linear_patterns import InvalidPattern, LinearPattern
 from klog_broker.api.services import TransactionServices
@@ -18,14 +19,15 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.state_records import transaction_log
 
 _BY_NAME = {each.kafkas_name: each for each in transaction_log.TransactionState}
-# Ids that are looked at for one element of a turn's share.
+# How many transactional ids are checked for one element (runtime/event_loop/slices.py).
 _LOOKED_AT = 10
 
 
 def handle(
     services: TransactionServices, request: ListTransactionsRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Names of states that no transaction has are told; they match nothing."""
+    """Return the transactions. The response lists unknown state names, which match no
+    transaction."""
     error, machines = services.transactions.machines()
     response = ListTransactionsResponse(error_code=error)
     wanted = _Wanted(request, services.clock.now_ms())
@@ -65,7 +67,7 @@ def _pattern(text: str | None) -> LinearPattern | None:
 
 
 class _Wanted:
-    """What a request asks for."""
+    """The filters of one request."""
 
     def __init__(self, request: ListTransactionsRequest, now_ms: int) -> None:
         names = dict.fromkeys(request.state_filters)
@@ -77,7 +79,8 @@ class _Wanted:
         self._now_ms = now_ms
 
     def matches(self, known: TransactionMetadata) -> bool:
-        """As Kafka counts, an id without a transaction has been running since 1970."""
+        """Return whether a transaction passes all filters. An id without a transaction counts as
+        running since 1970, as in Kafka."""
         if self._by_state and known.state not in self._states:
             return False
         if self._producer_ids and known.producer_id not in self._producer_ids:

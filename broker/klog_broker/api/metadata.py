@@ -40,8 +40,7 @@ from pyspark_klog.protocol.apis.metadata import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# Cost in elements (runtime/event_loop/slices.py): checking a topic that is to be created, with its
-# settings.
+# Cost in elements (runtime/event_loop/slices.py) of checking a topic to create, with its settings.
 _PLANNED = 10
 
 _PARTITIONS_A_STEP = 50
@@ -52,12 +51,14 @@ _FIRST_VERSION_BY_ID = 12
 def handle(
     services: TopicsServices, request: MetadataRequest, context: RequestContext
 ) -> AnswerSteps | None:
-    """In a cluster, a request waits a while for topics that the controller has not sent yet. After
-    that an unknown topic gets LEADER_NOT_AVAILABLE, so that clients ask again, and the connection
-    of a request for all topics is closed.
+    """Answer with brokers and topics.
 
-    Versions 10 and 11 have a field for topic ids, but Kafka refuses requests of theirs that use it.
-    From version 12 on a topic's id goes before its name.
+    In a cluster, the response waits a while for topics that the controller has not sent yet. After
+    that an unknown topic gets LEADER_NOT_AVAILABLE, so that clients retry, and if the request was
+    for all topics, its connection is closed.
+
+    Versions 10 and 11 have a field for topic ids, but Kafka refuses requests that use it before
+    version 12. From version 12 on a topic's id takes precedence over its name.
     """
     for each in request.topics or ():
         if context.api_version < _FIRST_VERSION_BY_ID:
@@ -161,7 +162,7 @@ def _create(
             continue
         room -= len(new.assignment)
         if room < 0:
-            # The remaining topics stay unknown, and are created when the client asks again.
+            # The remaining topics stay unknown, and are created when the client retries.
             break
         planned.append(new)
 
@@ -172,7 +173,7 @@ def _create(
             if isinstance(result, BrokerError)
         }
         refused.update(not_made(codes))
-        # Kafka answers so while its controller creates a topic; the client asks again.
+        # Kafka answers the same while its controller creates a topic; the client retries.
         if services.metadata.is_standalone:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
@@ -190,7 +191,7 @@ def _create(
 def _topics_to_create(
     services: TopicsServices, request: MetadataRequest, context: RequestContext
 ) -> list[str]:
-    """Names of topics that do not exist and that both client and broker allow to be created."""
+    """Return the names of unknown topics that both the client and the broker allow to create."""
     allowed = request.allow_auto_topic_creation or context.api_version < 4
     if request.topics is None or not allowed or not services.config["auto.create.topics.enable"]:
         return []
@@ -198,7 +199,7 @@ def _topics_to_create(
         return []
     names = dict.fromkeys(topic.name for topic in request.topics if topic.name is not None)
     known = services.metadata.image.topics
-    # Internal topics are created by the coordinators that use them, with settings of their own.
+    # The coordinators create the internal topics, with special settings.
     missing = [name for name in names if name not in known and name not in INTERNAL_TOPICS]
     may_describe = partial(may_use_topic, services, context, AclOperation.DESCRIBE)
     return missing if services.authorizer is ALLOWS_ALL else list(filter(may_describe, missing))
@@ -210,7 +211,8 @@ def _describe(
     context: RequestContext,
     refused: dict[str, ErrorCode],
 ) -> AnswerSteps:
-    """Topics that are created or deleted between two steps may be in the response, or not."""
+    """Return the response. A topic that is created or deleted between two steps may or may not be
+    in the response."""
     image = services.metadata.image
     seen = SeenPartitions(
         services,
@@ -228,7 +230,8 @@ def _describe(
     if request.topics is None or _names_all(request, context):
         wanted = image.topics.values()
     else:
-        # Each topic once, as in Kafka: a topic's answer can be much longer than its name.
+        # Describe each topic once, as in Kafka, since the description can be much longer than the
+        # name.
         wanted = {(asked.name, asked.topic_id): asked for asked in request.topics}.values()
     topic: Topic | None
     for each in wanted:
@@ -251,7 +254,7 @@ def _describe(
 
 
 def _brokers(services: TopicsServices, context: RequestContext) -> list[MetadataResponseBroker]:
-    """The brokers that have the client's listener, with the address of that listener."""
+    """Return the brokers that have the client's listener, with that listener's address."""
     found = []
     for broker in services.metadata.image.brokers.values():
         address = broker.endpoint(context.listener)
@@ -274,8 +277,8 @@ def _one(
     refused: dict[str, ErrorCode],
     with_operations: bool,
 ) -> tuple[Topic | None, MetadataResponseTopic]:
-    """The topic, if it exists, and its response without partitions."""
-    # Names were nullable from version 10 on to be asked by id, but not in answers before 12.
+    """Return the topic, if it exists, and its response without partitions."""
+    # Names can be null in requests from version 10 on, but in responses only from 12 on.
     no_name = None if context.api_version >= 12 else ""
     if asked.name is None and asked.topic_id == NO_TOPIC_ID:
         return None, MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=no_name)

@@ -1,4 +1,5 @@
-"""The APIs that Kafka's brokers serve and klog's does not, and why: printed in docs/apis.md."""
+"""The APIs that Kafka's brokers serve and klog does not, with the reason; printed in
+docs/apis.md."""
 
 from pyspark_klog.protocol.keys import ApiKey
 

@@ -1,4 +1,4 @@
-"""OffsetCommit: note how far a group has read, in __consumer_offsets."""
+"""OffsetCommit: stores a group's committed offsets in __consumer_offsets."""
 
 from collections.abc import Sequence
 
@@ -26,16 +26,16 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.layout import INT64_MAX
 
 COMMITS_AT_ONCE = 200
-"""Partitions of one request that are appended in one turn, as one batch."""
+"""How many partitions of one request are appended in one event-loop turn, as one batch."""
 
-# What a commit costs, in elements: it is made, encoded, appended and applied.
+# Cost in elements of one commit, which is created, encoded, appended and applied.
 _COMMIT = 5
 
 
 def handle(
     services: GroupServices, request: OffsetCommitRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Answered when the records are visible; each partition has its own result."""
+    """Answer when the records are below the high watermark; each partition has its own result."""
     by_id = context.api_version >= TOPIC_IDS_SINCE
     expire_ms = -1
     if request.retention_time_ms >= 0:
@@ -48,7 +48,8 @@ def handle(
     waiting = 1
 
     def commit(commits: list[Commit]) -> None:
-        """Commit a slice. The member is checked for each: it may leave between two slices."""
+        """Commit a slice of the partitions. Each slice checks the member, which may leave in
+        between."""
 
         def answer(codes: Sequence[ErrorCode]) -> None:
             nonlocal waiting
@@ -103,7 +104,7 @@ def handle(
 def handle_in_cluster(
     both: OffsetsServices, request: OffsetCommitRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Version 0 is about offsets in ZooKeeper."""
+    """Answer for a broker in a cluster, where version 0 commits to ZooKeeper."""
     if is_in_zookeeper(context):
         return commit_to_zookeeper(both, request, context)
     return handle(both.groups, request, context)
@@ -112,7 +113,7 @@ def handle_in_cluster(
 def prepare_in_cluster(
     both: OffsetsServices, frame: bytes, request: OffsetCommitRequest, context: RequestContext
 ) -> Prepared | None:
-    """As ``prepare``; it prepares nothing for version 0."""
+    """Return the cached request of ``prepare``, which returns None for version 0."""
     return prepare(both.groups, frame, request, context)
 
 

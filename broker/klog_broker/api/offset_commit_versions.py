@@ -1,4 +1,4 @@
-"""What the versions of OffsetCommit differ in: the layout of their frames, and an error."""
+"""The differences between versions of OffsetCommit: the layout of a frame, and an error."""
 
 import struct
 
@@ -18,7 +18,7 @@ _NO_TAGS_BYTES = 1
 
 
 def missing_group_error(api_version: int) -> ErrorCode:
-    """What a member is told whose group is not there."""
+    """Return the error for a member of a group that does not exist."""
     if api_version < MISSING_GROUP_SINCE:
         return ErrorCode.ILLEGAL_GENERATION
     return ErrorCode.GROUP_ID_NOT_FOUND
@@ -27,14 +27,15 @@ def missing_group_error(api_version: int) -> ErrorCode:
 def frame_layout(
     frame_bytes: int, request: OffsetCommitRequest, header: RequestHeader
 ) -> struct.Struct | None:
-    """The request's frame, of version 2 or later: key and version; the correlation id; then in
-    turns what stays the same, and a partition's offset and leader epoch (from version 6 on).
+    """Return the layout of a frame of version 2 or later.
 
-    None for a frame of another length than such a request has: it has tagged fields.
+    The fields are: API key and version; the correlation id; then in turn the bytes that stay the
+    same, and a partition's offset and leader epoch (from version 6 on). Return None if the frame's
+    length does not fit because the request has tagged fields.
     """
     version = header.api_version
     sizes = _Flexible if version >= FLEXIBLE_SINCE else _Fixed
-    # Behind the correlation id: client id, group, generation, member, ..., number of topics.
+    # After the correlation id: client id, group, generation, member, ..., number of topics.
     same = _Fixed.text(header.client_id) + sizes.tags
     same += sizes.text(request.group_id) + 4 + sizes.text(request.member_id)
     if version >= INSTANCE_ID_SINCE:
@@ -56,29 +57,30 @@ def frame_layout(
 
 
 class _Fixed:
-    """How many bytes things take before lengths were varints."""
+    """Field sizes in versions with fixed-size lengths."""
 
     tags = 0
 
     @staticmethod
     def count(_: int) -> int:
-        """The length of an array."""
+        """Return the bytes of an array's length."""
         return 4
 
     @staticmethod
     def text(text: str | None) -> int:
-        """A string with its length."""
+        """Return the bytes of a string with its length."""
         return 2 if text is None else 2 + len(text.encode())
 
 
 class _Flexible:
-    """The same since lengths are varints, and a struct ends with its tagged fields."""
+    """Field sizes in versions with varint lengths, where each struct ends with tagged fields."""
 
     tags = _NO_TAGS_BYTES
 
     @staticmethod
     def count(number: int) -> int:
-        """Varints have seven bits a byte, and a length is told plus one."""
+        """Return the bytes of an array's length: a varint, 7 bits a byte, of the length plus
+        one."""
         return max(1, -(-(number + 1).bit_length() // 7))
 
     @classmethod

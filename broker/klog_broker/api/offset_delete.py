@@ -1,4 +1,4 @@
-"""OffsetDelete: forget how far a group has read in some partitions (KIP-496)."""
+"""OffsetDelete: deletes a group's committed offsets of some partitions (KIP-496)."""
 
 from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.deletions import OffsetCodes
@@ -21,7 +21,7 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     services: GroupServices, request: OffsetDeleteRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Each partition has its own result, unless there is an error for all."""
+    """Answer with one result for each partition, or with one error for the whole request."""
     errors: dict[TopicPartition, ErrorCode] = {}
     known: dict[TopicPartition, None] = {}
     for topic in request.topics:

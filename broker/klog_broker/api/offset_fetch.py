@@ -1,4 +1,4 @@
-"""OffsetFetch: where groups have read to."""
+"""OffsetFetch: returns the committed offsets of groups."""
 
 from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple, TypeVar
@@ -35,17 +35,17 @@ TOPIC_IDS_SINCE = 10
 
 _NO_ID = UUID(int=0)
 
-# Up to version 7, and from 8 on: they have the same fields.
+# The partition rows of versions up to 7, and from 8 on; both have the same fields.
 R = TypeVar("R", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 
 def handle(
     services: GroupServices, request: OffsetFetchRequest, context: RequestContext
 ) -> AnswerSteps:
-    """A partition without a commit has offset -1 and no error.
+    """Return committed offsets. A partition without one has offset -1 and no error.
 
     With ``require_stable`` a partition whose offset an open transaction may still change has
-    UNSTABLE_OFFSET_COMMIT: the client asks again (KIP-447).
+    UNSTABLE_OFFSET_COMMIT, so that the client retries (KIP-447).
     """
     if context.api_version >= SEVERAL_GROUPS_SINCE:
         return (yield from _several_groups(services, request, context))
@@ -71,7 +71,7 @@ def handle(
 def handle_in_cluster(
     both: OffsetsServices, request: OffsetFetchRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Version 0 is about offsets in ZooKeeper."""
+    """Answer for a broker in a cluster, where version 0 reads offsets from ZooKeeper."""
     if is_in_zookeeper(context):
         return fetch_from_zookeeper(both, request, context)
     return handle(both.groups, request, context)
@@ -80,17 +80,17 @@ def handle_in_cluster(
 # --- several groups ------------------------------------------------------------------------------
 class _AskedTopic(NamedTuple):
     name: str | None
-    """None: there is no topic with this id."""
+    """The topic's name, or None if there is no topic with this id."""
     topic_id: UUID
     partitions: Sequence[int] | None
-    """None: all that have a committed offset."""
+    """The requested partitions, or None for all partitions with a committed offset."""
 
 
 def _several_groups(
     services: GroupServices, request: OffsetFetchRequest, context: RequestContext
 ) -> Generator[int, None, OffsetFetchResponse]:
-    """All offsets of a group are told once, however often the request names it: they can be much
-    longer than its name."""
+    """Return the response with several groups. All offsets of a group are returned once even if the
+    request repeats it, since they can be much longer than its name."""
     response = OffsetFetchResponse()
     told_whole: set[str] = set()
     for group in request.groups:
@@ -138,7 +138,7 @@ def _asked_topics(
             yield _AskedTopic(name, known.topic_id, None)
         elif not services.known_topics.is_complete:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        # As in Kafka: a topic that is gone has no id by which it could be told.
+        # A deleted topic is left out, as in Kafka: it has no id to put into the response.
 
 
 def _name_of(image: MetadataImage, topic_id: UUID) -> str | None:
@@ -154,7 +154,7 @@ def _id_of(image: MetadataImage, name: str | None) -> UUID:
 def _committed(
     services: GroupServices, context: RequestContext, group_id: str
 ) -> tuple[ErrorCode, VisibleOffsets | None]:
-    """The group's offsets, or the error if there are none for this client."""
+    """Return the group's offsets, or the error if the client may not read them or none are here."""
     if not is_allowed(services, context, AclOperation.DESCRIBE, AclResourceType.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED, None
     return services.groups.committed(group_id)
@@ -169,11 +169,12 @@ def _offsets(
     context: RequestContext,
     services: GroupServices,
 ) -> Iterator[tuple[int, CommittedOffset | None, ErrorCode]]:
-    """Of each partition its number, its offset if it has one, and its error.
+    """Yield each partition's number, its offset (None without one), and its error.
 
-    An offset of a deleted topic is no offset of the topic that has its name now, whose id is
-    ``topic_id``. Kafka 4.3 hides it only from clients that name the topic by its id. A coordinator
-    that was not told of all topics yet may know the older of the two: COORDINATOR_LOAD_IN_PROGRESS.
+    A deleted topic's offset does not belong to the topic with its name now, whose id is
+    ``topic_id``. Kafka 4.3 hides it only from clients that give the topic's id. A coordinator whose
+    list of topics is incomplete may know only the older topic: BrokerError
+    COORDINATOR_LOAD_IN_PROGRESS.
     """
     topic, numbers = asked.name, asked.partitions
     if topic is None:
@@ -216,8 +217,8 @@ def _partition(
 
 # --- requests of one group -----------------------------------------------------------------------
 def _wanted(request: OffsetFetchRequest) -> dict[str, list[int]] | None:
-    """The partitions that are asked for, by topic, of one that is named twice those of both; None
-    for all that have a committed offset."""
+    """Return the requested partitions by topic, merged if a topic is named twice; None for all
+    partitions with a committed offset."""
     if request.topics is None:
         return None
     wanted: dict[str, list[int]] = {}
@@ -229,8 +230,8 @@ def _wanted(request: OffsetFetchRequest) -> dict[str, list[int]] | None:
 def _error(
     request: OffsetFetchRequest, code: ErrorCode, *, per_partition: bool = True
 ) -> OffsetFetchResponse:
-    """The same error for all; before version 2 there is no field for it but the partitions', and
-    from version 8 on each group has one."""
+    """Return ``code`` for the whole request. Before version 2 only partitions have an error field,
+    and from version 8 on each group has one."""
     wanted = _wanted(request) or {} if per_partition else {}
     return OffsetFetchResponse(
         error_code=code,

@@ -1,4 +1,5 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended, so that clients notice truncation (KIP-320)."""
+"""OffsetForLeaderEpoch: returns where a leader epoch ends, so that clients detect truncation
+(KIP-320)."""
 
 from klog_broker.api.services import LogServices
 from klog_broker.dispatch.access import on_topics, sometimes_on_cluster

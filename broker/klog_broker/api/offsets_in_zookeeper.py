@@ -1,6 +1,6 @@
-"""OffsetCommit 0 and OffsetFetch 0 of a broker in a cluster: offsets in ZooKeeper, as in Kafka.
+"""Version 0 of OffsetCommit and OffsetFetch in a cluster: offsets in ZooKeeper, as in Kafka.
 
-A broker that runs alone has these versions served by the group's coordinator, as all others.
+On a standalone broker the group coordinator serves version 0 like all other versions.
 """
 
 from collections.abc import Mapping
@@ -31,26 +31,27 @@ from pyspark_klog.protocol.apis.offset_fetch import (
 _IN_ZOOKEEPER = 0
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-# What a commit costs, in elements.
+# Cost in elements of one commit.
 _COMMIT = 5
 
 
 class OffsetsServices(NamedTuple):
-    """A cluster's groups, and the offsets that old clients keep in its ZooKeeper."""
+    """The services for a cluster's groups, and for the offsets that old clients store in
+    ZooKeeper."""
 
     groups: GroupServices
     offsets: ConsumerOffsets
 
 
 def is_in_zookeeper(context: RequestContext) -> bool:
-    """Whether the request is about offsets in ZooKeeper, if the broker is in a cluster."""
+    """Return whether a broker in a cluster serves the request from ZooKeeper."""
     return context.api_version == _IN_ZOOKEEPER
 
 
 def commit(
     both: OffsetsServices, request: OffsetCommitRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Answered when all is written."""
+    """Answer when all offsets are written."""
     offsets: dict[TopicPartition, Offset] = {}
     codes: dict[TopicPartition, ErrorCode] = {}
     services = both.groups
@@ -93,7 +94,7 @@ def commit(
 def fetch(
     both: OffsetsServices, request: OffsetFetchRequest, context: RequestContext
 ) -> AnswerSteps:
-    """A partition without a commit is told as unknown, and has offset -1."""
+    """Answer with the offsets. A partition without one has -1 and UNKNOWN_TOPIC_OR_PARTITION."""
     services = both.groups
     topics = request.topics or ()
     asked: list[TopicPartition] = []
@@ -139,8 +140,9 @@ def _topic(
     services: GroupServices, context: RequestContext, operation: AclOperation, name: str
 ) -> RequestedTopic:
     """Look a topic up. A consumer takes UNKNOWN_TOPIC_OR_PARTITION for a partition without an
-    offset, and starts from the beginning or the end: the consumer has to repeat the request as long
-    as the controller may not have sent the partition to this broker."""
+    offset, and starts from the beginning or the end. While the controller may not have sent the
+    partition to this broker yet, the error is therefore COORDINATOR_LOAD_IN_PROGRESS, on which the
+    consumer retries."""
     return requested_topic(
         services,
         context,

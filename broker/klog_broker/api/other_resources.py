@@ -1,7 +1,8 @@
 """DescribeConfigs for loggers, client metrics and groups.
 
-klog stores no settings for them, and the APIs that alter settings refuse them. Kafka's tools
-describe them all the same (``kafka-configs --describe --all``): they get no error.
+klog stores no settings for them, and the APIs that alter settings refuse these types.
+DescribeConfigs answers without an error, because Kafka's tools describe all types (``kafka-configs
+--describe --all``).
 """
 
 import logging
@@ -24,8 +25,8 @@ _LEVELS = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
 def describe_other(
     services: SettingsServices, resource_type: int, name: str
 ) -> list[DescribeConfigsResourceResult]:
-    """The settings of a resource that is no topic and no broker; BrokerError, as from Kafka, for a
-    name that it cannot have and for an unknown type."""
+    """Return the settings of a resource that is neither a topic nor a broker. BrokerError for an
+    illegal name or an unknown type, as in Kafka."""
     if resource_type not in (BROKER_LOGGER, CLIENT_METRICS, GROUP):
         raise BrokerError(ErrorCode.INVALID_REQUEST, without_settings(resource_type))
     if not name:

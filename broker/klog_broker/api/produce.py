@@ -1,4 +1,4 @@
-"""Produce: the request is checked and split by partition; pipeline.py appends the parts."""
+"""Produce: checks a request and splits it by partition; produce/pipeline.py appends the parts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pyspark_klog.protocol.apis.produce import (
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.compression import Codec
 
-# As in Kafka, only clients with this id may write to internal topics.
+# Only clients with this client id may write to internal topics, as in Kafka.
 ADMIN_CLIENT_ID = "__admin_client"
 
 _MAGIC_AT = 16
@@ -50,7 +50,8 @@ def handle(
     if request.acks not in (-1, 0, 1):
         return _refuse(request, context, BrokerError(ErrorCode.INVALID_REQUIRED_ACKS))
     pending = PendingProduce(services, request, context)
-    # One more than there are appends: the request is not answered before all partitions were seen.
+    # One more than there are appends, so that no response is sent before all partitions are
+    # checked.
     pending.open_appends = 1
     unverified: list[Unverified] = []
     for topic in request.topic_data:
@@ -95,7 +96,7 @@ def _transaction_error(
     context: RequestContext,
     producers: set[tuple[int, int]],
 ) -> BrokerError | None:
-    """Why nothing of a request with a transactional id or batch is appended."""
+    """Return why a request with a transactional id or batch is refused; None if it is not."""
     if producers and request.transactional_id is None:
         return BrokerError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -127,12 +128,12 @@ def _leader(
 
 
 def _checked_records(records: memoryview | bytes | None, api_version: int) -> memoryview | bytes:
-    """A partition's records, or BrokerError: from version 3 on the format must be v2; zstd needs
-    version 7 (KIP-110)."""
+    """Return a partition's records, or raise BrokerError. From version 3 on the format must be v2,
+    and zstd needs version 7 (KIP-110)."""
     if records is None or len(records) == 0:
         raise BrokerError(ErrorCode.INVALID_RECORD, "the records of a partition are missing")
     if len(records) <= _ATTRIBUTES_AT:
-        return records  # too short for a batch: the log will refuse it
+        return records  # too short for a batch header: the log refuses such records
     magic = records[_MAGIC_AT]
     if api_version >= 3 and magic in (0, 1):
         raise BrokerError(
@@ -150,7 +151,8 @@ def _checked_records(records: memoryview | bytes | None, api_version: int) -> me
 def _refuse(
     request: ProduceRequest, context: RequestContext, error: BrokerError
 ) -> ProduceResponse | None:
-    """The same error for every partition."""
+    """Refuse every partition with ``error``. With acks=0 close the connection, as there is no
+    response."""
     if request.acks == 0:
         context.reply.close(f"Produce with acks=0: {error}")
         return None

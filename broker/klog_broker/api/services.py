@@ -1,4 +1,4 @@
-"""The services of each family of APIs: a Protocol has exactly what the family works with."""
+"""The services of each family of APIs: one Protocol lists exactly the services of one family."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pyspark_klog.ids import BrokerId
 
 
 class LogServices(PartitionServices, Protocol):
-    """The services of the APIs about logs: offsets, deletions, producers, directories."""
+    """The services of the APIs about logs: offsets, deletions, producers and log directories."""
 
     @property
     def clock(self) -> Clock: ...
@@ -79,7 +79,7 @@ class FindCoordinatorServices(AuthorizerServices, Protocol):
 
 
 class TransactionServices(MarkerServices, Protocol):
-    """The services of the APIs of producers with transactions."""
+    """The services of the APIs for transactional producers, and of InitProducerId."""
 
     @property
     def config(self) -> BrokerConfig: ...
@@ -98,7 +98,7 @@ class TransactionServices(MarkerServices, Protocol):
 
 
 class BrokerIdServices(Protocol):
-    """The services of APIs that know which broker this is."""
+    """The services of APIs that need this broker's id."""
 
     @property
     def broker_id(self) -> BrokerId: ...
@@ -107,7 +107,8 @@ class BrokerIdServices(Protocol):
 class TopicsServices(
     TopicServices, ControllerServices, BrokerIdServices, AuthorizerServices, Protocol
 ):
-    """The services of the APIs that create, change, delete and show topics, and show brokers."""
+    """The services of the APIs that create, change, delete and describe topics or describe the
+    cluster."""
 
 
 class SettingsServices(TopicServices, BrokerIdServices, AuthorizerServices, Protocol):

@@ -1,4 +1,4 @@
-"""StopReplica: the controller has this broker stop replicas, or also delete their logs."""
+"""StopReplica: the controller makes this broker stop replicas, and perhaps delete their logs."""
 
 from collections.abc import Iterator
 
@@ -32,7 +32,7 @@ _ANY_EPOCH = LeaderEpoch((1 << 31) - 1)
 def handle(
     services: BetweenBrokersServices, request: StopReplicaRequest, context: RequestContext
 ) -> None:
-    """Answered once the replicas are stopped and their logs set aside."""
+    """Answer when the replicas are stopped, and the logs to delete are renamed for deletion."""
     cluster_of(services, context)
     stops = _Stops(request, services)
     take_order(
@@ -44,7 +44,7 @@ def handle(
 
 
 class _Stops:
-    """See OrderRequest."""
+    """Turns the partition states of one request into role removals, and collects their errors."""
 
     def __init__(self, request: StopReplicaRequest, services: BetweenBrokersServices) -> None:
         self._request = request
@@ -52,7 +52,7 @@ class _Stops:
         self._errors: dict[TopicPartition, ErrorCode] = {}
 
     def orders(self) -> Iterator[RoleRemoval]:
-        """See OrderRequest."""
+        """Yield the role removals. A replica in an offline log directory gets an error instead."""
         for topic in self._request.topic_states:
             for state in topic.partition_states:
                 partition = TopicPartition(topic.topic_name, state.partition_index)
@@ -60,17 +60,17 @@ class _Stops:
                 if hosted is not None and isinstance(hosted.role, Offline):
                     self._errors[partition] = ErrorCode.KAFKA_STORAGE_ERROR
                     continue
-                # The request names no id: the replica of that name is meant, whichever it is.
+                # The request has no topic id, so it means the present replica of that name.
                 topic_id = NO_TOPIC_ID if hosted is None else hosted.topic_id
                 yield RoleRemoval(partition, topic_id, _epoch(state), state.delete_partition)
 
     def failed(self, partition: TopicPartition, error: KlogError) -> None:
-        """See OrderRequest."""
+        """Note that a role removal failed."""
         is_fenced = isinstance(error, StaleOrder)
         self._errors[partition] = ErrorCode.FENCED_LEADER_EPOCH if is_fenced else order_error(error)
 
     def response(self) -> StopReplicaResponse:
-        """See OrderRequest."""
+        """Return the response with the error of each partition."""
         found = [
             StopReplicaPartitionError(
                 topic_name=topic.topic_name,
@@ -86,7 +86,8 @@ class _Stops:
 
 
 def _epoch(state: StopReplicaPartitionState) -> LeaderEpoch:
-    """Below 0 it is none: the topic is deleted, in whatever epoch."""
+    """Return the leader epoch of a stop; a negative epoch means any, as the topic is being
+    deleted."""
     return LeaderEpoch(state.leader_epoch) if state.leader_epoch >= 0 else _ANY_EPOCH
 
 

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in the assignment, and every member is told its own part."""
+"""SyncGroup: the group's leader sends the assignment, and each member gets its part."""
 
 from klog_broker.api.services import GroupServices
 from klog_broker.dispatch.access import on_group
@@ -13,8 +13,8 @@ NAMES_PROTOCOL_SINCE = 5
 
 
 def handle(services: GroupServices, request: SyncGroupRequest, context: RequestContext) -> None:
-    """Answered when the leader's assignment is in the log. From version 5 on a member must say
-    which protocol it follows (KIP-559)."""
+    """Answer when the leader's assignment is in the log. From version 5 on a member must name its
+    protocol (KIP-559)."""
     protocol = (request.protocol_type, request.protocol_name)
     if context.api_version >= NAMES_PROTOCOL_SINCE and None in protocol:
         raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

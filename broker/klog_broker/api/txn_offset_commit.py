@@ -1,7 +1,7 @@
-"""TxnOffsetCommit: positions of a group as a part of a producer's transaction (KIP-98, KIP-447).
+"""TxnOffsetCommit: commits a group's offsets within a producer's transaction (KIP-98, KIP-447).
 
-The transaction coordinator is asked first whether the group's partition of ``__consumer_offsets``
-takes part; for clients of transaction.version 2 it does from now on (KIP-890).
+The transaction coordinator first verifies that the group's partition of ``__consumer_offsets`` is
+in the transaction. For clients of transaction.version 2 it adds the partition (KIP-890).
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ LOADING_SINCE = 2
 TOPIC_IDS_SINCE = 6
 MISSING_GROUP_SINCE = 6
 
-# In elements: a commit is made, encoded, appended and applied.
+# Cost in elements of one commit, which is created, encoded, appended and applied.
 _COMMIT = 5
 
 _Results = dict[TopicPartition, ErrorCode]
@@ -42,7 +42,7 @@ _Results = dict[TopicPartition, ErrorCode]
 def handle(
     services: TransactionServices, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Answered when the records are visible; each partition has its own result."""
+    """Answer when the records are below the high watermark; each partition has its own result."""
     by_id = context.api_version >= TOPIC_IDS_SINCE
     results: _Results = {}
     commits: dict[TopicPartition, Commit] = {}
@@ -115,10 +115,12 @@ def handle(
 
 
 class _Guarded:
-    """The transaction can end while another broker, its coordinator, is asked: offsets that are
-    appended behind its marker would open one that nobody ends. As for Produce the log keeps watch.
+    """Guards a commit against the end of its transaction during verification.
 
-    This broker's own coordinator answers by what is true when the offsets are appended.
+    If another broker is the transaction coordinator, the transaction can end while this broker
+    waits for the answer. Offsets appended after its marker would open a transaction that nobody
+    ends, so as for Produce the log checks a guard. If this broker is the coordinator, there is no
+    guard: it checks again when the offsets are appended.
     """
 
     def __init__(
@@ -129,7 +131,7 @@ class _Guarded:
         context: RequestContext,
     ) -> None:
         self.is_verified = False
-        """The transaction is open in the partition already."""
+        """Whether the transaction is already open in the group's partition."""
         self._producer = (request.producer_id, request.producer_epoch)
         self._guarded: tuple[PartitionLog, VerificationGuard] | None = None
         if services.transactions.find(request.transactional_id) is not ErrorCode.NOT_COORDINATOR:
@@ -148,7 +150,7 @@ class _Guarded:
             self._guarded = log, guard
 
     def still_holds(self) -> bool:
-        """Whether the coordinator's word is still good."""
+        """Return whether the coordinator's answer still holds."""
         if self._guarded is None:
             return True
         log, guard = self._guarded
@@ -156,7 +158,8 @@ class _Guarded:
 
 
 def _kept_in(services: TransactionServices, request: TxnOffsetCommitRequest) -> TopicPartition:
-    """The partition of the group's offsets, if this broker serves it."""
+    """Return the partition with the group's offsets. BrokerError if this broker does not serve
+    it."""
     groups = services.groups
     partition = groups.partition_for(request.group_id)
     error = groups.find(request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
@@ -166,14 +169,14 @@ def _kept_in(services: TransactionServices, request: TxnOffsetCommitRequest) -> 
 
 
 def _missing_group_error(version: int) -> ErrorCode:
-    """The error for a member of a group that does not exist."""
+    """Return the error for a member of a group that does not exist."""
     if version < MISSING_GROUP_SINCE:
         return ErrorCode.ILLEGAL_GENERATION
     return ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def _verification_error(error: ErrorCode, version: int) -> ErrorCode:
-    """As Kafka's AddPartitionsToTxnManager tells the group coordinator's clients."""
+    """Return the client's error for a verification error, as Kafka's AddPartitionsToTxnManager."""
     if error is ErrorCode.NETWORK_EXCEPTION:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if error is ErrorCode.PRODUCER_FENCED:
@@ -197,13 +200,13 @@ def _response(request: TxnOffsetCommitRequest, results: _Results, version: int) 
 
 def _partition(index: int, code: ErrorCode, version: int) -> TxnOffsetCommitResponsePartition:
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
-        # Clients of these versions take the other error for a reason to end.
+        # Clients of these versions treat COORDINATOR_LOAD_IN_PROGRESS as fatal.
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
 
 
 def error_response(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
-    """The same error for every partition."""
+    """Return ``code`` for every partition."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(

@@ -1,8 +1,7 @@
-"""UpdateFeatures (key 57): transaction.version, the one feature, keeps its level. A cluster over
-ZooKeeper has none.
+"""UpdateFeatures (key 57): accepts only the present level of transaction.version, the one feature.
 
-A request for the level that it has is done at once; any other is refused as Kafka refuses levels
-that a broker does not have.
+Any other level or feature is refused as Kafka refuses levels that a broker does not have. A cluster
+over ZooKeeper has no features.
 """
 
 from enum import IntEnum
@@ -25,7 +24,7 @@ from pyspark_klog.protocol.keys import ApiKey
 
 
 class UpgradeType(IntEnum):
-    """Which way a feature's level may go, as on the wire."""
+    """The direction in which a feature's level may change, with the number in the request."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -35,7 +34,7 @@ class UpgradeType(IntEnum):
 def handle(
     services: VersionsServices, request: UpdateFeaturesRequest, _: RequestContext
 ) -> AnswerSteps:
-    """All features, or none because of the first one that is refused."""
+    """Accept all updates, or refuse all with the error of the first one that is refused."""
     response = UpdateFeaturesResponse(error_message=None)
     for each in request.feature_updates:
         yield 1
@@ -44,7 +43,7 @@ def handle(
             text = f"no feature is changed: {each.feature!r} {problem}"
             error = BrokerError(ErrorCode.INVALID_UPDATE_VERSION, text)
             return UpdateFeaturesResponse(error_code=error.code, error_message=told(error))
-        # Newer versions than 1 have no results.
+        # Only versions 0 and 1 have results.
         response.results.append(UpdatableFeatureResult(feature=each.feature, error_message=None))
     return response
 

@@ -1,6 +1,6 @@
-"""UpdateMetadata: the controller tells of topics, for whoever asks this broker.
+"""UpdateMetadata: the controller sends the cluster's topics, for this broker's metadata image.
 
-Who lives this broker reads in ZooKeeper itself.
+The broker reads the live brokers from ZooKeeper itself.
 """
 
 from collections.abc import Callable, Generator
@@ -36,7 +36,7 @@ _PARTITIONS_A_STEP = 50
 def handle(
     services: BetweenBrokersServices, request: UpdateMetadataRequest, context: RequestContext
 ) -> None:
-    """Answered once the image shows it."""
+    """Answer when the metadata image shows the update."""
     cluster = cluster_of(services, context)
 
     def begin(done: Callable[[], None]) -> None:
@@ -55,7 +55,7 @@ def _steps(
     unreadable = set()
     for topic in request.topic_states:
         if not may_be_topic(topic.topic_name):
-            continue  # Its settings could not be asked for, and others' would wait behind it.
+            continue  # No settings exist for an illegal name, and reading them would block others'.
         yield 1
         if topic.topic_id != NO_TOPIC_ID:
             told.append((yield from _told(topic)))
@@ -70,7 +70,7 @@ def _steps(
 
 
 def _told(topic: UpdateMetadataTopicState) -> Generator[int, None, ToldTopic]:
-    """Read what the request says of a topic, in steps of a few partitions."""
+    """Return the update of one topic, read in steps of a few partitions."""
     states = {}
     is_deleted = False
     for count, each in enumerate(topic.partition_states, 1):

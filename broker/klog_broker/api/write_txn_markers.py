@@ -1,6 +1,7 @@
-"""WriteTxnMarkers: a transaction coordinator ends transactions in the partitions of this broker.
+"""WriteTxnMarkers: writes markers that end transactions in partitions of this broker.
 
-From clients too: an administrator ends a hanging transaction by it (Kafka's TransactionsCommand).
+Transaction coordinators send it. Administrators send it, too, to end a hanging transaction (Kafka's
+TransactionsCommand).
 """
 
 from collections.abc import Mapping
@@ -35,7 +36,7 @@ _Errors = Mapping[TopicPartition, ErrorCode]
 def handle(
     services: TransactionServices, request: WriteTxnMarkersRequest, context: RequestContext
 ) -> AnswerSteps:
-    """Answered when readers see all markers, or as soon as it is known that they will not."""
+    """Answer when all markers are below the high watermark, or as soon as some cannot get there."""
     if not is_broker(services, context) and not is_allowed(
         services, context, AclOperation.ALTER, AclResourceType.CLUSTER, CLUSTER_NAME
     ):
@@ -98,7 +99,7 @@ def _topics(errors: _Errors) -> list[WritableTxnMarkerTopicResult]:
 
 
 def error_response(request: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
-    """The same error for every partition."""
+    """Return ``code`` for every partition."""
     return _response(
         request, [dict.fromkeys(_marker(each).partitions, code) for each in request.markers]
     )
