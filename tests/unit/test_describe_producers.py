@@ -49,4 +49,4 @@ def test_what_cannot_be_described(broker: MemoryBroker) -> None:
     unknown, twice = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REQUEST
     assert [each.error_code for each in answers] == [unknown, unknown, twice, twice]
     assert all(not each.active_producers for each in answers)
-    assert answers[2].error_message == "asked for more than once"
+    assert answers[2].error_message == "the partition is listed twice"

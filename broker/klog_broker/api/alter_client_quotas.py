@@ -69,8 +69,8 @@ def handle(
                 _put(result, as_broker_error(outcome))
         else:
             _log.warning(
-                "quotas of %d users, clients or addresses are changed; they are stored, and do not"
-                " act yet",
+                "changed the quotas of %d users, clients or addresses; they are stored, but not"
+                " enforced yet",
                 len(planned),
             )
         context.reply.send(response)

@@ -115,7 +115,7 @@ def _texts(asked: AlterConfigsResource) -> dict[str, str]:
     configs: dict[str, str] = {}
     for each in asked.configs:
         if each.value is None:
-            text = f"{each.name} has no value (null); leave out what is to be reset"
+            text = f"{each.name} has no value (null); leave a setting out to reset it"
             raise BrokerError(ErrorCode.INVALID_REQUEST, text)
         configs[each.name] = each.value
     return configs

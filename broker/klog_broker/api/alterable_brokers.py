@@ -15,6 +15,6 @@ def stored_name(services: SettingsServices, name: str) -> str:
     if name == ALL_BROKERS:
         return name
     if not _NUMBER.fullmatch(name) or int(name) != services.broker_id:
-        text = f"this is broker {services.broker_id}, and it does not know broker {name!r}"
+        text = f"broker {services.broker_id} has only its own settings, not broker {name!r}'s"
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)
     return str(services.broker_id)

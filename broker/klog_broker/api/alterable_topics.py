@@ -19,7 +19,7 @@ MAX_CHANGES_PER_RESOURCE = 1000
 _WITHOUT_SETTINGS = {
     8: "loggers have no settings here",
     16: "client metrics have no settings here",
-    32: "groups have no settings here, for Kafka's are of the protocol of KIP-848 and its like",
+    32: "groups have no settings here, since Kafka's belong to newer group protocols (KIP-848)",
 }
 
 

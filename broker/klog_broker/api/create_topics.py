@@ -36,8 +36,9 @@ _NO_ID = UUID(int=0)
 
 
 _OWN_SETTINGS = (
-    "the broker keeps its own state in this topic: it has the number of partitions, the segments"
-    " and the cleanup policy that the broker is configured for, whatever was asked for"
+    "the broker keeps its own state in this topic, so it ignored the requested partitions and"
+    " settings, and used the number of partitions, segment size and cleanup policy that the"
+    " broker is configured for"
 )
 
 # Costs in elements (runtime/event_loop/slices.py): checking a topic with its settings; describing

@@ -42,7 +42,7 @@ def handle(
             try:
                 check_topic(services, context, AclOperation.READ, topic.name)
                 if counts[topic.name, index] > 1:
-                    raise BrokerError(ErrorCode.INVALID_REQUEST, "asked for more than once")
+                    raise BrokerError(ErrorCode.INVALID_REQUEST, "the partition is listed twice")
                 log = _log_of(services, topic.name, index)
             except BrokerError as error:
                 answer.error_code, answer.error_message = error.code, told(error)

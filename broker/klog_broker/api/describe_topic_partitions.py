@@ -55,7 +55,7 @@ def _answer(
     services: TopicsServices, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> AnswerSteps:
     if not request.topics and not services.known_topics.has_been_complete:
-        context.reply.close("this broker was not told of the cluster's topics yet")
+        context.reply.close("the controller has not sent the cluster's topics yet")
         return None
     image = services.metadata.image
     cursor = request.cursor
@@ -126,7 +126,7 @@ def _names(
         parts.append(sorted(name for name in part if name >= first))
         yield _NAMES
     if request.topics and request.cursor is not None and not any(first in part for part in parts):
-        text = f"the cursor is at topic {first}, which is none of those that are asked for"
+        text = f"the cursor is at topic {first}, which is not a requested topic"
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)
     return iter(merge(*parts))
 

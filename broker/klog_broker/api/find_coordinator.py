@@ -43,7 +43,7 @@ def _find(
     if key_type == SHARE:
         return _refused(ErrorCode.INVALID_REQUEST, "this broker has no share groups (KIP-932)")
     if key_type not in (GROUP, TRANSACTION):
-        return _refused(ErrorCode.INVALID_REQUEST, f"{key_type} is no type of coordinator")
+        return _refused(ErrorCode.INVALID_REQUEST, f"{key_type} is not a type of coordinator")
     resource_type, code = _RESOURCES[key_type]
     if not is_allowed(services, context, AclOperation.DESCRIBE, resource_type, key):
         return _refused(code)

@@ -29,7 +29,7 @@ def handle(
     services: TransactionServices, request: InitProducerIdRequest, context: RequestContext
 ) -> None:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        raise BrokerError(ErrorCode.INVALID_REQUEST, "producer id and epoch go together")
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "give a producer id and an epoch, or neither")
     if request.transactional_id is not None:
         _begin_to_use(services, request.transactional_id, request, context)
         return

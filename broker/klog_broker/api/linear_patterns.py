@@ -207,7 +207,7 @@ class _Parser:
         if taken == "$" and self._at == len(self._text):
             return _in_order([])
         if taken in _SPECIAL and taken not in "]}":
-            raise InvalidPattern(f"a {taken!r} stands where it cannot")
+            raise InvalidPattern(f"a {taken!r} is not allowed there")
         return _one(((ord(taken), ord(taken)),))
 
     def _group(self) -> _Part:
@@ -216,7 +216,7 @@ class _Parser:
             self._take(":")
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise InvalidPattern(f"it has more than {MAX_DEPTH} groups within each other")
+            raise InvalidPattern(f"it has more than {MAX_DEPTH} nested groups")
         part = self._choice()
         self._depth -= 1
         self._take(")")
@@ -230,7 +230,7 @@ class _Parser:
         if taken in _CONTROLS:
             return ((_CONTROLS[taken], _CONTROLS[taken]),)
         if taken.isalnum():
-            raise InvalidPattern(f"\\{taken} is not followed here")
+            raise InvalidPattern(f"\\{taken} is not supported")
         return ((ord(taken), ord(taken)),)
 
     def _set(self) -> Ranges:
@@ -244,7 +244,7 @@ class _Parser:
                 self._take()
                 last = self._of_set()
                 if len(first) > 1 or len(last) > 1 or first[0][0] > last[0][1]:
-                    raise InvalidPattern("a range in [] has no order")
+                    raise InvalidPattern("a range in [] is reversed, or one of its ends is a class")
                 first = ((first[0][0], last[0][1]),)
             found += first
         self._take("]")
@@ -255,7 +255,7 @@ class _Parser:
         if taken == "\\":
             return self._escaped()
         if taken in "[&":
-            raise InvalidPattern(f"{taken} within [] is not followed here")
+            raise InvalidPattern(f"{taken} within [] is not supported")
         return ((ord(taken), ord(taken)),)
 
     def _counted(self, part: _Part) -> _Part:
@@ -282,7 +282,7 @@ class _Parser:
             most = None if self._next() == "}" else self._number()
         self._take("}")
         if most is not None and most < least:
-            raise InvalidPattern("a count has no order")
+            raise InvalidPattern("the upper bound of a count is less than the lower")
         return least, most
 
     def _number(self) -> int:

@@ -81,7 +81,7 @@ def _late_answer(
     services: TopicsServices, request: MetadataRequest, context: RequestContext
 ) -> AnswerSteps:
     if _names_all(request, context) and not services.known_topics.has_been_complete:
-        context.reply.close("this broker was not told of the cluster's topics yet")
+        context.reply.close("the controller has not sent the cluster's topics yet")
         return None
     return (yield from _answer(services, request, context))
 

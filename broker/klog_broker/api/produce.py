@@ -114,7 +114,7 @@ def _transaction_error(
     if len(producers) > 1:
         return BrokerError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-            "the transactional batches of a request are of more than one producer",
+            "the transactional batches of the request come from several producers",
         )
     return None
 
@@ -123,7 +123,7 @@ def _leader(
     services: ProduceServices, context: RequestContext, topic: str, partition: int
 ) -> Leader:
     if topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
-        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
     return led_partition(services, topic, partition)
 
 

@@ -50,7 +50,7 @@ def handle(
 
 def _problem(asked: FeatureUpdateKey, features: FinalizedFeatures) -> str | None:
     if asked.upgrade_type not in tuple(UpgradeType):
-        return f"is to change in an unknown way, {asked.upgrade_type}: it must be from 1 to 3"
+        return f"has the unknown upgrade type {asked.upgrade_type}; it must be from 1 to 3"
     if not features.levels:
         return "is not known: a cluster over ZooKeeper has no features"
     level = features.levels.get(asked.feature)
@@ -58,7 +58,7 @@ def _problem(asked: FeatureUpdateKey, features: FinalizedFeatures) -> str | None
         known = ", ".join(features.levels)
         return f"is not known; {known} is"
     if asked.max_version_level != level:
-        return f"cannot have the level {asked.max_version_level}: it has {level} for good"
+        return f"cannot have the level {asked.max_version_level}: its level is always {level}"
     return None
 
 

@@ -95,7 +95,7 @@ class SettingsInForce:
         self._take(image)
         if image.client_quotas:
             _quotas_log.warning(
-                "%d users, clients or addresses have quotas, which do not act yet",
+                "%d users, clients or addresses have quotas, which are not enforced yet",
                 len(image.client_quotas),
             )
 
