@@ -1,1 +1,1 @@
-"""The fetch engine: sessions, reads, down-conversion, and responses in parts."""
+"""The fetch engine: sessions, reads, down-conversion and the parts of responses."""

@@ -1,10 +1,10 @@
-"""Followers that a new leadership waits for.
+"""Makes followers fetch a partition soon after this broker has become its leader.
 
-A follower has one Fetch at a time with a leader, and that may be held for
-``replica.fetch.wait.max.ms``. When the broker begins to lead another partition it does so in vain:
-the follower has to name that partition first, and until then no producer with acks=all is answered
-there. So what is held is answered, and the follower's next ones are held for moments alone until it
-has named the partition, or has taken so long that something else must be wrong.
+A follower has one outstanding Fetch to a leader, which can wait for ``replica.fetch.wait.max.ms``.
+Until it is answered, the follower cannot ask for the new partition, and producers with acks=all get
+no response there. So the new leadership answers the waiting Fetch at once. The follower's next
+fetches wait for moments only, until the follower has asked for the partition, or has taken so long
+that there must be another reason.
 """
 
 from __future__ import annotations
@@ -19,28 +19,30 @@ from klog_broker.runtime.event_loop.purgatory import Purgatory
 from pyspark_klog.ids import BrokerId
 
 MOMENT_MS = 10
-"""For so long a follower's Fetch is held while a partition waits for that follower."""
+"""The longest wait of a Fetch, in milliseconds, while a new leadership waits for its follower."""
 _LONGEST_MS = 2_000
-"""Of a leadership: later its followers are taken to be away from it for reasons of their own."""
+"""How long a leadership waits for its followers; later they must have another reason to be away."""
 
 
 class FollowerKey(NamedTuple):
-    """The purgatory's key of all that is held for a follower."""
+    """The purgatory's key of all fetches of one follower that wait."""
 
     follower: BrokerId
 
 
 class AwaitedFollowers:
-    """Those of one broker. Loop thread only."""
+    """The followers that new leaderships of this broker wait for. Loop thread only."""
 
     def __init__(self, loop: Loop, purgatory: Purgatory) -> None:
         self._loop = loop
         self._purgatory = purgatory
         self._leaders: dict[BrokerId, deque[tuple[Leader, int]]] = {}
-        """By follower: the leaderships that wait, and until when, in milliseconds."""
+        """By follower: the leaderships that wait for it, and the end of their wait in
+        milliseconds."""
 
     def begin(self, leader: Leader) -> None:
-        """A leadership begins: acks=all waits for all that are in sync."""
+        """Wait for the followers in the ISR of a new leadership, and answer their waiting fetches
+        now."""
         until_ms = self._loop.now_ms() + _LONGEST_MS
         for follower in leader.replicas.in_sync.members:
             if follower != leader.broker_id:
@@ -49,11 +51,13 @@ class AwaitedFollowers:
                 self._purgatory.expire_all(FollowerKey(follower))
 
     def holds_ms(self, follower: BrokerId, asked_ms: int) -> int:
-        """For how long the follower's Fetch may be held, which asks for `asked_ms`."""
+        """Return how long the follower's Fetch, which asks for `asked_ms`, may wait, in
+        milliseconds."""
         return min(asked_ms, MOMENT_MS) if self._is_awaited(follower) else asked_ms
 
     def _is_awaited(self, follower: BrokerId) -> bool:
-        """Forgets who no longer waits for it, the oldest first."""
+        """Return whether a leadership waits for the follower; forget leaderships that no longer do,
+        oldest first."""
         leaders = self._leaders.get(follower)
         if leaders is None:
             return False

@@ -1,11 +1,10 @@
-"""Fetches that come again and again: a consumer's differ in correlation id, session epoch and
-offsets alone.
+"""Serves a connection's repeated fetches without decoding them again.
 
-Of a connection's last Fetch is kept (cached_requests.py): the request's bytes around these fields,
-the request as it was decoded, and what was found for it (its partitions, who leads them, the
-reader). The next one with the same bytes is not decoded: the fields are read where they lie, and
-put into the request that is kept. A connection's next Fetch is begun only when its last one is
-answered, so nobody else has that request in use.
+A consumer's fetches differ only in correlation id, session epoch and fetch offsets. For the last
+Fetch of a connection the broker caches (dispatch/cached_requests.py) the request's bytes around
+these fields, the decoded request, its partitions with their leaders, and the reader. If the next
+Fetch has the same bytes, only these fields are read and put into the cached request. A connection's
+next Fetch begins when its last one has been answered, so no other fetch uses the cached request.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest
 from pyspark_klog.protocol.headers import RequestHeader, decode_request_header
 
 MAX_FRAME_BYTES = 4096
-"""Of a request that is kept: a hundred partitions."""
+"""The longest frame that is cached: a request for about a hundred partitions."""
 
 GoOn = Callable[
     [
@@ -40,12 +39,12 @@ GoOn = Callable[
     ],
     None,
 ]
-"""Takes over a fetch of a scope that was read once and is not answered, with the partitions that
-were cold; its answer comes later."""
+"""Continues a fetch whose scope was read once without enough bytes, with the cold partitions; the
+response comes later."""
 
 
 class KeptFetch:
-    """A request that came, and may come again: a ``Prepared``."""
+    """A cached request that may come again: a ``Prepared``."""
 
     __slots__ = (
         "__weakref__",
@@ -76,7 +75,7 @@ class KeptFetch:
         context: RequestContext,
         go_on: GoOn,
     ) -> None:
-        # Not the context: its reply holds on to what was answered.
+        # The context is not stored: its reply refers to the response that was sent.
         self._header = context.header
         self._version = context.api_version
         self._client_address = context.client_address
@@ -87,15 +86,17 @@ class KeptFetch:
         self._go_on = go_on
         self._request = request
         self._frame: bytes | None = frame
-        """Until the first request of the same size: most requests that differ do so in that."""
+        """The first request's frame, until a second one of the same size comes; most other requests
+        differ in size."""
         self._size_bytes = len(frame)
         self._layout: Struct | None = None
-        """The frame's bytes in pieces, and between them the numbers that may differ: correlation
-        id, the session's epoch, if the version has that, and the offsets of the partitions."""
+        """The layout of the frame: in turn bytes that stay the same, and numbers that may change.
+        The numbers are the correlation id, the session epoch (in versions that have it) and the
+        fetch offset of each partition."""
         self._pieces: tuple[bytes, ...] = ()
         self._has_epoch = False
         self._rows: Sequence[FetchPartition] = ()
-        """The partitions of the request, to which the offsets belong."""
+        """The partitions of the request, in the order of the fetch offsets."""
         self._partitions: Sequence[ReadPartition] | None = None
         self._reader: FetchReader | None = None
 
@@ -109,7 +110,7 @@ class KeptFetch:
         try:
             scope = scope_of(request, version, services, self._named)
         except BrokerError:
-            # The client is wrong about its session: the handler says so.
+            # The session id or epoch is wrong: the handler answers with the error.
             return False
         reader = self._reader
         if reader is None:
@@ -122,10 +123,11 @@ class KeptFetch:
         cold = reader.read(scope.partitions)
         if cold or not (request.max_wait_ms <= 0 or is_enough(scope, request.min_bytes)):
             if reader.follower is not None and services.purgatory.check_now():
-                # Producers have waited for this fetch: they are answered before it is put by.
+                # Producers with acks=all have waited for this fetch: send their responses before it
+                # waits.
                 services.loop.send_now()
                 if any(each.has_moved for each in scope.partitions):
-                    # Some of those that have waited append in their turn: a transaction's end.
+                    # Completed requests may append more records: a transaction's end, for example.
                     scope.renew()
                     cold = reader.read(scope.partitions)
             context = self._context(correlation_id, slot)
@@ -161,12 +163,12 @@ class KeptFetch:
         )
 
     def let_go(self) -> None:
-        """See LeaderHolders."""
+        """Forget the partitions and their leaders, whose files may be deleted (LeaderHolders)."""
         self._partitions = None
 
     def _take(self, frame: memoryview) -> int | None:
-        """If this is the request once more: puts what is new in it into the request that is kept,
-        and returns the correlation id."""
+        """Put the numbers of ``frame`` into the cached request and return the correlation id;
+        return None if the frame is another request."""
         if self._frame is not None:
             self._find_holes(self._frame)
         layout = self._layout
@@ -204,7 +206,8 @@ class KeptFetch:
     def _named(
         self, request: FetchRequest, version: int, services: FetchServices
     ) -> Sequence[ReadPartition]:
-        """The partitions that the request names: the same ones each time, and their leaders."""
+        """Return the request's partitions: the same objects each time, which remember their
+        leaders."""
         if self._partitions is None:
             self._partitions = requested_partitions(request, version, services)
             services.leader_holders.add(self)

@@ -1,4 +1,4 @@
-"""Where in the bytes of a Fetch the fields lie that change from one to the next."""
+"""Finds the fields in the bytes of a Fetch that change from one fetch to the next."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _COUNT = Struct(">i").unpack_from
 
 
 class Holes(NamedTuple):
-    """What differs between two requests, besides the correlation id."""
+    """The positions of the fields that change, except the correlation id."""
 
     epoch_at: int
-    """Of the session's epoch; 0 in versions without sessions."""
+    """The session epoch's position; 0 in versions without sessions."""
     offsets_at: tuple[int, ...]
-    """Of the partitions' fetch_offset, in their order."""
+    """The positions of the partitions' fetch_offset, in the order of the request."""
 
     def pieces(self, frame: bytes) -> Iterator[tuple[int, bytes]]:
-        """All that lies between: where, and which bytes."""
+        """Yield the bytes between the changing fields, each with its position."""
         ends = [(CORRELATION_ID_AT, _CORRELATION_ID_BYTES)]
         if self.epoch_at:
             ends.append((self.epoch_at, _EPOCH_BYTES))
@@ -49,8 +49,9 @@ class Holes(NamedTuple):
 
 
 def find_holes(frame: bytes, version: int, position: int) -> Holes | None:
-    """``position`` is where the message begins. None for what is not worth it: versions before 4,
-    tagged fields of topics, forgotten topics, more than 126 of anything in flexible versions."""
+    """Find the changing fields; ``position`` is the start of the message. Return None for rare
+    requests: versions before 4, tagged fields of topics, forgotten topics, or in flexible versions
+    a count above 126."""
     if version < _FIRST_VERSION:
         return None
     try:
@@ -64,7 +65,7 @@ def find_holes(frame: bytes, version: int, position: int) -> Holes | None:
 
 
 class _Unusual(Exception):
-    """Not the shape that nearly every request has."""
+    """The request does not have the usual shape."""
 
 
 def _plain(frame: bytes, version: int, position: int) -> tuple[Holes, int]:
@@ -125,13 +126,13 @@ def _flexible(frame: bytes, version: int, position: int) -> tuple[Holes, int]:
         raise _Unusual
     position += 1
     position += 1 + _few(frame, position)
-    # Behind it are the message's own tagged fields alone: a follower's have its number and epoch.
+    # Only the message's own tagged fields follow: a follower's replica id and broker epoch.
     frame[position]
     return Holes(epoch_at, tuple(offsets_at)), len(frame)
 
 
 def _few(frame: bytes, position: int) -> int:
-    """A count or length of one byte, which is one too high; null (0) is unusual."""
+    """Return a count or length of one byte, which is stored plus one. Null (0) is unusual."""
     found = frame[position]
     if not 0 < found < 128:
         raise _Unusual

@@ -1,7 +1,7 @@
-"""Conversion down for Fetch before version 4: beside the loop, and bounded.
+"""Down-conversion for Fetch before version 4, in helper threads and with bounded memory.
 
-One response is converted at a time, in a helper thread; the others wait in the order in which they
-came, and so they do while what was converted and has not been sent takes much memory.
+One response is converted at a time; the others wait in their order of arrival. Responses also wait
+while converted records that were not sent yet take too much memory.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from pyspark_klog.records.convert_down import Work, down_convert_some
 from pyspark_klog.records.errors import DecompressedTooLarge, RecordsError, UnsupportedCodec
 
 RESPONSE_WORK_BYTES = 32 * 1024 * 1024
-"""What one response's conversion may inflate and write; its first batch comes in any case."""
+"""How many bytes one response's conversion may decompress and write; at least its first batch is
+converted."""
 UNSENT_BYTES = 128 * 1024 * 1024
-"""Converted sets of all connections that have not been sent: no conversion begins beyond it."""
+"""Bytes of converted records not sent yet, of all connections, above which no conversion begins."""
 
 
 class SetToConvert(NamedTuple):
-    """The records that were found for one partition, and the offset that was asked for."""
+    """The records found for one partition, and the requested fetch offset."""
 
     region: ReadRegion
     first_offset: int
@@ -34,8 +35,8 @@ class SetToConvert(NamedTuple):
 
 Converted = bytes | memoryview | ErrorCode
 OnConverted = Callable[[Sequence[Converted], BaseException | None], None]
-"""Gets a set or an error for each that was to be converted; with an exception, which is a bug,
-none."""
+"""Called with the records or an error for each set to convert, or, after a bug, with no results and
+the exception."""
 
 
 class _Response:
@@ -48,8 +49,8 @@ class _Response:
         self._first = first
 
     def convert(self) -> list[Converted]:
-        """Converts as many sets as the work allows; the others stay empty, and the client asks for
-        them again."""
+        """Convert as many sets as the limit of work allows. The other sets stay empty, and the
+        client asks for them again."""
         work = Work(RESPONSE_WORK_BYTES)
         converted: list[Converted] = [b""] * len(self._sets)
         for number in range(len(self._sets)):
@@ -89,7 +90,7 @@ class DownConversions:
         self._loop = loop
         self._helpers = helpers
         self._prepare: Callable[[], object] | None = prepare
-        # Apart from each other, so that whoever can cancel a response does not hold its answer.
+        # A pair, not a field of _Response: the holder of `cancel` must not keep the response alive.
         self._waiting: deque[tuple[_Response, OnConverted]] = deque()
         self._is_running = False
         self._turn = 0
@@ -97,10 +98,11 @@ class DownConversions:
     def begin(
         self, sets: Sequence[SetToConvert], magic: int, on_converted: OnConverted
     ) -> Callable[[], None]:
-        """Converts the sets of one response to format ``magic`` when it is its turn, and calls
-        back. Returns a function to be called if nobody waits for the response any more: then
-        ``on_converted`` may not be called."""
-        # Each response begins with another of its partitions, so that the bound starves none.
+        """Convert the sets of one response to format ``magic`` in their turn, and call
+        ``on_converted``. Return a function that cancels: after its call ``on_converted`` may not be
+        called."""
+        # Each response begins with another partition, so that the limit of work starves no
+        # partition.
         response = _Response(sets, magic, self._turn % len(sets))
         self._turn += 1
         self._waiting.append((response, on_converted))
@@ -137,11 +139,11 @@ class DownConversions:
         self._helpers.submit(work, done)
 
     def _count(self, data: memoryview) -> None:
-        """Counts a converted set until nobody holds it any more: it was sent, or its connection is
-        gone."""
+        """Count a converted set until its memory is freed, because it was sent or its connection
+        closed."""
         size_bytes = data.nbytes
         self.unsent_bytes += size_bytes
-        # The last holder may let go of it in another thread than the loop's.
+        # The last reference may be dropped in another thread than the loop's.
         left = weakref.finalize(data.obj, lambda: self._loop.post(lambda: self._left(size_bytes)))
         left.atexit = False
 

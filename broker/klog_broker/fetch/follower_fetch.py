@@ -1,9 +1,9 @@
-"""A Fetch of a follower: who may send it, and what it tells the leader.
+"""A follower's Fetch: the check of its sender, and the progress that it reports.
 
-Only brokers of the cluster send it, over their own listener. A follower names a partition when it
-has got further there; what it names the leader notes once, in the turn in which the request is
-read. While the fetch waits, and for partitions of its session that it does not name, nothing has
-happened at the follower.
+Only brokers of the cluster send it, through the inter-broker listener. A follower's request lists a
+partition when the follower has made progress there. The leader notes the progress once, in the
+event-loop turn that reads the request. While the fetch waits, and for session partitions that the
+request does not list, the follower has made no progress.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ _FIRST_VERSION_WITH_REPLICA_STATE = 15
 
 
 def replica_of(request: FetchRequest, version: int) -> ReplicaState:
-    """The replica that sends it, below 0 for consumers, and the epoch of its broker, or -1."""
+    """Return the sender's replica id, negative for consumers, and its broker epoch or -1."""
     if version < _FIRST_VERSION_WITH_REPLICA_STATE:
         return ReplicaState(replica_id=request.replica_id)
     return request.replica_state
 
 
 FollowerRefusal = Callable[[str], ErrorCode | None]
-"""Why a follower's Fetch that came through the listener of this name is refused; None if it is
-not."""
+"""Returns the error for a follower's Fetch that arrived on the listener with this name, or None if
+it is accepted."""
 
 
 def no_followers(_listener: str) -> ErrorCode:
-    """The FollowerRefusal of a standalone broker: it has the only replica, and a client that calls
-    itself another replica is mistaken."""
+    """Refuse any follower: a standalone broker has the only replica, so a client with a replica id
+    is mistaken."""
     return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def followers_on(brokers_listener: str) -> FollowerRefusal:
-    """The FollowerRefusal of a broker in a cluster: followers come through one listener only."""
+    """Return the FollowerRefusal of a broker in a cluster: followers use the inter-broker listener
+    only."""
 
     def refusal(listener: str) -> ErrorCode | None:
         return None if listener == brokers_listener else ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -49,14 +50,14 @@ def followers_on(brokers_listener: str) -> FollowerRefusal:
 
 
 def follower_of(sent_by: ReplicaState, refusal: FollowerRefusal, listener: str) -> Follower | None:
-    """None for a consumer."""
+    """Return the follower that sent the fetch; None for a consumer."""
     if sent_by.replica_id < 0:
         return None
     return Follower(BrokerId(sent_by.replica_id), sent_by.replica_epoch, refusal(listener))
 
 
 class Follower:
-    """Who sends one Fetch."""
+    """The follower that sent one Fetch."""
 
     def __init__(self, broker_id: BrokerId, broker_epoch: int, refusal: ErrorCode | None) -> None:
         self.broker_id = broker_id
@@ -64,8 +65,9 @@ class Follower:
         self._refusal = refusal
 
     def check(self, leader: Leader, request: FetchPartition) -> None:
-        """BrokerError unless it may read the partition. The leader epoch has been compared, if the
-        request has one; without it nobody knows whether the two logs fit together."""
+        """Raise BrokerError unless the follower may read the partition. The caller has compared the
+        leader epoch if the request has one. Without an epoch nobody knows whether the two logs
+        agree, so such a request is refused."""
         if self._refusal is not None:
             raise BrokerError(self._refusal)
         if request.current_leader_epoch < 0:
@@ -75,12 +77,12 @@ class Follower:
         except EarlierLife as error:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error)) from None
         except NotAReplica as error:
-            # As Kafka: the leader may hear later that this is a replica.
+            # Kafka answers the same: the controller may soon make the sender a replica.
             raise BrokerError(ErrorCode.UNKNOWN_LEADER_EPOCH, str(error)) from None
 
     def note(self, leader: Leader, each: ReadPartition) -> None:
-        """The follower has all records before the offset it asks for; see Leader.fetched. Nothing
-        if the log does not reach there."""
+        """Tell the leader that the follower has all records before the fetch offset
+        (Leader.fetched). Do nothing if the leader's log does not reach that offset."""
         request, log = each.request, leader.log
         if each.is_noted:
             return

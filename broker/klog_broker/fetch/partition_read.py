@@ -1,4 +1,4 @@
-"""One partition of a Fetch, before and after it was read."""
+"""One partition of a Fetch: the request, and the result of the last read."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ _REFUSED_BEFORE_READING = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 )
-"""With these errors Kafka's list of aborted transactions is empty. With all others it is null."""
+"""The errors with an empty list of aborted transactions, as in Kafka; with others the list is
+null."""
 
 
 class Reads(Enum):
-    """How far a fetch reads."""
+    """The offset up to which a fetch reads."""
 
     VISIBLE = "to the high watermark"
     COMMITTED = "to the last stable offset (READ_COMMITTED)"
@@ -37,7 +38,7 @@ class Reads(Enum):
 
 
 class ReadPartition:
-    """One partition of a fetch: what was asked, and what the last read found."""
+    """One partition of a fetch: the request, and the result of the last read."""
 
     __slots__ = (
         "_reads",
@@ -67,19 +68,19 @@ class ReadPartition:
     def __init__(self, topic: str, topic_id: UUID, name: str, request: FetchPartition) -> None:
         self.topic = topic
         self.topic_id = topic_id
-        # The topic's name also where it was asked for by id.
+        # The topic's name, also if the request has the topic's id.
         self.name = name
         self.request = request
         self.leader: Leader | None = None
         self.may_block = False
         self.is_noted = False
-        """For a follower's fetch: the leader has noted what the follower asks for."""
+        """Whether the leader has noted the progress that this follower's fetch reports."""
         self._reads = Reads.VISIBLE
         self._seen_end_offset: int = -1
         self.begin()
 
     def begin(self) -> None:
-        """Forgets what the last read found."""
+        """Forget the result of the last read."""
         self.error_code = _NONE
         self.high_watermark: int = -1
         self.last_stable_offset: int = -1
@@ -87,12 +88,12 @@ class ReadPartition:
         self.aborted_transactions: list[AbortedTransaction] | None = None
         self.diverging_epoch: EpochEndOffset | None = None
         self.region: ReadRegion | None = None
-        """The record set, where it is sent as it lies in the file: not empty."""
+        """The records where they are sent from the file; never empty."""
         self.records: memoryview | bytes = b""
-        """The record set that was converted."""
+        """The records after down-conversion."""
         self.size_bytes = 0
         self.is_at_end = False
-        """Nothing is behind the offset that was asked for, as far as this client may read."""
+        """Whether this client may read nothing from the fetch offset on at present."""
         self.ends_the_wait = False
         self.cold: Callable[[], object] | None = None
         """Reads the pages that the look-up needs; for a helper thread. The ColdRead that had this
@@ -102,7 +103,7 @@ class ReadPartition:
 
     @property
     def has_moved(self) -> bool:
-        """Whether another read can find anything else than the last one did."""
+        """Whether another read may find more than the last read."""
         leader = self.leader
         if leader is None:
             return False
@@ -115,7 +116,7 @@ class ReadPartition:
         return leader.ended is not None or end_offset != self._seen_end_offset
 
     def see(self, leader: Leader, reads: Reads) -> int:
-        """Notes who leads, and how far the log goes. Returns where the reading ends."""
+        """Note the leader and its log's offsets. Return the offset up to which to read."""
         log = leader.log
         self.leader = leader
         self.high_watermark = end_offset = log.high_watermark
@@ -131,7 +132,8 @@ class ReadPartition:
         return end_offset
 
     def refuse(self, code: ErrorCode) -> None:
-        """The partition's answer is an error: the fetch need not wait for others."""
+        """Set an error as the partition's result, so that the fetch does not wait for other
+        partitions."""
         self.begin()
         self.error_code = code
         if code in _REFUSED_BEFORE_READING:
@@ -139,23 +141,23 @@ class ReadPartition:
         self.ends_the_wait = True
 
     def note_answered(self) -> None:
-        """Counts the bytes of the response, which has taken the records over, and lets go."""
+        """Count the bytes of the response, which now holds the records, and drop them here."""
         if self.size_bytes and self.leader is not None and not self.is_noted:
             # Converted records have another size than those in the file.
             self.leader.log.counts.bytes_out += len(self.records) or self.size_bytes
         self.let_go()
 
     def let_go(self) -> None:
-        """Drops the records and everything else that refers to the log's files, which would keep
-        the space of a deleted segment. For the end of a fetch, answered or not."""
+        """Drop the records and all other references to the log's files, which would keep a deleted
+        segment on the disk. Called at the end of a fetch, answered or not."""
         self.region = None
         self.records = b""
         self.cold = self.to_convert = None
-        # A helper has read pages for this one read.
+        # A helper thread has read the pages for this one read only.
         self.may_block = False
 
     def answer(self) -> PartitionData:
-        """What the last read found, for the codec."""
+        """Return the result of the last read as a part of FetchResponse."""
         data = PartitionData(
             partition_index=self.request.partition,
             error_code=self.error_code,

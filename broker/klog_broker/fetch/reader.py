@@ -1,4 +1,4 @@
-"""Reading for a Fetch: each partition within its bytes, all of them within the request's."""
+"""Reads the partitions of a Fetch, within the byte limits of each partition and of the request."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ from pyspark_klog.protocol.apis.fetch import (
 from pyspark_klog.records.layout import LOG_OVERHEAD, LOG_OVERHEAD_BYTES, MAGIC_V0, MAGIC_V1
 
 READ_COMMITTED = 1
-# Followers read past the high watermark, and so does the replica id that Kafka's brokers use for a
-# copy on another disk. All other negative ids are consumers, also that of old debugging tools (-2).
+# Followers read past the high watermark, and so does the replica id that Kafka's brokers use to
+# copy a replica to another log directory. All other negative ids are consumers, including -2 of
+# old debugging tools.
 _COPY_ON_ANOTHER_DISK = -3
 
 _FIRST_VERSION_WITH_V1 = 2
@@ -38,21 +39,21 @@ _FIRST_VERSION_WITH_V2 = 4
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 _LAST_VERSION_WITH_HARD_LIMIT = 2
 
-# How many cold partitions one round of reading collects before it lets a helper warm them.
+# How many cold partitions one round of reading collects before helper threads warm them.
 _COLD_AT_ONCE = 16
 
 MAX_HEADERS = 1000
-"""How many batch headers one response reads while it searches batches with records for a client of
-Fetch before version 4, which cannot read a batch without records. Each partition after the limit
+"""How many batch headers one response reads while it searches for batches with records, because a
+client of Fetch before version 4 cannot read a batch without records. Each partition after the limit
 reads one more header, so that every fetch makes progress."""
 
 
 def requested_partitions(
     request: FetchRequest, version: int, services: FetchServices
 ) -> list[ReadPartition]:
-    """All partitions that are asked for, in the order of the request.
+    """Return all partitions in the order of the request.
 
-    A partition that is named twice is there once, as in Kafka, with what was asked for last.
+    A partition that the request lists twice is read once, with its last entry, as in Kafka.
     """
     partitions = []
     for topic in request.topics:
@@ -71,13 +72,13 @@ def requested_partitions(
 
 
 def name_of_topic(services: FetchServices, topic_id: UUID) -> str:
-    """Empty if no topic has this id."""
+    """Return the name of the topic with this id; empty if there is none."""
     found = services.metadata.image.topic_by_id(topic_id)
     return found.name if found is not None else ""
 
 
 MayRead = Callable[[str], bool]
-"""Whether the client may read the topic with this name."""
+"""Returns whether the client may read the topic with this name."""
 
 
 def read_access(
@@ -89,8 +90,8 @@ def read_access(
 ) -> MayRead | None:
     """Return the check of the client's access to topics; None if every client may read all topics.
 
-    Followers need access to the cluster. Each decision is made once: the check is for one request,
-    or for requests under one version of the rules.
+    Followers need access to the cluster. Each decision is made once, so the check must be used for
+    one request only, or for requests under one version of the access rules.
     """
     authorizer = services.authorizer
     if authorizer is ALLOWS_ALL:
@@ -112,7 +113,7 @@ def read_access(
 
 
 class FetchReader:
-    """Reads the partitions of one fetch, as often as it takes."""
+    """Reads the partitions of one fetch, each time the fetch is tried."""
 
     def __init__(
         self,
@@ -122,8 +123,8 @@ class FetchReader:
         listener: str,
         may_read: MayRead | None,
     ) -> None:
-        """``may_read`` tells whether the client may read the topic with a name; None if every
-        client may read all topics."""
+        """``may_read`` returns whether the client may read a topic; None if every client may read
+        all topics."""
         self._may_read = may_read
         self._services = services
         self._version = version
@@ -140,19 +141,20 @@ class FetchReader:
 
     @property
     def follower(self) -> BrokerId | None:
-        """The follower that reads; None for a consumer."""
+        """The follower that sent the fetch; None for a consumer."""
         return None if self._follower is None else self._follower.broker_id
 
     @property
     def converts_to(self) -> int | None:
-        """The format that this client can read; None for all of them."""
+        """The newest record format that this client can read; None if it can read all formats."""
         if self._version >= _FIRST_VERSION_WITH_V2:
             return None
         return MAGIC_V1 if self._version >= _FIRST_VERSION_WITH_V1 else MAGIC_V0
 
     def read(self, partitions: Sequence[ReadPartition]) -> list[ReadPartition]:
-        """Fills in each partition's answer. Returns those whose look-up has to wait for the disk,
-        _COLD_AT_ONCE at most; then the answers are incomplete, and it has to be read anew."""
+        """Read each partition. Return the cold partitions, whose look-ups would block on the disk,
+        at most _COLD_AT_ONCE. If there are any, the results are incomplete, and the caller reads
+        all partitions again."""
         left_bytes = self._max_bytes
         self._headers_left = MAX_HEADERS
         min_one_batch = self._version > _LAST_VERSION_WITH_HARD_LIMIT
@@ -180,7 +182,7 @@ class FetchReader:
                 if len(cold) == _COLD_AT_ONCE:
                     break
             except Exception as error:
-                # As each partition has its own error, it has its own share of the damage.
+                # A bug in the read of one partition must not fail the others.
                 self._services.requests.bugs.report(
                     f"reading {each.name}-{each.request.partition}", error
                 )
@@ -200,7 +202,7 @@ class FetchReader:
             if self._may_read is not None and not (has_name or self._may_read(each.name)):
                 raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         request = each.request
-        # Kafka takes every negative epoch of a Fetch for none.
+        # Kafka treats every negative leader epoch in a Fetch as absent.
         if 0 <= request.current_leader_epoch != leader.leader_epoch:
             check_leader_epoch(leader, request.current_leader_epoch)
         end_offset = each.see(leader, self._reads)
@@ -213,7 +215,7 @@ class FetchReader:
         if follower is not None:
             follower.note(leader, each)
         if request.fetch_offset == end_offset and not log.is_offline:
-            # Nearly all fetches that find nothing.
+            # The usual case of a fetch that finds nothing.
             each.is_at_end = True
             return
         max_bytes = min(max(request.partition_max_bytes, 0), left_bytes)
@@ -246,9 +248,9 @@ class FetchReader:
                 ]
 
     def _behind_bare_batches(self, each: ReadPartition, info: ReadInfo) -> int | None:
-        """Where to read on, if the first of what was read is nothing for a client that is too old
-        for it: where that is all, as at the end of a cleaned segment, it would never get further.
-        """
+        """Return the offset to read on from if the first batches have no records, which an old
+        client cannot read. A client that gets only such batches, as at the end of a cleaned
+        segment, would never advance."""
         if self.converts_to is None or info.region is None or info.segment is None:
             return None
         headers = max(self._headers_left, 1)
@@ -258,15 +260,16 @@ class FetchReader:
 
     def _find_leader(self, each: ReadPartition) -> Leader:
         if self._version >= FIRST_VERSION_WITH_TOPIC_IDS:
-            # A session is older than this fetch: the topic may be there only since its last one.
+            # The partition is from an earlier fetch of the session, and the topic may be newer.
             each.name = topic_name(self._services, each.topic_id, each.request.partition)
         return led_partition(self._services, each.name, each.request.partition)
 
     def _has_diverged(self, each: ReadPartition, log: PartitionLog) -> bool:
-        """KIP-595: the reader's last batch is of an epoch that ended earlier here."""
+        """Return whether the leader's log ends the reader's last epoch before the fetch offset
+        (KIP-595)."""
         request = each.request
         found = log.end_offset_for_epoch(request.last_fetched_epoch)
-        # Where the log does not begin before that offset nothing is known of its epochs.
+        # The log knows nothing about epochs before its start.
         if found.leader_epoch < 0 or request.fetch_offset < log.log_start_offset:
             raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if (
@@ -282,8 +285,8 @@ class FetchReader:
     def _region_to_send(
         self, each: ReadPartition, info: ReadInfo, max_bytes: int, min_one_batch: bool
     ) -> ReadRegion | None:
-        """What was read, unless it is only the beginning of one batch: since version 3 a client
-        that asked for too little gets nothing from any partition but the first (KIP-74)."""
+        """Return the region that was read, or None if it is only the beginning of a batch. Since
+        version 3 only the first partition with records may exceed its byte limit (KIP-74)."""
         region = info.region
         if region is None or min_one_batch or region.size < max_bytes:
             return region
@@ -296,7 +299,7 @@ class FetchReader:
         return region if LOG_OVERHEAD_BYTES + length <= region.size else None
 
     def _fill(self, each: ReadPartition, log: PartitionLog, region: ReadRegion) -> None:
-        """Put the region into the partition's answer: as it is, or to be converted."""
+        """Add the region to the partition's result, as it is or for down-conversion."""
         if self.converts_to is not None:
             configs = self._services.metadata.topic_configs(each.name)
             config = stored_topic_config(self._services.config, configs)
@@ -311,7 +314,8 @@ class FetchReader:
 
 
 def _bytes_of(each: ReadPartition, region: ReadRegion) -> bytes:
-    """The region's bytes; ColdRead if that would wait for the disk and was not warmed before."""
+    """Return the region's bytes. ColdRead if the read would block on the disk, and no helper thread
+    has read the pages before."""
     file = region.file
     if each.may_block:
         return file.pread(region.size, region.position)

@@ -1,7 +1,7 @@
-"""The answer to a Fetch, packed at once or made for the codec.
+"""Builds the response of a Fetch: packed directly, or as an object for the codec.
 
-What is packed is byte for byte what the codec of FetchResponse would encode. It is what nearly
-every answer is: of version 4 or newer, with records in files, without errors, diverging epochs and
+Packed bytes equal those that the codec of FetchResponse encodes. Nearly all responses can be
+packed: those of version 4 or later with records in files, and without errors, diverging epochs and
 aborted transactions.
 """
 
@@ -26,31 +26,31 @@ _FIRST_VERSION_WITH_READ_REPLICAS = 11
 _FIRST_FLEXIBLE_VERSION = 12
 _NO_REPLICA = -1
 
-# Size, correlation id, throttle time; since 7 error code and session id; then how many topics.
+# Size, correlation id, throttle time; since version 7 error code, session id; then the topic count.
 _HEAD_V4 = Struct(">iiii").pack
 _HEAD_V7 = Struct(">iiihii").pack
 _HEAD_V12 = Struct(">iibihi").pack
 _SIZE = Struct(">i")
 _COUNT = Struct(">i").pack
 _LENGTH = Struct(">h").pack
-# Partition, error code, high watermark, last stable offset; since 5 the log's start; how many
-# aborted transactions; since 11 the preferred replica.
+# Partition, error code, high watermark, last stable offset; since version 5 log start offset; count
+# of aborted transactions; since version 11 the preferred read replica.
 _PARTITION_V4 = Struct(">ihqqii").pack
 _PARTITION_V5 = Struct(">ihqqqii").pack
 _PARTITION_V11 = Struct(">ihqqqiii").pack
 _PARTITION_V12 = Struct(">ihqqqBi").pack
-# From the size to the preferred replica, of one partition: the head of V12, how many topics, the
-# topic's id, how many partitions, and what stands before the records of one.
+# A version 13 response with one partition, up to the records: size to session id as in V12, topic
+# count, topic id, partition count, and the partition's fields.
 _ONE_V13 = Struct(">iibihiB16sBihqqqBi")
 _ONE = 2
-"""A count of one, which flexible versions write one too high."""
+"""The count 1, which flexible versions store plus one."""
 _ONES_END = b"\0\0\0"
-"""No tags: of the partition, the topic and the answer."""
+"""Empty tagged fields of the partition, the topic and the response."""
 
-# A consumer's answers are most often as large as it allows.
+# A consumer's responses are usually as large as it allows.
 _MOST_COPIED_BYTES = 16 * 1024
-"""Of an answer: a call for a region and one for what stands behind it take longer than to copy as
-much."""
+"""The largest part of a response that is copied: for less, one copy is cheaper than sendfile plus a
+second send."""
 _uvarint_of_size = lru_cache(256)(uvarint)
 
 
@@ -61,7 +61,8 @@ def pack_answer(
     error_code: ErrorCode,
     told: Sequence[ReadPartition],
 ) -> list[Buffer | ReadRegion] | None:
-    """The whole frame in parts, as ``encode_response_parts`` gives it; None if it cannot."""
+    """Return the whole frame in parts like ``encode_response_parts``; None if it cannot be
+    packed."""
     if version < _FIRST_VERSION or error_code:
         return None
     if len(told) == 1 and version >= FIRST_VERSION_WITH_TOPIC_IDS:
@@ -110,7 +111,7 @@ def pack_answer(
 def _pack_one(
     correlation_id: int, session_id: int, error_code: ErrorCode, each: ReadPartition
 ) -> list[Buffer | ReadRegion] | None:
-    """One partition, since version 13."""
+    """Return the frame with one partition in version 13 or later; None if it cannot be packed."""
     if not _is_plain(each):
         return None
     region = each.region
@@ -143,8 +144,9 @@ def _pack_one(
 
 
 def _copied(region: ReadRegion, most_bytes: int) -> bytes | None:
-    """The records of a small region, which cost less to copy than to send by calls of their own.
-    None for others, and if they cannot be had at once: whoever sends the region finds out why."""
+    """Return a copy of a small region's records, which is cheaper than a send call of its own.
+    Return None for a larger region, or if the records cannot be read at once: the error then shows
+    when the region is sent."""
     if region.size > most_bytes:
         return None
     try:
@@ -155,7 +157,8 @@ def _copied(region: ReadRegion, most_bytes: int) -> bytes | None:
 
 
 def _is_plain(each: ReadPartition) -> bool:
-    """Whether the partition is what nearly all are."""
+    """Return whether the partition has no error, converted records, diverging epoch or aborted
+    transactions."""
     return not (
         each.error_code
         or each.records
@@ -167,7 +170,7 @@ def _is_plain(each: ReadPartition) -> bool:
 def _head(
     correlation_id: int, version: int, session_id: int, error_code: ErrorCode, topics: int
 ) -> bytes:
-    """With room for the size."""
+    """Return the first bytes of the frame, with zeros in place of the size."""
     if version >= _FIRST_FLEXIBLE_VERSION:
         return _HEAD_V12(0, correlation_id, 0, 0, error_code, session_id) + uvarint(topics + 1)
     if version >= _FIRST_VERSION_WITH_SESSIONS:
@@ -189,7 +192,7 @@ def _topic_head(each: ReadPartition, version: int) -> bytes:
 
 
 def _partition(each: ReadPartition, version: int, size_bytes: int) -> bytes:
-    """All that stands before the records."""
+    """Return all fields of a partition that come before its records."""
     watermark, stable = each.high_watermark, each.last_stable_offset
     index, code = each.request.partition, each.error_code
     is_null = each.aborted_transactions is None
@@ -211,7 +214,7 @@ def _partition(each: ReadPartition, version: int, size_bytes: int) -> bytes:
 def make_answer(
     session_id: int, error_code: ErrorCode, told: Sequence[ReadPartition]
 ) -> FetchResponse:
-    """The answer for the codec."""
+    """Return the response as an object for the codec."""
     response = FetchResponse(error_code=error_code, session_id=session_id)
     topics = response.responses
     for each in told:

@@ -1,4 +1,5 @@
-"""Which partitions a fetch reads: those that it names, or those of its session with news."""
+"""Chooses the partitions that a fetch reads: those in the request, or those of its session with
+news."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ _WITHOUT_SESSION = (INITIAL_EPOCH, FINAL_EPOCH)
 
 
 class Answer(NamedTuple):
-    """What the client is told."""
+    """The result of a fetch that goes into its response."""
 
     session_id: int
     told: Sequence[ReadPartition]
@@ -38,8 +39,8 @@ class Answer(NamedTuple):
 
 
 class WholeFetch:
-    """A fetch of the partitions that the request names; the client is told of all of them. It may
-    begin a session."""
+    """A fetch of the partitions in the request, whose response has all of them. The fetch may begin
+    a session."""
 
     __slots__ = (
         "_begins_session",
@@ -67,21 +68,22 @@ class WholeFetch:
         self._is_of_follower = is_of_follower
 
     def renew(self) -> None:
-        """Before each read: ``partitions`` are those that it has to look at."""
+        """Called before each read. The partitions to read are always all ``partitions``."""
 
     def has_moved(self) -> bool:
-        """Whether another read can find anything else than the last one did."""
+        """Return whether another read may find more than the last read."""
         return any(each.has_moved for each in self.partitions)
 
     def stay(self) -> None:
-        """What was read is not enough: the fetch waits for more."""
+        """Called when the last read did not find enough: the fetch waits."""
 
     def keys(self) -> list[Hashable]:
-        """The purgatory's keys under which the fetch waits."""
+        """Return the purgatory's keys under which the fetch waits."""
         return [each.leader.topic_partition for each in self.partitions if each.leader]
 
     def answer(self) -> Answer:
-        """The part of what was read that the client is told now."""
+        """Return the result that goes into the response, and begin a session if the client asked
+        for one."""
         session = None
         if self._begins_session:
             session = self._sessions.begin(
@@ -105,7 +107,8 @@ class SessionFetch:
 
     @property
     def has_ended(self) -> bool:
-        """Also if another request came for the session meanwhile, by another connection."""
+        """Whether the session is over, or another connection has sent the session's next
+        request."""
         return self._session.is_over or self._session.epoch != self._epoch
 
     def renew(self) -> None:
@@ -129,7 +132,7 @@ class SessionFetch:
 
 
 def is_enough(scope: WholeFetch | SessionFetch, min_bytes: int) -> bool:
-    """Whether what was read is answered, however long the client would wait for more."""
+    """Return whether to answer now, even if the client would wait longer."""
     total_bytes = 0
     for each in scope.partitions:
         if each.ends_the_wait:
@@ -139,7 +142,7 @@ def is_enough(scope: WholeFetch | SessionFetch, min_bytes: int) -> bool:
 
 
 Named = Callable[[FetchRequest, int, FetchServices], Sequence[ReadPartition]]
-"""The partitions that a request of a version names."""
+"""Returns the partitions that a request of this version lists."""
 
 
 def scope_of(
@@ -148,7 +151,7 @@ def scope_of(
     services: FetchServices,
     named: Named = requested_partitions,
 ) -> WholeFetch | SessionFetch:
-    """The scope of a fetch. BrokerError if its session is not as the client thinks."""
+    """Return the scope of a fetch. BrokerError if the session id or session epoch is wrong."""
     sessions = services.fetch_sessions
     if version < _FIRST_VERSION_WITH_SESSIONS:
         return WholeFetch(named(request, version, services), version, sessions)
@@ -176,7 +179,7 @@ def scope_of(
         session.apply_rules(services.authorizer.version)
     _change_session(session, request, services, uses_topic_ids=uses_topic_ids)
     if not session.partitions:
-        # Nothing is left to be told: as Kafka does, with session id 0.
+        # The session has no partitions left: end it, and answer with session id 0, as Kafka does.
         sessions.end(session.session_id)
         return WholeFetch((), version, sessions)
     return SessionFetch(session)
@@ -193,6 +196,6 @@ def _change_session(
         for index in forgotten.partitions:
             session.forget((forgotten.topic, forgotten.topic_id, index))
     if not services.fetch_sessions.find_room():
-        # It has grown too much: the client goes on with whole fetches.
+        # The sessions have too many partitions: the client continues with full fetches.
         services.fetch_sessions.end(session.session_id)
         raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

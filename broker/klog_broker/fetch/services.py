@@ -1,4 +1,4 @@
-"""The services of Fetch."""
+"""The services that Fetch needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from klog_broker.runtime.threads.helpers import Helpers
 
 
 class FetchServices(PartitionServices, Protocol):
-    """The services of Fetch."""
+    """The services that Fetch needs."""
 
     @property
     def config(self) -> BrokerConfig: ...

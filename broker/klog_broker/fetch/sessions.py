@@ -1,15 +1,16 @@
-"""Fetch sessions (KIP-227): what a client waits for is named once, and it is told only of changes.
+"""Fetch sessions (KIP-227): a client lists its partitions once, and responses have only changes.
 
-A session keeps two lists. *Unread* are the partitions that the next fetch has to look at: those
-that the client has just named, those that had bytes or an error in the last answer, and those of
-which something was heard since (their watermark or log start grew, their leadership ended, their
-settings changed). Of all others nothing can have come: they are not looked at, but listened to. So
-a fetch over a thousand idle partitions costs as much as one over none.
+The next fetch reads only the session's *unread* partitions: those that the client has just listed,
+those with bytes or an error in the last response, and those with an event since then (a higher
+watermark or log start offset, the end of a leadership, new settings). All other partitions cannot
+have news; the session listens for their events. So a fetch of a thousand idle partitions costs as
+much as a fetch of none.
 
-Kafka's rules (FetchSession.scala): at most ``max.incremental.fetch.session.cache.slots`` sessions;
-a new one takes the place of one that nobody used for two minutes, or of a smaller one that is older
-than that; a client that gets none goes on with whole fetches. Kafka bounds the sessions alone, klog
-their partitions, too: a client that went away leaves its session behind, however large.
+The rules are Kafka's (FetchSession.scala). There are at most
+``max.incremental.fetch.session.cache.slots`` sessions. A new session evicts a session that was
+unused for two minutes, or a smaller one that is older than two minutes. A client without a session
+continues with full fetches. Kafka limits only the sessions; klog also limits their partitions,
+since a client that disconnects leaves its session behind, however large.
 """
 
 from __future__ import annotations
@@ -30,26 +31,28 @@ FINAL_EPOCH = -1
 _INT32_MAX = 2**31 - 1
 
 MIN_EVICTION_MS = 120_000
-"""So long a session is safe from those who want its place (Kafka: ServerConfigs
+"""An unused session can be evicted after this time. A session in use can be evicted only by a
+larger one, and only if it is older than this (Kafka: ServerConfigs
 MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
 MAX_PARTITIONS = 64_000
-"""Of all sessions together: they take 40 MB, some 640 bytes each. Where more are wanted, sessions
-that nobody used for MIN_EVICTION_MS end; if that is not enough, the client fetches whole."""
+"""The most partitions of all sessions together; they take 40 MB, some 640 bytes each. If there
+would be more, sessions unused for MIN_EVICTION_MS end; if that is not enough, the client gets no
+session."""
 
 _LOOK_FOR_SMALLER_MS = 1000
 
 PartitionKey = tuple[str, UUID, int]
-"""A topic's name or its id, as the session's versions of Fetch have it, and the partition."""
+"""A topic's name or id, depending on the session's version of Fetch, and the partition."""
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch of the request after one with this epoch; 0 and -1 are never reached again."""
+    """Return the session epoch after ``epoch``. The epochs 0 and -1 are never reached again."""
     return 1 if epoch == _INT32_MAX else epoch + 1
 
 
 class SessionPartition(ReadPartition):
-    """A partition of a session, and what the client was told of it last."""
+    """A partition of a session, and the offsets in the last response that had it."""
 
     __slots__ = ("_session", "is_listening", "sent_high_watermark", "sent_log_start_offset")
 
@@ -71,12 +74,12 @@ class SessionPartition(ReadPartition):
         return TopicPartition(self.name, self.request.partition)
 
     def on_checked(self) -> None:
-        """Something has happened to the partition (see Purgatory.listen)."""
+        """Handle an event of the partition (see Purgatory.listen)."""
         self.is_listening = False
         leader = self.leader
         if leader is not None:
             if leader.ended is not None:
-                # Its log, and the files of that, may be gone.
+                # The leader's log and its files may be deleted: do not keep them alive.
                 self.leader = None
             elif self._session.is_of_follower and not (self.has_moved or leader.log.is_offline):
                 self._session.read_some_time(self)
@@ -85,7 +88,7 @@ class SessionPartition(ReadPartition):
 
     @property
     def has_news(self) -> bool:
-        """Whether the last read found anything that the client has to be told."""
+        """Whether the last read found anything that belongs into a response."""
         return (
             self.size_bytes > 0
             or self.error_code is not ErrorCode.NONE
@@ -95,9 +98,12 @@ class SessionPartition(ReadPartition):
         )
 
     def note_sent(self) -> None:
-        """The client is told now what was read. It is told an error with each answer until the
-        error is over, and then the watermark; so is a follower whose log has to be cut first, which
-        takes nothing else from that answer."""
+        """Note that a response has the result of the last read.
+
+        A partition with an error is in each response until the error is over, and then the response
+        has the watermark. A follower that has to truncate its log ignores the rest of the response,
+        so the next one repeats its offsets.
+        """
         if self.diverging_epoch is not None:
             self.forget_sent()
             return
@@ -105,24 +111,25 @@ class SessionPartition(ReadPartition):
         self.sent_log_start_offset = self.log_start_offset
 
     def forget_sent(self) -> None:
-        """The client may not have taken what it was told last."""
+        """Repeat the offsets in the next response: the client may have ignored them in the last
+        one."""
         self.sent_high_watermark = self.sent_log_start_offset = -1
 
     @property
     def is_done(self) -> bool:
-        """Whether only an event can bring anything that would have to be told."""
+        """Whether the partition has no news, and only an event can bring some."""
         return self.is_at_end and not self.has_news
 
 
 class KeptPartitions:
-    """How many partitions all sessions have together."""
+    """The number of partitions of all sessions together."""
 
     def __init__(self) -> None:
         self.count = 0
 
 
 class FetchSession:
-    """What one client waits for. Loop thread only."""
+    """The partitions of one client's session. Loop thread only."""
 
     def __init__(
         self,
@@ -138,61 +145,61 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.is_of_follower = is_of_follower
         self.epoch = next_epoch(INITIAL_EPOCH)
-        """Which the next request must have."""
+        """The session epoch of the next request."""
         self.created_ms = self.last_used_ms = loop.now_ms()
         self.partitions: dict[PartitionKey, SessionPartition] = {}
         self.events = 0
-        """Rises whenever something was heard that a read can bring to light."""
+        """Increases with each event after which a read may find more."""
         self.is_over = False
         self.rules_version = 0
-        """The version of the rules under which the session's partitions were read."""
+        """The version of the access rules under which the session's partitions were read."""
         self._purgatory = purgatory
         self._kept = kept
         self._unread: dict[SessionPartition, None] = {}
 
     def unread(self) -> list[SessionPartition]:
-        """The partitions that have to be read now, those that waited longest first."""
+        """Return the partitions to read now, those that waited longest first."""
         return list(self._unread)
 
     def must_read(self, each: SessionPartition) -> None:
-        """The next read of the partition may find something else than the last one."""
+        """Note that the next read of the partition may find more than the last one."""
         self._unread[each] = None
         self._tell_waiting()
 
     def apply_rules(self, version: int) -> None:
-        """Have all partitions read again if the version of the rules has changed: the next response
-        reports the partitions that the client may no longer read."""
+        """Read all partitions again if the version of the access rules has changed: the next
+        response reports the partitions that the client may no longer read."""
         if version != self.rules_version:
             self.rules_version = version
             for each in self.partitions.values():
                 self._unread[each] = None
 
     def read_some_time(self, each: SessionPartition) -> None:
-        """The next answer tells more of the partition, and nobody waits for that: a follower asks
-        for records, and is told of watermarks beside them."""
+        """Include the partition in the next response without waking a waiting fetch: a follower
+        waits for records, and gets changed watermarks along with them."""
         self._unread[each] = None
         self._listen(each)
 
     def _tell_waiting(self) -> None:
         self.events += 1
-        # One look for all that this turn brings.
+        # The purgatory checks the session once for all events of this event-loop turn.
         self._purgatory.check_soon(self)
 
     def want(
         self, topic: str, topic_id: UUID, name: str, request: FetchPartition
     ) -> SessionPartition:
-        """The client asks for this partition from now on, as it says here."""
+        """Add the partition, or change what the client requests of it."""
         key = (topic, topic_id, request.partition)
         found = self.partitions.get(key)
         if found is None:
-            # Of its own: the request can be one that is kept, and written over (cached_fetch.py).
+            # Make a copy: the request may be cached and then overwritten (cached_fetch.py).
             own = FetchPartition(partition=request.partition)
             found = SessionPartition(self, topic, topic_id, name, own)
             self.partitions[key] = found
             self._kept.count += 1
         wanted = found.request
         if self.is_of_follower and wanted.current_leader_epoch != request.current_leader_epoch:
-            # It drops an answer that comes when its leader has begun another epoch.
+            # The follower drops a response of an older leader epoch, so repeat the offsets.
             found.forget_sent()
         wanted.fetch_offset = request.fetch_offset
         wanted.log_start_offset = request.log_start_offset
@@ -204,7 +211,7 @@ class FetchSession:
         return found
 
     def forget(self, key: PartitionKey) -> None:
-        """The client asks for the partition no longer; not an error if it never did."""
+        """Remove the partition, if it is in the session."""
         found = self.partitions.pop(key, None)
         if found is not None:
             self._kept.count -= 1
@@ -212,8 +219,8 @@ class FetchSession:
             self._unlisten(found)
 
     def listen(self, read: Iterable[SessionPartition]) -> None:
-        """Listens to partitions that were read: from now on no event of theirs may be missed.
-        Those that are done leave the list of the unread."""
+        """Listen to partitions that were read, so that no event of theirs is missed. Partitions
+        that can only change with an event leave the unread list."""
         for each in read:
             if not each.is_listening:
                 self._listen(each)
@@ -221,8 +228,9 @@ class FetchSession:
                 self._unread.pop(each, None)
 
     def tell(self, read: Iterable[SessionPartition]) -> list[SessionPartition]:
-        """Which of the partitions that were read the client is told of now. Those with bytes go
-        behind the others, so that each comes within the request's bytes at some time."""
+        """Return the partitions that go into the response. Partitions with bytes move to the end of
+        the unread list, so that each partition gets its share of the request's byte limit over
+        time."""
         told = []
         idle = []
         for each in read:
@@ -235,14 +243,14 @@ class FetchSession:
             if each.is_done:
                 idle.append(each)
             else:
-                # Nobody tells of the end of its leadership while it is not listened to, and the
-                # session would hold its log.
+                # No event reports the end of a leadership while the session does not listen to the
+                # partition, and the reference would keep the log's files alive.
                 each.leader = None
         self.listen(idle)
         return told
 
     def end(self) -> None:
-        """Ends the session; a fetch of it that waits is answered."""
+        """End the session; a waiting fetch of the session is answered."""
         self.is_over = True
         self._kept.count -= len(self.partitions)
         for each in self.partitions.values():
@@ -260,14 +268,14 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The sessions of one broker. Loop thread only."""
+    """The fetch sessions of one broker. Loop thread only."""
 
     def __init__(self, loop: Loop, purgatory: Purgatory, chance: Chance, slots: int) -> None:
         self._loop = loop
         self._purgatory = purgatory
         self._chance = chance
         self._slots = slots
-        # By id, the one that was used longest ago first.
+        # By session id, the least recently used first.
         self._sessions: dict[int, FetchSession] = {}
         self._next_look_ms = 0
         self._kept = KeptPartitions()
@@ -276,18 +284,18 @@ class FetchSessions:
         return len(self._sessions)
 
     def find(self, session_id: int) -> FetchSession | None:
-        """The session, unless it is over."""
+        """Return the session, or None if it has ended."""
         return self._sessions.get(session_id)
 
     def use(self, session: FetchSession) -> None:
-        """A request came for it: the next one has the next epoch."""
+        """Note a request of the session: the next one has the next epoch."""
         session.epoch = next_epoch(session.epoch)
         session.last_used_ms = self._loop.now_ms()
         del self._sessions[session.session_id]
         self._sessions[session.session_id] = session
 
     def end(self, session_id: int) -> None:
-        """Ends a session; not an error if there is none."""
+        """End a session, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.end()
@@ -295,8 +303,8 @@ class FetchSessions:
     def begin(
         self, told: Sequence[ReadPartition], *, uses_topic_ids: bool, is_of_follower: bool = False
     ) -> FetchSession | None:
-        """A session of the partitions of a whole fetch, of which the client is told just now what
-        was read; None if there is no room."""
+        """Begin a session with the partitions of a full fetch whose results the client gets now.
+        Return None if the limits allow no session."""
         if not (told and self._find_slot(len(told), is_of_follower) and self.find_room(len(told))):
             return None
         session_id = 1 + self._chance.below(_INT32_MAX)
@@ -319,8 +327,8 @@ class FetchSessions:
         return session
 
     def find_room(self, partitions: int = 0) -> bool:
-        """Whether so many partitions more may be kept: if need be, in place of those of sessions
-        that nobody used for long."""
+        """Return whether the limit allows this many more partitions. End sessions unused for
+        MIN_EVICTION_MS if necessary."""
         if partitions > MAX_PARTITIONS:
             return False
         while self._kept.count + partitions > MAX_PARTITIONS:
@@ -331,8 +339,9 @@ class FetchSessions:
         return True
 
     def _find_slot(self, size: int, is_of_follower: bool) -> bool:
-        """Whether there is a slot for a session of so many partitions, or could be made. As in
-        Kafka a follower's session that is in use makes room for those of followers alone."""
+        """Return whether there is a slot for a session with this many partitions. Evict a session
+        if necessary; only another follower's session can evict a follower's session in use, as in
+        Kafka."""
         if len(self._sessions) < self._slots:
             return True
         if not self._sessions:
@@ -344,8 +353,8 @@ class FetchSessions:
             return True
         if now_ms < self._next_look_ms:
             return False
-        # All are looked at, once a second if it comes to nothing: each client that has no session
-        # would like to have one with each of its fetches.
+        # Look at all sessions, but after a failure not again for a second: each client without a
+        # session asks for one with each of its fetches.
         sessions = (
             each for each in self._sessions.values() if is_of_follower or not each.is_of_follower
         )
