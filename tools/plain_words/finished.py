@@ -14,6 +14,7 @@ FINISHED: tuple[str, ...] = (
     "broker/klog_broker/coordinator",
     "broker/klog_broker/coordinator_hosting",
     "broker/klog_broker/dispatch",
+    "broker/klog_broker/fetch",
     "broker/klog_broker/lifecycle",
     "broker/klog_broker/log",
     "broker/klog_broker/membership",
