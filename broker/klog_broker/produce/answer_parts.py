@@ -1,7 +1,8 @@
-"""A connection's answers in one plan, apart where its requests may wait for different times. Pure.
+"""Splits a connection's responses in one plan by the timeout of their requests. Pure.
 
-Nearly always one client asks for one time, and all of its answers wait together. Where it does not
-(librdkafka has a time a topic) nobody is told REQUEST_TIMED_OUT because of the request in front.
+Usually one client sends one timeout, and all its responses wait together. A client with different
+timeouts (librdkafka has one for each topic) must not get REQUEST_TIMED_OUT early because of an
+earlier request with a shorter timeout.
 """
 
 from collections import deque
@@ -14,7 +15,7 @@ _SIZE_BYTES = 4
 
 
 class AnswerPart(NamedTuple):
-    """Answers one behind the other, which wait for ``held`` and for the same time."""
+    """Consecutive responses that wait for the batches ``held`` and have the same timeout."""
 
     held: Sequence[HeldBatch]
     start: int
@@ -25,8 +26,9 @@ class AnswerPart(NamedTuple):
 def answer_parts(
     replies: memoryview, held: Sequence[HeldBatch], start: int, stop: int, requests: int
 ) -> Sequence[AnswerPart]:
-    """The answers in ``replies`` from ``start`` to ``stop``, whole frames, of so many requests: the
-    last part has those without an answer. ``held`` is not empty, and in the answers' order."""
+    """Split the bytes of ``replies`` from ``start`` to ``stop``, which are whole response frames of
+    this many requests. The last part also counts the requests without a response. ``held`` is not
+    empty, and in the order of the responses."""
     if len({each.timeout_ms for each in held}) == 1:
         return (AnswerPart(held, start, stop, requests),)
     parts: list[AnswerPart] = []

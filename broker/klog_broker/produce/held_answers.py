@@ -1,8 +1,8 @@
-"""Answers of a plan that wait for the high watermark: acks=all where there are other replicas.
+"""Delayed responses of a plan: acks=all on partitions with followers waits for the high watermark.
 
-The kernel has made them as if all went well. All answers of a connection in one plan wait together,
-if they may wait for the same time: they leave in order anyway. Where a batch fails, its part of the
-answer is written over.
+The kernel has written each response as a success. All responses of a connection in one plan wait
+together if their timeouts are equal, since they are sent in order anyway. If a batch fails, its
+part of the response is overwritten.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _CODE = Struct(">h")
 
 
 class HeldAppend(NamedTuple):
-    """A batch that was appended, and whose answer waits."""
+    """An appended batch whose response waits."""
 
     log: PlannedLog
     end_offset: int
     answer_at: int
-    """Where in the answer its error code lies."""
+    """The position of the batch's error code in the response."""
     ones: int
-    """So many bytes behind that are all ones if the answer is an error."""
+    """How many bytes after the error code are 0xFF in an error response."""
 
 
 class Place(Protocol):
-    """The answer's place in its connection's order."""
+    """The place of the response in its connection's order."""
 
     @property
     def began_ns(self) -> int:
-        """The time of the turn in which it was taken."""
+        """The time, in nanoseconds, of the event-loop turn that took the place."""
 
     def complete(self, parts: list[Any]) -> None: ...
 
@@ -45,7 +45,7 @@ class Place(Protocol):
 
 
 class HeldAnswer(DelayedOperation):
-    """What one connection is answered, once its batches are as safe as acks=all asks."""
+    """The responses of one connection, sent when the batches are as safe as acks=all requires."""
 
     __slots__ = ("_answer", "_answered", "_place", "_services", "_timeout_ms", "_waiting")
     kind = "Produce"
@@ -58,8 +58,8 @@ class HeldAnswer(DelayedOperation):
         services: PipelineServices,
         answered: Callable[[int], None],
     ) -> None:
-        """``answered`` is called with the time (ns) of the turn in which the place was taken, when
-        the requests are answered."""
+        """``answered`` is called when the response is sent, with the time (ns) of the event-loop
+        turn that took the place."""
         self._answer = answer
         self._answered = answered
         self._waiting = waiting
@@ -69,12 +69,12 @@ class HeldAnswer(DelayedOperation):
 
     @property
     def is_due(self) -> bool:
-        """Whether nothing has to be waited for after all. The answer is complete then."""
+        """Whether no batch needs to be waited for; the response is then complete."""
         self._settle()
         return not self._waiting
 
     def wait(self, place: Place) -> None:
-        """Complete this place, when it is time."""
+        """Send the response at ``place`` when it is complete or its timeout has passed."""
         self._place = place
         purgatory = self._services.purgatory
         keys = [leader.topic_partition for leader, _ in self._waiting]

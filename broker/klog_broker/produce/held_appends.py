@@ -1,9 +1,10 @@
-"""Appends that are held while a helper thread validates them: inflating, compressing, rewriting.
+"""Appends that wait while a helper thread validates them: decompresses, compresses, converts.
 
-While an append of a connection is held, all its later appends wait behind that one, whatever their
-partition, so that none overtakes; other connections go on. No more requests of the connection are
-parsed meanwhile, so the appends held of it are those of one request, or of one turn. Only a few
-batches are validated at a time, the connections taking turns: a batch can take hundreds of MiB.
+While an append of a connection waits, all its later appends wait behind it, for whichever
+partition, so that the order is kept; other connections continue. No more requests of the connection
+are parsed in that time, so its waiting appends come from one request or one event-loop turn. Only
+BATCHES_AT_ONCE batches are validated at a time, and connections take turns, because a batch can
+take hundreds of MiB.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ BATCHES_AT_ONCE = 2
 """How many batches helper threads validate at the same time."""
 
 Prepared = Callable[[], Validated]
-"""Returns the batch that a helper has validated, or raises the error of that validation."""
+"""Returns the batch that a helper thread has validated, or raises the validation's error."""
 
 
 class _Held(NamedTuple):
@@ -32,10 +33,11 @@ class _Held(NamedTuple):
 
 
 class HeldAppends:
-    """Queues by connection. Loop thread only.
+    """The queues of waiting appends by connection. Loop thread only.
 
-    ``finish(leader, append, prepared)`` appends the batch that a helper has prepared. With None it
-    validates the batch in the loop, and returns False if that would take too long there.
+    ``finish(leader, append, prepared)`` appends the batch that a helper thread has validated. If
+    ``prepared`` is None, it validates the batch in the loop thread, or returns False if that would
+    take too long.
     """
 
     def __init__(
@@ -52,13 +54,15 @@ class HeldAppends:
         self._working = 0
 
     def has(self, connection_id: str) -> bool:
-        """Whether an append of the connection is held: then all its later appends must be held."""
+        """Return whether an append of the connection waits: then all its later appends must
+        wait."""
         return connection_id in self._queues
 
     def hold(self, connection_id: str, leader: Leader, append: Append) -> None:
-        """Hold an append, behind the held ones of its connection."""
+        """Put an append behind the waiting ones of its connection."""
         if not append.pending.context.reply.hold():
-            # The records are views of a buffer that is used again after this turn.
+            # The records are views of the receive buffer, which is reused after this event-loop
+            # turn.
             append = append._replace(records=bytearray(append.records))
         held = _Held(leader, append)
         queue = self._queues.get(connection_id)
@@ -95,7 +99,8 @@ class HeldAppends:
         self._helpers.submit(work, done)
 
     def _go_on(self, connection_id: str, prepared: Prepared | None) -> None:
-        """Append the prepared batch, and those behind it up to the next one that needs a helper."""
+        """Append the validated batch, and the following ones up to the next that needs a helper
+        thread."""
         queue = self._queues[connection_id]
         while queue and self._finish(queue[0].leader, queue[0].append, prepared):
             queue.popleft().append.pending.appended()

@@ -1,10 +1,10 @@
-"""Loads the kernels before they are needed, while nobody waits.
+"""Loads the kernels while the broker is quiet, before they are needed.
 
-If the kernels' cache is cold a child process compiles them; that takes many seconds and begins at
-once. Loading takes 0.3 s of this process, in which the loop stalls for up to 30 ms, and 130 MB of
-memory. So it waits for the first Produce, and then for a moment in which no connection is used.
-When many requests come, turns.py loads the kernels without waiting for such a moment. A leader with
-followers never has one.
+If the kernels' cache is cold, a child process starts to compile them at once, which takes many
+seconds. Loading takes 0.3 s in this process, during which the loop stalls for up to 30 ms, and 130
+MB of memory. So loading waits for the first Produce request, and then for a quiet moment. When many
+requests come, turns.py loads the kernels without waiting. A leader with followers never has a quiet
+moment.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from klog_broker.produce.turns import TurnPlans
 
 _LOOK_AGAIN_MS = 1000
-# Without a request for this long the broker is quiet. A consumer that waits for records sends one
-# every half a second, so there are quiet moments between its requests.
+# The broker is quiet if it got no request for this long. A waiting consumer sends one every
+# 500 ms, so there are quiet moments between its requests.
 _QUIET_MS = 250
 
 
 class IdleKernels:
-    """Loop thread only. ``compile_kernel`` as for TurnPlans; it runs in a helper thread."""
+    """Loads the kernels in a quiet moment. Loop thread only. ``compile_kernel`` runs in a helper
+    thread."""
 
     def __init__(self, server: Server, plans: TurnPlans, compile_kernel: CompileKernel) -> None:
         self._server = server
@@ -32,7 +33,8 @@ class IdleKernels:
         self._compile_kernel = compile_kernel
 
     def begin(self) -> None:
-        """To be called when the broker serves: compiles the kernels, if their cache is cold."""
+        """Start to compile the kernels if their cache is cold. Called when the broker accepts
+        requests."""
         self._server.helpers.submit(
             lambda: self._compile_kernel(lambda: self._plans.is_closed), self._compiled
         )

@@ -1,19 +1,20 @@
-"""Pipelined Produce requests, planned in compiled code: one call for all connections of a turn.
+"""The compiled kernel that plans the pipelined Produce requests of an event-loop turn in one call.
 
-The kernel goes through what was received, connection by connection and frame by frame, as long as
-everything is as usual: Produce 3 to 13, uncompressed batches that need no change but their offset
-and epoch, partitions and producers that the caller vouches for, transactions that have begun. It
-stops at anything else, and the generic handler goes on from there. It decides what the handler
-would have decided and in the same order, but changes nothing outside of its own tables: the caller
-writes, and only then commits.
+The kernel reads the received bytes connection by connection and frame by frame, as long as each
+request is usual: Produce 3 to 13, uncompressed batches in which only offset and epoch have to be
+set, partitions and producers that the caller knows, transactions that have begun. At any other
+request it stops, and the generic handler continues there. The kernel decides the same as the
+handler, in the same order, but changes only its own tables: the caller writes the batches and then
+commits.
 
-It calls back by returning: NEED_SLOT and NEED_PRODUCER ask for facts about a partition or one of
-its producers, NEED_TRANSACTION whether a producer may begin a transaction; with the answer filled
-in it is called again and goes on.
+The kernel asks the caller for facts by returning: NEED_SLOT and NEED_PRODUCER for the facts of a
+partition or of a producer in it, NEED_TRANSACTION for whether a producer may begin a transaction.
+The caller fills them in and calls again, and the kernel continues.
 
-All state is one table of int64, in sections (one array costs less to pass than many): a head, the
-connections, the slots (a partition under one of its topic's names: by name or by id), producers,
-the batches in order, index entries, and two hash tables. Positions are those of the arena.
+All state is in one table of int64 with sections (passing one array costs less than passing many): a
+head, the connections, the slots (one for each partition and spelling of its topic, by name or by
+id), producers, the batches in order, index entries, and two hash tables. Positions are positions in
+the arena.
 """
 
 from typing import Any
@@ -61,24 +62,24 @@ from pyspark_klog.records.layout import (
 )
 
 IS_COMPILED = COMPILED
-"""False without numba: then the kernel is not to be used, the generic handler is faster."""
+"""False without numba: then the generic handler is faster than the kernel."""
 
-# --- what it returns -----------------------------------------------------------------------------
-DONE = 0  # all connections have been looked at
-FULL = 1  # one of the tables is full: the plan ends here, another may begin
-NEED_SLOT = 2  # the facts of slot HEAD_NEEDED; the connection goes on at the same frame
-NEED_PRODUCER = 3  # the same of producer HEAD_NEEDED
-NEED_TRANSACTION = 4  # the same, of a producer with a transactional batch, perhaps its first one
+# --- status --------------------------------------------------------------------------------------
+DONE = 0  # all connections are planned
+FULL = 1  # one of the tables is full: this plan ends, and another one may begin
+NEED_SLOT = 2  # needs the facts of slot HEAD_NEEDED; then continues at the same frame
+NEED_PRODUCER = 3  # needs the facts of producer HEAD_NEEDED
+NEED_TRANSACTION = 4  # as NEED_PRODUCER, for a producer whose batch may begin a transaction
 
-# What becomes of a frame, within the kernel.
+# The kernel's own results for one frame.
 _TAKEN = 5
 _STOP = 6
 
 # --- the head ------------------------------------------------------------------------------------
-HEAD_ROUND = 0  # the number of this plan: what carries another one is out of date
+HEAD_ROUND = 0  # the number of this plan; a row with another number is out of date
 HEAD_CONNECTIONS = 1
-HEAD_CONNECTION = 2  # the one that is looked at
-HEAD_SLOTS = 3  # in use, for longer than one plan
+HEAD_CONNECTION = 2  # the connection that is being read
+HEAD_SLOTS = 3  # slots in use, which outlast a plan
 HEAD_PRODUCERS = 4
 HEAD_ROWS = 5
 HEAD_INDEX_ROWS = 6
@@ -87,18 +88,18 @@ HEAD_REPLY_END = 8
 HEAD_REQUESTS = 9
 HEAD_NEEDED = 10
 HEAD_MAX_REQUEST_BYTES = 11
-HEAD_REQUEST_STAMP = 12  # never goes back
-# Of a request with a transactional id: where that is, how long, and the request's version.
+HEAD_REQUEST_STAMP = 12  # increases with each request, never reset
+# The transactional id of the current request (position and length), and the request's version.
 HEAD_TRANSACTIONAL_ID_AT = 13
 HEAD_TRANSACTIONAL_ID_BYTES = 14
 HEAD_VERSION = 15
-HEAD_HELD = 16  # how many batches of this plan are answered later
-HEAD_LEAVES_TRANSACTIONS = 17  # requests with a transactional id are the generic handler's
-HEAD_VERSIONS = 18  # from here on, by version: how many requests of it this plan takes
+HEAD_HELD = 16  # how many batches of this plan have a delayed response
+HEAD_LEAVES_TRANSACTIONS = 17  # 1: the handler takes requests with a transactional id
+HEAD_VERSIONS = 18  # first of one counter for each version: requests of that version in this plan
 HEAD_WORDS = 32
 
 # --- a connection --------------------------------------------------------------------------------
-CONNECTION_AT = 0  # the next frame; what lies before it is taken
+CONNECTION_AT = 0  # the next frame; all bytes before it are taken
 CONNECTION_END = 1
 CONNECTION_REPLIES_AT = 2
 CONNECTION_REPLIES_END = 3
@@ -127,29 +128,29 @@ SLOT_INDEX_ROOM = 15
 SLOT_MAX_TIMESTAMP_MS = 16
 SLOT_MAX_TIMESTAMP_OFFSET = 17
 SLOT_ACKS_ALL = 18  # one of ACKS_ALL_...
-# The caller fills in the words above, the kernel the words below.
+# The caller fills in the words above, and the kernel the words below.
 SLOT_BATCHES = 19  # in this plan
 SLOT_BYTES = 20
 SLOT_INDEX_ROWS = 21
-SLOT_OUT = 22  # where its batches begin in `batches`; while they are copied: where the next goes
-SLOT_REQUEST = 23  # the last request that had batches for it
+SLOT_OUT = 22  # position of the slot's first batch in `batches`; while copying, of the next batch
+SLOT_REQUEST = 23  # stamp of the last request with a batch for the slot
 SLOT_BY_ID = 24
 SLOT_PARTITION = 25
 SLOT_NAME_BYTES = 26
 SLOT_HASH = 27
-SLOT_TARGET = 28  # the slot that stands for the partition in this plan, where its words begin
-# And the rest of the facts.
-SLOT_FIRST_OFFSET = 29  # of this plan
+SLOT_TARGET = 28  # position of the slot that represents the partition in this plan
+# More facts from the caller.
+SLOT_FIRST_OFFSET = 29  # the first offset of this plan
 SLOT_LONGEST_MS = 30
 SLOT_UNTIMED_LIMIT_MS = 31
-SLOT_FIRST_TIMESTAMP_MS = 32  # of this plan's first batch
-SLOT_PRINCIPAL = 33  # the number of the principal that writes by this slot
+SLOT_FIRST_TIMESTAMP_MS = 32  # the maximum timestamp of this plan's first batch
+SLOT_PRINCIPAL = 33  # the number of the principal that writes to this slot
 SLOT_WORDS = 34
 MAX_SLOTS = 512
-NAME_BYTES = 256  # of each slot, in `names`
+NAME_BYTES = 256  # bytes of each slot in `names`
 
 SLOT_READY = 1
-SLOT_UNAVAILABLE = 2  # the generic handler's
+SLOT_UNAVAILABLE = 2  # left to the generic handler
 
 # --- a producer of a slot ------------------------------------------------------------------------
 PRODUCER_ROUND = 0
@@ -159,18 +160,18 @@ PRODUCER_STATE = 3
 PRODUCER_EPOCH = 4
 PRODUCER_LAST_SEQUENCE = 5
 PRODUCER_BATCHES = 6  # in this plan
-PRODUCER_BUCKET = 7  # the one that leads to it
+PRODUCER_BUCKET = 7  # the number of the hash bucket that leads to the producer
 PRODUCER_WINDOW = 8
 WINDOW_BATCHES = 5
-WINDOW_WORDS = 5  # first and last sequence, first and last offset, largest timestamp
-PRODUCER_IN_TRANSACTION = PRODUCER_WINDOW + WINDOW_BATCHES * WINDOW_WORDS  # of its epoch
+WINDOW_WORDS = 5  # first and last sequence, first and last offset, maximum timestamp
+PRODUCER_IN_TRANSACTION = PRODUCER_WINDOW + WINDOW_BATCHES * WINDOW_WORDS  # in its present epoch
 PRODUCER_BEGINS = PRODUCER_IN_TRANSACTION + 1  # its first batch in this plan begins a transaction
-PRODUCER_FIRST_OFFSET = PRODUCER_IN_TRANSACTION + 2  # of that batch
+PRODUCER_FIRST_OFFSET = PRODUCER_IN_TRANSACTION + 2  # the offset of that first batch
 PRODUCER_WORDS = PRODUCER_IN_TRANSACTION + 7
 MAX_PRODUCERS = 1024
 
-PRODUCER_NEW = 1  # nothing is known: it may begin with any epoch and sequence
-PRODUCER_KNOWN = 2  # with an epoch and a last sequence
+PRODUCER_NEW = 1  # unknown to the log: any epoch and sequence may begin
+PRODUCER_KNOWN = 2  # has an epoch and a last sequence
 
 # --- a batch -------------------------------------------------------------------------------------
 ROW_SLOT = 0
@@ -183,8 +184,8 @@ ROW_SEQUENCE = 6
 ROW_OFFSET = 7
 ROW_CONNECTION = 8
 ROW_EPOCH = 9
-# If it is answered later: where in the answers its error code lies; else -1. How many bytes behind
-# that are all ones in an answer with an error; and how long its client waits.
+# For a delayed response: the position of the batch's error code in `replies` (otherwise -1), how
+# many bytes after it are 0xFF in an error response, and the request's timeout.
 ROW_ANSWER_AT = 10
 ROW_ANSWER_ONES = 11
 ROW_TIMEOUT_MS = 12
@@ -199,7 +200,7 @@ INDEX_MAX_TIMESTAMP_MS = 3
 INDEX_MAX_TIMESTAMP_OFFSET = 4
 INDEX_WORDS = 5
 
-# --- where the sections begin --------------------------------------------------------------------
+# --- positions of the sections -------------------------------------------------------------------
 _SLOT_BUCKETS = 2048
 _PRODUCER_BUCKETS = 4096
 CONNECTIONS_AT = HEAD_WORDS
@@ -215,7 +216,7 @@ TABLE_WORDS = WALKED_AT + RESULT_FIELDS
 NAMES_BYTES = MAX_SLOTS * NAME_BYTES
 REPLIES_BYTES = 1024 * 1024
 
-# --- Kafka's protocol; tests/unit/test_produce_tables.py holds the codecs against this ------------
+# --- Kafka's protocol; tests/unit/test_produce_tables.py checks these numbers against the codecs -
 PRODUCE = 0
 FIRST_VERSION = 3
 LAST_VERSION = 13
@@ -225,18 +226,21 @@ FIRST_WITH_LOG_START = 5
 FIRST_WITH_ERROR_MESSAGE = 8
 FRAME_HEAD_BYTES = 14  # size, key, version, correlation id, length of the client id
 TOPIC_ID_BYTES = 16
-# A reply's bytes beside topic names: of one partition, of one topic, and of the rest. Generous.
+# Upper bounds of a response's bytes without topic names: per partition, per topic, and the rest.
 REPLY_PARTITION_BYTES = 48
 REPLY_TOPIC_BYTES = 16
 REPLY_OTHER_BYTES = 32
-_MOST_COUNT = 126  # of anything in flexible versions: one byte says it
+_MOST_COUNT = 126  # the largest count or length that flexible versions write in one byte
 
 
 # --- arrays without an owner ---------------------------------------------------------------------
 def _make_unowned() -> Any:
-    """Compiled code counts the references to an array at every call that it is handed on to, with
-    an atomic instruction: more than all checks of a small batch cost. The caller of the kernel
-    holds the arrays, so that views without an owner will do."""
+    """Return a function that makes a view of an array without reference counting.
+
+    Compiled code counts references to an array at each call with the array as argument, by an
+    atomic instruction: that costs more than all checks of a small batch. The kernel's caller holds
+    the arrays, so views without an owner are safe.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         view = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -264,14 +268,15 @@ def _find_slot(
     table: Array,
     names: Array,
 ) -> int:
-    """Where the slot's words begin, a new one's if there is none yet; -1 if there is no room."""
+    """Return the position of the slot's words, in a new slot if none exists; -1 if no slot is
+    free."""
     mark = 1 if by_id else 0
     # A CRC is below 2^32, a partition and a principal below 2^31: the sum is below 2^49.
     found_hash = crc32c(arena, name_at, name_at + name_bytes) + partition * 40_503 + mark
     found_hash += principal * 60_493
     bucket = (found_hash ^ found_hash >> 11) & (_SLOT_BUCKETS - 1)
     while True:
-        # There are more buckets than slots: an empty one is always found.
+        # There are more buckets than slots, so the loop always finds an empty one.
         number = int(table[SLOT_BUCKETS_AT + bucket]) - 1
         if number < 0:
             break
@@ -309,10 +314,10 @@ def _find_slot(
 
 @inline
 def _find_producer(slot: int, producer_id: int, table: Array) -> int:
-    """Where the producer's words begin, a new one's if there is none yet; -1 if there is no room.
+    """Return the position of the producer's words, new ones if none exist; -1 if none are free.
 
-    Producers are of one plan: a bucket that an older plan has filled is empty. That the producer it
-    leads to is of this plan does not say who filled it: the producer must name the bucket, too.
+    Producers belong to one plan, so a bucket that an older plan filled counts as empty. The bucket
+    is current only if its producer has this plan's number and names this bucket in turn.
     """
     current = int(table[HEAD_ROUND])
     mixed = producer_id ^ producer_id >> 17 ^ slot
@@ -320,7 +325,7 @@ def _find_producer(slot: int, producer_id: int, table: Array) -> int:
     while True:
         number = int(table[PRODUCER_BUCKETS_AT + bucket]) - 1
         producer = PRODUCERS_AT + number * PRODUCER_WORDS
-        # There are more buckets than producers of a plan: an empty one is always found.
+        # There are more buckets than producers in a plan, so the loop always finds an empty one.
         if (
             number < 0
             or table[producer + PRODUCER_ROUND] != current
@@ -359,14 +364,14 @@ def _check_batch(
     is_only_batch: bool,
     table: Array,
 ) -> int:
-    """Whether the records of ``size`` bytes are one batch that is appended as it is; if so its row
-    is written, but for the offset. A batch that begins a transaction is if it ``is_only_batch`` of
-    its request: the coordinator is asked about one partition at a time."""
+    """Check that the ``size`` bytes of records are one batch to append unchanged, and write its row
+    without the offset. A batch may begin a transaction only if it ``is_only_batch`` of its request,
+    because the coordinator is asked about one partition at a time."""
     if (
         size != LOG_OVERHEAD_BYTES + read_i32(arena, at + SIZE_AT)
         or byte_at(arena, at + MAGIC_AT) != MAGIC_V2
         or read_i64(arena, at + BASE_OFFSET_AT) != 0
-        # Neither compressed, nor log append time, nor control; nor anything unknown.
+        # No compression, log append time, control batch or unknown attribute.
         or read_i16(arena, at + ATTRIBUTES_AT) != attributes
     ):
         return _STOP
@@ -378,7 +383,7 @@ def _check_batch(
         count < 1
         or last_delta != count - 1
         or size > table[slot + SLOT_MAX_MESSAGE_BYTES]
-        # The limits of the segment: it would have to be rolled.
+        # The segment's limits: beyond them the segment would have to be rolled.
         or table[slot + SLOT_SIZE_BYTES] > table[slot + SLOT_SEGMENT_BYTES] - size
         or table[slot + SLOT_NEXT_OFFSET] > table[slot + SLOT_LAST_OFFSET_LIMIT] - last_delta
         or max_timestamp_ms > table[slot + SLOT_TIMESTAMP_LIMIT_MS]
@@ -408,10 +413,11 @@ def _check_batch(
             epoch != table[producer + PRODUCER_EPOCH]
             or sequence != (table[producer + PRODUCER_LAST_SEQUENCE] + 1) & INT32_MAX
         ):
-            # A duplicate, a gap, another epoch.
+            # A duplicate, a gap, or another epoch.
             return _STOP
         if (table[producer + PRODUCER_IN_TRANSACTION] != 0) != (attributes != 0):
-            # A transaction that may not begin here, or another kind of batch within one.
+            # The transaction may not begin here, or the batch is of the other kind than its
+            # transaction.
             return _STOP
     elif attributes != 0:
         return _STOP
@@ -444,7 +450,7 @@ def _check_batch(
 
 @inline
 def _is_of_producer(first_row: int, row: int, table: Array) -> bool:
-    """Whether both batches are of the same producer in the same epoch."""
+    """Return whether both batches have the same producer id and epoch."""
     producer, other = int(table[row + ROW_PRODUCER]), int(table[first_row + ROW_PRODUCER])
     same_id = table[producer + PRODUCER_ID] == table[other + PRODUCER_ID]
     same_epoch = table[row + ROW_EPOCH] == table[first_row + ROW_EPOCH]
@@ -453,7 +459,7 @@ def _is_of_producer(first_row: int, row: int, table: Array) -> bool:
 
 @inline
 def _apply_row(row: int, connection: int, table: Array) -> None:
-    """The batch gets its offset; what the plan knows of partition and producer moves on."""
+    """Give the batch its offset, and update the plan's facts of its partition and producer."""
     slot = int(table[row + ROW_SLOT])
     size = int(table[row + ROW_BYTES])
     offset = int(table[slot + SLOT_NEXT_OFFSET])
@@ -466,7 +472,7 @@ def _apply_row(row: int, connection: int, table: Array) -> None:
         table[HEAD_TOUCHED] += 1
         table[slot + SLOT_FIRST_TIMESTAMP_MS] = max_timestamp_ms
     if table[slot + SLOT_SIZE_BYTES] == 0:
-        # The segment's first batch: what time to roll is reckoned from.
+        # The segment's first batch: its timestamp decides when the segment is rolled.
         limit_ms = int(table[slot + SLOT_UNTIMED_LIMIT_MS])
         if max_timestamp_ms >= 0:
             longest_ms = int(table[slot + SLOT_LONGEST_MS])
@@ -474,7 +480,7 @@ def _apply_row(row: int, connection: int, table: Array) -> None:
             if max_timestamp_ms <= INT64_MAX - longest_ms:
                 limit_ms = max_timestamp_ms + longest_ms
         table[slot + SLOT_TIMESTAMP_LIMIT_MS] = limit_ms
-    # As Segment.commit does it.
+    # The same updates as in Segment.commit.
     if max_timestamp_ms > table[slot + SLOT_MAX_TIMESTAMP_MS]:
         table[slot + SLOT_MAX_TIMESTAMP_MS] = max_timestamp_ms
         table[slot + SLOT_MAX_TIMESTAMP_OFFSET] = last_offset
@@ -507,7 +513,7 @@ def _apply_row(row: int, connection: int, table: Array) -> None:
         table[place + 3] = last_offset
         table[place + 4] = max_timestamp_ms
         table[producer + PRODUCER_BATCHES] = number + 1
-        # One that was new begins with whatever epoch it has.
+        # A producer unknown to the log begins with the epoch of its batch.
         table[producer + PRODUCER_STATE] = PRODUCER_KNOWN
         table[producer + PRODUCER_EPOCH] = table[row + ROW_EPOCH]
         table[producer + PRODUCER_LAST_SEQUENCE] = last_sequence
@@ -516,8 +522,8 @@ def _apply_row(row: int, connection: int, table: Array) -> None:
 # --- a frame -------------------------------------------------------------------------------------
 @inline
 def _read_size(arena: Array, at: int, end: int) -> tuple[int, int]:
-    """The size of a partition's records in a flexible version, and the position behind it. -1 if it
-    is null, cut off, or longer than four bytes say."""
+    """Return the size of a partition's records in a flexible version, and the position after the
+    size. The size is -1 if it is null, cut off, or longer than four bytes."""
     raw = 0
     for i in range(4):
         if at >= end:
@@ -534,7 +540,7 @@ def _read_size(arena: Array, at: int, end: int) -> tuple[int, int]:
 def _take_frame(
     arena: Array, at: int, end: int, connection: int, table: Array, names: Array, replies: Array
 ) -> int:
-    """Take the whole request that ends at ``end``, or nothing of it."""
+    """Plan the whole request that ends at ``end``, or nothing of it."""
     if end - at < FRAME_HEAD_BYTES or read_i16(arena, at + 4) != PRODUCE:
         return _STOP
     version = read_i16(arena, at + 6)
@@ -551,14 +557,14 @@ def _take_frame(
     if end - at < 2:
         return _STOP
     if is_flexible:
-        # No tags, and the length of the transactional id and one higher.
+        # No tags, and the length of the transactional id plus one.
         id_bytes = byte_at(arena, at + 1) - 1
         if byte_at(arena, at) != 0 or id_bytes > _MOST_COUNT:
             return _STOP
     else:
         id_bytes = read_i16(arena, at)
     at += 2
-    # A request with a transactional id has transactional batches only, any other has none.
+    # A request with a transactional id has only transactional batches; any other has none.
     attributes = 0
     if id_bytes >= 0:
         if table[HEAD_LEAVES_TRANSACTIONS] != 0:
@@ -607,7 +613,7 @@ def _take_frame(
         write_i32(replies, out, topics)
         out += 4
     for _ in range(topics):
-        # The topic's name or id, as it came, goes into the reply as well.
+        # The topic's name or id is copied into the response.
         name_at = at
         if version >= FIRST_WITH_TOPIC_ID:
             name_bytes = TOPIC_ID_BYTES
@@ -681,11 +687,11 @@ def _take_frame(
                 return NEED_SLOT
             if table[slot + SLOT_STATE] != SLOT_READY:
                 return _STOP
-            # The same partition can be asked for by name and by id.
+            # A request may use the partition's other slot, by name or by id.
             slot = int(table[slot + SLOT_TARGET])
             if acks == -1 and table[slot + SLOT_ACKS_ALL] == ACKS_ALL_NEVER:
                 return _STOP
-            # One batch a partition and request, so that all checks are against the same state.
+            # One batch per partition and request, so that all checks use the same state.
             if table[slot + SLOT_REQUEST] == stamp:
                 return _STOP
             table[slot + SLOT_REQUEST] = stamp
@@ -743,7 +749,7 @@ def _take_frame(
         replies[out] = 0
         out += 1
     write_i32(replies, reply_at, out - reply_at - 4)
-    # Nothing can stop it any more.
+    # The request is accepted: no check can fail from here on.
     for i in range(first_row, rows):
         row = ROWS_AT + i * ROW_WORDS
         _apply_row(row, connection, table)
@@ -765,7 +771,7 @@ def _take_frame(
 # --- the turn ------------------------------------------------------------------------------------
 @inline
 def _gather(arena: Array, table: Array, batches: Array) -> None:
-    """Copy the batches slot by slot, with their offsets."""
+    """Copy the batches to ``batches`` slot by slot, with their offsets and leader epochs."""
     out = 0
     for i in range(int(table[HEAD_TOUCHED])):
         slot = int(table[TOUCHED_AT + i])
@@ -820,10 +826,10 @@ def _plan(arena: Array, table: Array, names: Array, replies: Array, batches: Arr
 
 @kernel("in8", "out64", "out8", "out8", "out8")
 def plan_produce(arena: Array, table: Array, names: Array, replies: Array, batches: Array) -> int:
-    """Plan what the connections of ``table`` have in ``arena``, from where the last call stopped.
+    """Plan the requests of the connections in ``table``, from where the last call stopped.
 
-    Returns DONE, FULL, or what it NEEDs. After DONE and FULL ``batches`` (as large as the
-    arena) has the batches of each touched slot side by side, from SLOT_OUT on, offsets and epochs
-    in place, and ``replies`` the answers, connection by connection.
+    Return DONE, FULL or a NEED_ status. After DONE and FULL, ``batches`` (as large as the arena)
+    has the batches of each touched slot side by side from SLOT_OUT on, with offsets and leader
+    epochs set, and ``replies`` has the responses by connection.
     """
     return _plan(unowned(arena), unowned(table), unowned(names), unowned(replies), unowned(batches))

@@ -1,10 +1,10 @@
-"""A Produce request until it is answered: the outcome of its appends, and which of them are safe.
+"""A Produce request until its response: the results of its appends, and which of them are safe.
 
-With acks=-1 the answer waits in the purgatory until the high watermark has passed the records.
-With acks=1 it waits only where flush.messages=1, until the records are flushed. If this broker's
-leadership ends first, the answer is an error. A newer epoch of the same leader is no end, as in
-Kafka: the records are still there; librdkafka takes NOT_LEADER_OR_FOLLOWER for "not written", and
-may give other records the same sequences.
+With acks=-1 the response waits in the purgatory until the high watermark has passed the records.
+With acks=1 it waits only if flush.messages=1, until the records are flushed. If this broker's
+leadership ends first, the response is an error. A newer leader epoch of the same leader does not
+end it, as in Kafka: the records still exist, and librdkafka takes NOT_LEADER_OR_FOLLOWER for "not
+written" and may reuse the sequences for other records.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Append(NamedTuple):
     answer: PartitionProduceResponse
     records: memoryview | bytearray | bytes
     guard: VerificationGuard | None = None
-    """Of a batch that begins a transaction."""
+    """The guard of a batch that begins a transaction."""
 
 
 class _Waiting(NamedTuple):
-    """An append whose answer is not due yet."""
+    """An append that is not as safe as acks requires yet."""
 
     answer: PartitionProduceResponse
     leader: Leader
@@ -44,7 +44,7 @@ class _Waiting(NamedTuple):
 
 
 class PendingProduce(DelayedOperation):
-    """A Produce request until it is answered."""
+    """A Produce request until its response is sent."""
 
     __slots__ = (
         "_services",
@@ -61,8 +61,9 @@ class PendingProduce(DelayedOperation):
         self, services: PipelineServices, request: ProduceRequest, context: RequestContext
     ) -> None:
         self._services = services
-        # Not the request: its records may be megabytes, and nobody needs them once they are
-        # appended, however long followers take.
+        # The request is not stored: its records may be megabytes, and are not needed after the
+        # append,
+        # however long the followers take.
         self._timeout_ms = request.timeout_ms
         self.context = context
         self.acks = request.acks
@@ -73,8 +74,8 @@ class PendingProduce(DelayedOperation):
     def wait_for(
         self, answer: PartitionProduceResponse, leader: Leader, required_offset: int
     ) -> None:
-        """The answer is due once all records before ``required_offset`` are as safe as ``acks``
-        asks."""
+        """Delay the response until all records before ``required_offset`` are as safe as ``acks``
+        requires."""
         if self._safe_offset(leader) < required_offset:
             self._waiting.append(_Waiting(answer, leader, required_offset))
 
@@ -86,8 +87,8 @@ class PendingProduce(DelayedOperation):
         return max(log.high_watermark, log.flushed_offset)
 
     def appended(self) -> None:
-        """One more of the request's appends is done. After the last one the request is answered, or
-        waits until all of them are safe."""
+        """Note that one append of the request is done. After the last one, send the response or
+        wait until all appends are safe."""
         self.open_appends -= 1
         if self.open_appends:
             return
@@ -129,7 +130,7 @@ class PendingProduce(DelayedOperation):
         for topic in self.response.responses:
             for partition in topic.partition_responses:
                 if partition.error_code:
-                    # The client expects no answer: closing is the only way to tell it.
+                    # The client expects no response: only a closed connection can report the error.
                     name = f"{topic.name or topic.topic_id}-{partition.index}"
                     reply.close(f"Produce with acks=0 to {name}: {partition.error_message}")
                     return
@@ -137,7 +138,7 @@ class PendingProduce(DelayedOperation):
 
 
 def set_error(answer: PartitionProduceResponse, code: ErrorCode, text: str | None = None) -> None:
-    """Makes the answer an error, with -1 in all other fields as Kafka's brokers do."""
+    """Make the partition's response an error, with -1 in all other fields as Kafka's brokers do."""
     answer.error_code = code
     answer.error_message = text
     answer.base_offset = -1

@@ -1,8 +1,8 @@
-"""The appends of Produce: a turn's batches partition by partition, answered when they are safe.
+"""Appends Produce requests: a turn's batches by partition, answered when they are safe.
 
-All appends of a turn run together once the turn has received; until then their records are views of
-the receive buffer. A batch whose validation would take more than the loop's share is held until a
-helper thread has validated it.
+All appends of an event-loop turn run together after the turn has received; until then their records
+are views of the receive buffer. A batch whose validation would exceed the loop's share of time
+waits until a helper thread has validated it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
 
 
 class ProducePipeline:
-    """The appends of a turn: collected while the turn receives, then run together."""
+    """The appends of an event-loop turn: collected while the turn receives, then run together."""
 
     def __init__(self, services: PipelineServices) -> None:
         self._services = services
@@ -74,7 +74,7 @@ class ProducePipeline:
         self._held = HeldAppends(services.helpers, services.clock, self._append)
 
     def add(self, leader: Leader, append: Append) -> None:
-        """Puts an append behind earlier ones to the same partition."""
+        """Add an append behind earlier ones to the same partition."""
         appends = self._appends
         if not appends:
             self._services.loop.call_at_append(self._run)
@@ -92,14 +92,14 @@ class ProducePipeline:
                 else:
                     done.append(append)
         if any(each.pending.acks == -1 for each in done):
-            # Followers come first: these answers wait for them.
+            # Wake the followers' fetches first: these responses wait for the followers.
             self._services.purgatory.check_now()
         for append in done:
             append.pending.appended()
 
     def _append(self, leader: Leader, append: Append, result: Prepared | None) -> bool:
-        """Append and fill in the answer. False if a helper has to validate the batch first: the
-        next call has the helper's ``result``."""
+        """Append the batch, and fill in the partition's response. Return False if a helper thread
+        has to validate the batch first; the next call passes the helper's ``result``."""
         services = self._services
         pending, answer, records, guard = append
         acks_all, now_ms = pending.acks == -1, services.clock.now_ms()
@@ -119,8 +119,9 @@ class ProducePipeline:
             if not _set_refusal(answer, error, leader.log):
                 services.requests.bugs.report(f"append to {leader.topic_partition}", error)
         except Exception as error:
-            # Nothing is half done: after a half-done append the log would be offline, and its error
-            # a LogStorageError.
+            # The append had no effect: after half an append the log would be offline, and the error
+            # a
+            # LogStorageError.
             services.requests.bugs.report(f"append to {leader.topic_partition}", error)
             set_error(answer, ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
@@ -139,8 +140,8 @@ def _set_success(answer: PartitionProduceResponse, info: AppendInfo) -> None:
 
 
 def _set_refusal(answer: PartitionProduceResponse, error: KlogError, log: PartitionLog) -> bool:
-    """Makes the answer an error, with the code that clients know for the log's error; False if
-    there is no such code."""
+    """Make the partition's response the client's error for the log's ``error``. Return False if
+    there is no code for that error."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), None)
     if code is None:
         set_error(answer, ErrorCode.UNKNOWN_SERVER_ERROR)

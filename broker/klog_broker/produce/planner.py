@@ -1,10 +1,10 @@
-"""A turn's pipelined Produce requests: planned by the kernel, written, and only then committed.
+"""Plans a turn's pipelined Produce requests with the kernel, writes the batches, and commits them.
 
-The steps are plan, append, commit. The kernel's plan changes nothing outside its table. All planned
-batches are written, partition by partition, behind the logs' ends, where they do not count yet. If
-one write fails, all writes are taken back, and the generic handler serves the requests as if there
-had been no plan. Otherwise the partitions commit, and the connections queue the answers and go on,
-generically, with the requests that the kernel left.
+The kernel's plan changes nothing outside its table. All planned batches are written behind the
+logs' ends, partition by partition, where they do not count yet. If one write fails, all writes are
+taken back, and the generic handler serves the requests as if there had been no plan. If all
+succeed, the partitions commit, and the connections queue the responses and continue with the
+requests that the kernel left to the generic handler.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger("klog.produce")
 
 
 class PlannedConnection(Protocol):
-    """A connection, as plans see it."""
+    """The interface of a connection that a plan uses."""
 
     @property
     def is_open(self) -> bool:
@@ -46,26 +46,26 @@ class PlannedConnection(Protocol):
         """The number of the connection's principal (security/principal_numbers.py)."""
 
     def plannable(self) -> tuple[int, int] | None:
-        """Start and end of the connection's unparsed bytes in the arena; None if none of them may
-        be planned, because earlier requests are still being served."""
+        """Return start and end of the connection's unparsed bytes in the arena; None if none of
+        them may be planned, because earlier requests are still being served."""
 
     def planned(self, taken_bytes: int, replies: Sequence[bytes | HeldAnswer]) -> None:
-        """The plan that the connection was offered to is over: ``taken_bytes`` of requests are
-        served, and the connection sends ``replies``."""
+        """Finish a plan that the connection was offered to: ``taken_bytes`` of requests are served,
+        and the connection sends ``replies``."""
 
     def take_over(
         self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | HeldAnswer]
     ) -> None:
-        """The plan that the connection joined is over, and leaves it something to do: of its bytes
-        in the arena (``start`` to ``end``) ``taken_bytes`` are served, and ``replies`` are to be
+        """Finish a plan that the connection joined and that leaves it work: of its bytes in the
+        arena from ``start`` to ``end``, ``taken_bytes`` are served, and ``replies`` are to be
         sent."""
 
     def close(self, reason: str) -> None:
-        """Ends the connection."""
+        """Close the connection."""
 
 
 class Received(NamedTuple):
-    """What a turn has received from the connections that joined its plan."""
+    """The bytes that a turn has received from the connections that joined its plan."""
 
     connections: Sequence[PlannedConnection]
     bounds: Sequence[int]
@@ -76,20 +76,20 @@ NOTHING_RECEIVED = Received((), (0,))
 
 
 class PlanTargets(Protocol):
-    """Finds the partitions that may be planned for (targets.py has it)."""
+    """Finds the partitions that may be in a plan; implemented in targets.py."""
 
     @property
     def version(self) -> int:
-        """Changes whenever an answer of ``find`` may have changed."""
+        """A number that changes whenever a result of ``find`` may have changed."""
 
     @property
     def checks_access(self) -> bool:
-        """Whether principals have different rights. If not, all share the same slots."""
+        """Whether principals have different rights. If not, all principals share the same slots."""
 
     def find(
         self, topic: bytes, *, by_id: bool, partition: int, principal: int
     ) -> PlanTarget | None:
-        """The partition, by the topic's name or the bytes of its id, for the principal with this
+        """Return the partition of the topic with this name or id for the principal with this
         number; None leaves the request to the generic handler."""
 
     def hold(
@@ -99,22 +99,22 @@ class PlanTargets(Protocol):
         timeout_ms: int,
         answered: Callable[[int], None],
     ) -> HeldAnswer | None:
-        """What is to be sent, and when (see HeldAnswer); None if it can be sent at once, as it is
-        now."""
+        """Return the delayed response (see HeldAnswer); None if ``answer`` can be sent now, as it
+        is."""
 
     def appended(self) -> None:
-        """Batches are appended whose answers wait for other replicas: so these come first."""
+        """Wake followers: the responses of appended batches wait for other replicas."""
 
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
-        """Whether the batch is to begin its producer's transaction in this partition: the
-        coordinator says so, and the log. False leaves the request to the generic handler."""
+        """Return whether the batch begins its producer's transaction in this partition, with the
+        consent of the coordinator and the log. False leaves the request to the generic handler."""
 
 
 _NONE_LATER: Mapping[int, int] = {}
 
 
 class _CommitFailed(Exception):
-    """A log could not commit what was written, and is offline now: a bug."""
+    """A log could not commit written batches because of a bug, and is offline now."""
 
 
 class _Turn:
@@ -124,19 +124,19 @@ class _Turn:
         self, waiting: list[PlannedConnection], places: list[tuple[int, int]], first_received: int
     ) -> None:
         self.waiting = waiting
-        self.places = places  # of each: where its bytes that are not taken begin and end
+        self.places = places  # start and end of each connection's bytes that are not taken
         self.first_received = first_received
         self.replies: dict[int, list[bytes | HeldAnswer]] = {}
         self.is_over = False
-        """All have joined, and are served and answered: no connection has anything left to do."""
+        """Whether all connections joined, and all their requests are served and answered."""
 
     def add_reply(self, number: int, data: bytes | HeldAnswer) -> None:
-        """Connection ``number`` has to send ``data``."""
+        """Let connection ``number`` send ``data``."""
         self.replies.setdefault(number, []).append(data)
 
 
 class ProducePlanner:
-    """One for each broker, once the kernel is loaded. Loop thread only."""
+    """Makes the plans of one broker, once the kernel is loaded. Loop thread only."""
 
     def __init__(
         self,
@@ -156,23 +156,23 @@ class ProducePlanner:
         self._times = times
         self._tables = PlanTables(kernel, arena.view, max_request_bytes)
         self.calls = make_calls(arena.view, self._tables.replies)
-        """Receives from all connections that joined, and answers them; None if connections cannot
+        """Receives from and answers all connections that joined; None if connections cannot
         join."""
         self._logs: list[PlanTarget | None] = []
         self._targets_version = targets.version
         self._slots_before = 0
-        # By log: the slot that stands for it in this plan.
+        # By log: the number of the slot that represents it in this plan.
         self._slot_of: dict[PlannedLog, int] = {}
 
     def run(
         self, offered: Sequence[PlannedConnection], received: Received = NOTHING_RECEIVED
     ) -> bool:
-        """Serves the requests that can be planned.
+        """Serve the requests that can be planned.
 
         ``PlannedConnection.planned`` is called for each connection in ``offered``, once and in
         order. Connections in ``received`` are answered through ``calls``; ``take_over`` is called
-        for those that have something left to parse or send. Returns whether ``take_over`` was
-        called for none.
+        for those that have bytes left to parse or send. Return whether ``take_over`` was never
+        called.
         """
         limit = self._kernel.MAX_CONNECTIONS
         connections, bounds = received
@@ -216,7 +216,7 @@ class ProducePlanner:
         return is_over
 
     def _plan_all(self, turn: _Turn) -> None:
-        """Makes one plan, or several if the tables are too small for all requests."""
+        """Make one plan, or several if the tables are too small for all requests."""
         tables = self._tables
         first = 0
         while first < len(turn.waiting):
@@ -229,7 +229,7 @@ class ProducePlanner:
                     done = self._append(now_ms)
                 except _CommitFailed:
                     for connection in turn.waiting[first:]:
-                        connection.close("a partition that it wrote to failed")
+                        connection.close("the log of a partition in its requests failed")
                     return
                 if not done:
                     return
@@ -242,7 +242,7 @@ class ProducePlanner:
                 self._count(self._collect(turn, first))
             if status == self._kernel.DONE:
                 return
-            # A table is full: another plan goes on behind this one.
+            # A table is full: the next plan continues from here.
             first += min(tables.connection, count)
             if not requests and not self._make_room():
                 first += 1
@@ -280,7 +280,7 @@ class ProducePlanner:
         self._tables.forget_slots()
 
     def _make_room(self) -> bool:
-        """After a plan that took nothing: forgets slots; returns whether that made room."""
+        """Free slots after a plan that took no request. Return whether that freed any."""
         if not self._slots_before:
             return False
         self._forget_slots()
@@ -312,8 +312,9 @@ class ProducePlanner:
         tables.fill_slot(number, facts, target.acks_all)
 
     def _fill_transaction(self, number: int) -> None:
-        """A producer's first batch in this plan is transactional: its transaction has begun, or
-        begins with this batch, or the kernel leaves the request."""
+        """Write the facts of a producer whose first batch in this plan is transactional: its
+        transaction has begun, or begins with this batch, or the kernel leaves the request to the
+        handler."""
         tables = self._tables
         slot, producer_id = tables.producer_key(number)
         log = self._log_of(slot)
@@ -334,8 +335,8 @@ class ProducePlanner:
     # -- append and commit --------------------------------------------------------------------
 
     def _append(self, now_ms: int) -> bool:
-        """Write and commit the plan's batches. Returns False if they could not be written; nothing
-        has changed then."""
+        """Write and commit the plan's batches. Return False if they could not be written; then no
+        log has changed."""
         touched = self._tables.touched()
         written: list[PlannedLog] = []
         for slot in touched:
@@ -362,15 +363,15 @@ class ProducePlanner:
             try:
                 log.take_back_planned()
             except LogStorageError as error:
-                # The log's directory is offline now: writers to it get that error.
+                # The log's directory is offline now: later writes to the log fail.
                 _log.error("partition=%s: %s", log.topic_partition, error)
 
     # -- answers ------------------------------------------------------------------------------
 
     def _answer_all(self, turn: _Turn) -> bool:
-        """The usual case, done for all connections at once: all have joined and have answers for
-        every byte that they sent, and every socket takes its answers. Returns False, and has sent
-        nothing, if the connections have to be looked at one by one."""
+        """Answer the usual case for all connections at once: all have joined, all their bytes are
+        planned, and all have responses. Return False, with nothing sent, if the connections have to
+        be handled one by one."""
         tables, count = self._tables, len(turn.waiting)
         if turn.first_received or tables.has_held or not tables.all_taken(count):
             return False
@@ -392,8 +393,8 @@ class ProducePlanner:
         return True
 
     def _count(self, later: Mapping[int, int]) -> None:
-        """The plan's requests are answered in this turn, but for those that are answered `later`,
-        by head."""
+        """Count the plan's requests as answered in this turn, except those answered `later`, by
+        head."""
         for version, count in self._tables.versions():
             head = head_of(self._kernel.PRODUCE, version)
             now = count - later.get(head, 0)
@@ -401,8 +402,8 @@ class ProducePlanner:
                 self._times.others.append((head, now, IN_THIS_TURN))
 
     def _collect(self, turn: _Turn, first: int) -> Mapping[int, int]:
-        """Note how far each connection has come; send its answers or leave them to the turn. How
-        many requests are answered later, by head."""
+        """Note how far each connection has come; send its responses or leave them to the turn.
+        Return how many requests are answered later, by head."""
         tables = self._tables
         later: dict[int, int] = {}
         direct: list[tuple[int, int, int]] = []
@@ -422,7 +423,7 @@ class ProducePlanner:
                             later[head] = later.get(head, 0) + part.requests
                         turn.add_reply(number, reply)
                 elif stop > start:
-                    # After an answer that was not sent whole, later answers have to wait for it.
+                    # After a response that was sent in part, later responses have to wait.
                     if number >= turn.first_received and number not in turn.replies:
                         direct.append((number, start, stop))
                     else:
@@ -435,7 +436,8 @@ class ProducePlanner:
         self._times.others.append((head, count, since_ns))
 
     def _hold(self, part: AnswerPart, answered: Callable[[int], None]) -> bytes | HeldAnswer:
-        """Answers of a connection, with batches among them that are answered later."""
+        """Return the delayed response for a part of a connection's responses, or its bytes if it
+        can be sent now."""
         answer = bytearray(self._tables.replies[part.start : part.stop])
         appends = [
             HeldAppend(
@@ -447,7 +449,7 @@ class ProducePlanner:
         return self._targets.hold(answer, appends, timeout_ms, answered) or bytes(answer)
 
     def _answer(self, turn: _Turn, direct: Sequence[tuple[int, int, int]]) -> None:
-        """Sends answers at once. Bytes that a socket does not take are left to its connection."""
+        """Send responses now. Bytes that a socket does not take are left to its connection."""
         assert self.calls is not None
         # An append can complete another connection's request, and so close that connection.
         ready = [each for each in direct if turn.waiting[each[0]].is_open]

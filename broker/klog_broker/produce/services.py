@@ -1,4 +1,4 @@
-"""The services of Produce."""
+"""The services that Produce needs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class ProduceAppends(Protocol):
     """The appends of a turn's Produce requests; implemented in pipeline.py."""
 
     def add(self, leader: Leader, append: Any) -> None:
-        """Puts an append (see pending_produce.py) behind earlier ones to the same partition."""
+        """Add an append (see pending_produce.py) behind earlier ones to the same partition."""
 
 
 class VerifyTransactions(Protocol):
-    """Asks the transaction coordinator whether partitions are part of a producer's open
-    transaction (KIP-890)."""
+    """Asks the transaction coordinator whether partitions are part of a producer's open transaction
+    (KIP-890)."""
 
     def __call__(
         self,
@@ -38,12 +38,12 @@ class VerifyTransactions(Protocol):
         adds: bool,
         done: Callable[[dict[TopicPartition, ErrorCode]], None],
     ) -> None:
-        """``done`` is called once, perhaps at once, with an error for each partition that is not.
-        With ``adds`` (transaction version 2) partitions that are missing are added first."""
+        """Call ``done`` once, perhaps at once, with an error for each partition that is not part of
+        the transaction. If ``adds`` (transaction version 2), missing partitions are added first."""
 
 
 class PipelineServices(PartitionServices, Protocol):
-    """The services of the appends of a turn."""
+    """The services for the appends of a turn."""
 
     @property
     def clock(self) -> Clock: ...
@@ -62,7 +62,7 @@ class PipelineServices(PartitionServices, Protocol):
 
 
 class ProduceServices(PipelineServices, Protocol):
-    """The services of Produce."""
+    """The services that Produce needs."""
 
     @property
     def principal_numbers(self) -> PrincipalNumbers: ...
@@ -76,4 +76,4 @@ class ProduceServices(PipelineServices, Protocol):
 
     @property
     def verifies_elsewhere(self) -> Callable[[str], bool]:
-        """Whether another broker would be asked about a transactional id."""
+        """Returns whether another broker coordinates a transactional id."""

@@ -1,8 +1,8 @@
-"""Writes and reads the produce kernel's table: a plan's input and its outcome.
+"""Writes a plan's input into the produce kernel's table, and reads the plan from it.
 
-The kernel's constants (kernel.py) say which word is which. Positions in the arena, in the answers
-and in the table itself are plain numbers. One row of a section is packed or unpacked by one call:
-a row has up to 40 words, and a turn can have hundreds of rows.
+The kernel's constants (kernel.py) name the words. Positions in the arena, in the responses and in
+the table are plain numbers. One call packs or unpacks a row of a section: a row has up to 40 words,
+and a turn can have hundreds of rows.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from pyspark_klog.ids import Offset
 
 WORD_BYTES = 8
 SLOT_ROW = Struct("=23q")
-"""A slot's words up to SLOT_OUT: the partition's facts, which a plan updates, and its outcome."""
+"""A slot's words up to SLOT_OUT: the partition's facts, which a plan updates, and the results."""
 CONNECTION_ROW = Struct("=5q8x")
 """A connection's words, without the number of its principal."""
 BATCH_ROW = Struct("=13q")
 
 
 class TouchedSlot(NamedTuple):
-    """A partition for which a plan has batches."""
+    """A partition with batches in a plan."""
 
     number: int
     row: tuple[int, ...]
@@ -48,17 +48,17 @@ class TouchedSlot(NamedTuple):
 
 
 class HeldBatch(NamedTuple):
-    """A batch that is answered once the watermark has passed it."""
+    """A batch whose response waits until the high watermark has passed the batch."""
 
     slot: int
     end_offset: int
-    answer_at: int  # in `replies`: its error code
-    ones: int  # so many bytes behind that are all ones if the answer is an error
+    answer_at: int  # the position of its error code in `replies`
+    ones: int  # how many bytes after the error code are 0xFF in an error response
     timeout_ms: int
 
 
 class PlanTables:
-    """The memory that one kernel works on. Loop thread only."""
+    """The memory of one kernel. Loop thread only."""
 
     def __init__(self, kernel: Any, arena: memoryview, max_request_bytes: int) -> None:
         import numpy as np
@@ -69,7 +69,7 @@ class PlanTables:
         self._words = memoryview(self._memory).cast("q")
         self._names = bytearray(kernel.NAMES_BYTES)
         self.replies = memoryview(bytearray(kernel.REPLIES_BYTES))
-        """A plan's answers, connection by connection."""
+        """A plan's responses, connection by connection."""
         self._batches = memoryview(bytearray(len(arena)))
         self._arguments = (
             np.frombuffer(arena, np.uint8),
@@ -88,9 +88,9 @@ class PlanTables:
         self, places: Sequence[tuple[int, int]], principals: Sequence[int] | None = None
     ) -> None:
         """Begin a new plan. ``places``: start and end of each connection's bytes in the arena.
-        ``principals``: the number of each connection's principal; None if every principal may
-        write to every topic and use every transactional id. A plan with principals takes no
-        requests with a transactional id."""
+        ``principals``: the number of each connection's principal; None if every principal may write
+        to every topic and use every transactional id. A plan with principals takes no requests with
+        a transactional id."""
         kernel, words = self._kernel, self._words
         self._round += 1
         words[kernel.HEAD_ROUND] = self._round
@@ -118,31 +118,32 @@ class PlanTables:
             self._column(kernel.CONNECTION_PRINCIPAL, count)[:] = numbers
 
     def plan(self) -> int:
-        """Lets the kernel begin or go on; returns its status (DONE, FULL, NEED_SLOT, ...)."""
+        """Let the kernel begin or continue; return its status (DONE, FULL, NEED_SLOT, ...)."""
         status: int = self._kernel.plan_produce(*self._arguments)
         return status
 
     @property
     def needed(self) -> int:
         """After NEED_SLOT, NEED_PRODUCER or NEED_TRANSACTION: the number of the slot or producer to
-        be filled."""
+        fill."""
         number: int = self._words[self._kernel.HEAD_NEEDED]
         return number
 
     @property
     def requests(self) -> int:
-        """How many requests the plan takes."""
+        """How many requests the plan has taken."""
         number: int = self._words[self._kernel.HEAD_REQUESTS]
         return number
 
     def head_at(self, position: int) -> int:
-        """The head (metrics/requests.py) of the request at that position in the arena."""
+        """Return the head (metrics/requests.py) of the request at that position in the arena."""
         return int.from_bytes(self._arena[position + 4 : position + 8], "big")
 
     def versions(self) -> list[tuple[int, int]]:
-        """How many requests of which version the plan takes, if it takes any."""
+        """Return pairs of version and request count of the plan; the plan must have at least
+        one."""
         requests, at = self.requests, self._kernel.HEAD_VERSIONS
-        # Nearly all clients speak one version.
+        # Nearly all clients use one version.
         if self._words[at + self._usual_version] == requests:
             return [(self._usual_version, requests)]
         counts = self._words[at : self._kernel.HEAD_WORDS].tolist()
@@ -160,12 +161,12 @@ class PlanTables:
 
     @property
     def slots(self) -> int:
-        """How many slots are in use; they are kept from plan to plan."""
+        """How many slots are in use; slots outlast a plan."""
         number: int = self._words[self._kernel.HEAD_SLOTS]
         return number
 
     def forget_slots(self) -> None:
-        """The next plan finds no slot in use."""
+        """Free all slots before the next plan."""
         kernel = self._kernel
         self._words[kernel.HEAD_SLOTS] = 0
         start = kernel.SLOT_BUCKETS_AT * WORD_BYTES
@@ -173,8 +174,8 @@ class PlanTables:
         self._memory[start:end] = bytes(end - start)
 
     def slot_key(self, number: int) -> tuple[bytes, bool, int, int]:
-        """The key of a slot: (a topic's name or id, whether it is an id, partition, the number of
-        the principal that writes)."""
+        """Return the key of a slot: topic name or id, whether it is an id, partition, and the
+        number of the principal that writes."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         name_at = number * kernel.NAME_BYTES
@@ -186,14 +187,14 @@ class PlanTables:
         )
 
     def leave_slot(self, number: int) -> None:
-        """In this plan requests for the slot are left to the generic handler."""
+        """Leave requests for the slot to the generic handler in this plan."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         words[at + kernel.SLOT_ROUND] = self._round
         words[at + kernel.SLOT_STATE] = kernel.SLOT_UNAVAILABLE
 
     def join_slots(self, number: int, other: int) -> None:
-        """The slot ``other`` is the same partition, and stands for both in this plan."""
+        """Let the slot ``other``, of the same partition, represent both slots in this plan."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         words[at + kernel.SLOT_ROUND] = self._round
@@ -237,27 +238,29 @@ class PlanTables:
     # -- producers ----------------------------------------------------------------------------
 
     def producer_key(self, number: int) -> tuple[int, int]:
-        """A producer's identity: (the number of its slot, producer id)."""
+        """Return a producer's slot number and producer id."""
         kernel, words = self._kernel, self._words
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         slot_at = words[at + kernel.PRODUCER_SLOT]
         return (slot_at - kernel.SLOTS_AT) // kernel.SLOT_WORDS, words[at + kernel.PRODUCER_ID]
 
     def fill_producer(self, number: int, entry: ProducerEntry | None) -> None:
-        """Write what the log knows of the producer; ``entry`` is None if it knows nothing."""
+        """Write the log's state of the producer; ``entry`` is None for a producer unknown to the
+        log."""
         kernel, words = self._kernel, self._words
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         if entry is None:
             words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_NEW
         else:
-            # An epoch that began with a marker has no batches: -1, its first sequence is to be 0.
+            # After an epoch that began with a marker the last sequence is -1, so the next must be
+            # 0.
             words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_KNOWN
             words[at + kernel.PRODUCER_EPOCH] = entry.producer_epoch
             words[at + kernel.PRODUCER_LAST_SEQUENCE] = entry.last_sequence
             words[at + kernel.PRODUCER_IN_TRANSACTION] = entry.current_transaction_first_offset >= 0
 
     def first_batch(self, number: int) -> FirstBatch:
-        """After NEED_TRANSACTION: the batch that is looked at."""
+        """Return the batch that the kernel asks about with NEED_TRANSACTION."""
         kernel, words = self._kernel, self._words
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         id_at = words[kernel.HEAD_TRANSACTIONAL_ID_AT]
@@ -275,7 +278,8 @@ class PlanTables:
         )
 
     def begin_transaction(self, number: int, first: ProducerHead) -> None:
-        """The producer may begin its transaction with this batch: nothing else is asked of it."""
+        """Let the producer begin its transaction with this batch, without further checks of its
+        state."""
         kernel, words = self._kernel, self._words
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_KNOWN
@@ -286,11 +290,11 @@ class PlanTables:
 
     @property
     def has_held(self) -> bool:
-        """Whether batches of the plan are answered later."""
+        """Whether batches of the plan have delayed responses."""
         return bool(self._words[self._kernel.HEAD_HELD])
 
     def held(self) -> dict[int, list[HeldBatch]]:
-        """By connection: the batches of the plan that are answered later."""
+        """Return the batches of the plan with delayed responses, by connection."""
         kernel, words = self._kernel, self._words
         found: dict[int, list[HeldBatch]] = {}
         if not words[kernel.HEAD_HELD]:
@@ -313,21 +317,21 @@ class PlanTables:
     # -- what a plan comes to -----------------------------------------------------------------
 
     def _column(self, field: int, count: int) -> memoryview:
-        """One word of each of the plan's first ``count`` connections."""
+        """Return one word of each of the plan's first ``count`` connections."""
         kernel = self._kernel
         at = kernel.CONNECTIONS_AT + field
         return self._words[at : at + count * kernel.CONNECTION_WORDS : kernel.CONNECTION_WORDS]
 
     def all_taken(self, count: int) -> bool:
-        """Whether the plan has taken every byte of its first ``count`` connections."""
+        """Return whether the plan has taken every byte of its first ``count`` connections."""
         kernel = self._kernel
         return self._column(kernel.CONNECTION_AT, count) == self._column(
             kernel.CONNECTION_END, count
         )
 
     def answers(self, count: int) -> tuple[list[int], list[int]]:
-        """Where in ``replies`` the answers of the plan's first ``count`` connections start, and
-        where they end."""
+        """Return the starts and the ends of the responses in ``replies`` of the plan's first
+        ``count`` connections."""
         kernel = self._kernel
         return (
             self._column(kernel.CONNECTION_REPLIES_AT, count).tolist(),
@@ -335,15 +339,15 @@ class PlanTables:
         )
 
     def connections(self, count: int) -> Iterator[tuple[int, ...]]:
-        """How far the plan's first ``count`` connections have come, a row each: start and end of
-        the bytes in the arena that were not taken, start and end of the answers in ``replies``,
-        and how many requests were taken."""
+        """Yield a row for each of the plan's first ``count`` connections: start and end of its
+        bytes in the arena that were not taken, start and end of its responses in ``replies``, and
+        how many requests were taken."""
         start = self._kernel.CONNECTIONS_AT * WORD_BYTES
         rows = memoryview(self._memory)[start : start + count * CONNECTION_ROW.size]
         return CONNECTION_ROW.iter_unpack(rows)
 
     def touched(self) -> list[TouchedSlot]:
-        """The partitions with batches in this plan."""
+        """Return the partitions with batches in this plan."""
         kernel, words = self._kernel, self._words
         count = words[kernel.HEAD_TOUCHED]
         found: list[TouchedSlot] = []
@@ -361,7 +365,7 @@ class PlanTables:
         return found
 
     def appends(self, touched: Sequence[TouchedSlot]) -> list[PlannedAppend]:
-        """For each of these partitions: what is to be committed once its batches are written."""
+        """Return the data to commit in each of these partitions after its batches are written."""
         kernel, words = self._kernel, self._words
         producers = self._producers()
         entries = self._index_entries()
@@ -384,7 +388,7 @@ class PlanTables:
         return appends
 
     def _index_entries(self) -> dict[int, list[PlannedIndexEntry]]:
-        """The index entries, by slot number."""
+        """Return the plan's index entries, by slot number."""
         kernel, words = self._kernel, self._words
         found: dict[int, list[PlannedIndexEntry]] = {}
         at = kernel.INDEX_ROWS_AT
@@ -395,7 +399,7 @@ class PlanTables:
         return found
 
     def _producers(self) -> dict[int, list[PlannedProducer]]:
-        """The producers that wrote, by the position at which their slot's words begin."""
+        """Return the plan's producers with batches, by the position of their slot's words."""
         kernel, words = self._kernel, self._words
         found: dict[int, list[PlannedProducer]] = {}
         for number in range(words[kernel.HEAD_PRODUCERS]):

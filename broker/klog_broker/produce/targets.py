@@ -1,4 +1,4 @@
-"""Finds the partitions that Produce may be planned for."""
+"""Finds the partitions that a produce plan may use."""
 
 from collections.abc import Callable, Sequence
 
@@ -29,7 +29,8 @@ class ProduceTargets:
 
     @property
     def version(self) -> int:
-        """Changes whenever an answer of ``find`` may have changed: both versions only rise."""
+        """A number that changes whenever a result of ``find`` may have changed; both parts only
+        rise."""
         return self._services.replicas.version + self._services.authorizer.version
 
     @property
@@ -40,10 +41,10 @@ class ProduceTargets:
     def find(
         self, topic: bytes, *, by_id: bool, partition: int, principal: int
     ) -> PlanTarget | None:
-        """The partition, by the topic's name or the bytes of its id, for the principal with this
+        """Return the partition of the topic with this name or id for the principal with this
         number; None leaves the request to the handler.
 
-        A target is for all addresses of a principal. If the principal may write from some
+        A target is valid for all addresses of a principal. If the principal may write from some
         addresses only, the handler decides.
         """
         services = self._services
@@ -74,16 +75,16 @@ class ProduceTargets:
         timeout_ms: int,
         answered: Callable[[int], None],
     ) -> HeldAnswer | None:
-        """See PlanTargets."""
+        """Return the delayed response; None if ``answer`` can be sent now, as it is."""
         led = self._services.replicas.led
         waiting = [(led[each.log.topic_partition], each) for each in held]
         made = HeldAnswer(answer, waiting, timeout_ms, self._services, answered)
         return None if made.is_due else made
 
     def appended(self) -> None:
-        """See PlanTargets."""
+        """Wake followers: the responses of appended batches wait for other replicas."""
         self._services.purgatory.check_now()
 
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
-        """Whether the batch is to begin its producer's transaction in this partition."""
+        """Return whether the batch begins its producer's transaction in this partition."""
         return begins_now(self._services, log, first)

@@ -1,14 +1,14 @@
 """Collects the connections of a turn's produce plan, and has the plan's kernel loaded.
 
-Until the first pipelined turn, or an idle moment before it (idle.py), plans cost nothing: numba is
-not imported, and the generic handler serves everybody. Then a helper thread loads the kernel, if
-need be after a child process has compiled it. From then on each turn makes one plan for all
-connections whose received bytes begin with Produce.
+Until the first pipelined turn, or a quiet moment before it (idle.py), plans cost nothing: numba is
+not imported, and the generic handler serves all requests. Then a helper thread loads the kernel,
+after a child process has compiled it if necessary. From then on each event-loop turn makes one plan
+for all connections whose received bytes begin with Produce.
 
-A readable connection with nothing else under way may join the plan (Plans.join): one call receives
-from all connections that joined, and another one sends the answers of those whose requests were all
-planned. If receiving fails, or the plan leaves some of a connection's requests or answers, the
-connection goes on with them as if it had received the bytes itself.
+A readable connection without other work may join the plan (Plans.join): one call receives from all
+joined connections, and another one sends the responses of those whose requests were all planned. If
+receiving fails, or the plan leaves some of a connection's requests or responses, the connection
+continues with them as if it had received the bytes itself.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("klog.kernels")
 
-# The kernel is loaded once a receive brings this many requests, or this many connections begin with
-# Produce in one turn.
+# Load the kernel when one receive brings this many requests, or when this many connections begin
+# with Produce in one turn.
 _PIPELINED_REQUESTS = 4
 _READY_CONNECTIONS = 16
-# One request of this size has the kernel loaded, too: without a kernel Python checks its records
-# one by one.
+# Load the kernel for one request of this size, too: without a kernel, Python checks its records one
+# by one.
 _LARGE_REQUEST_BYTES = 32 * 1024
 UNPLANNED_REQUESTS = 5_000
-"""And so many that came one by one: serving them has cost what loading costs. A broker with
-followers has no idle moment, for their fetches come all the time."""
+"""Load the kernel after this many single requests, too: serving them has cost as much as loading. A
+broker with followers is never quiet, because their fetches come all the time."""
 
 
 class TurnPlans:
@@ -57,9 +57,10 @@ class TurnPlans:
         self._load_kernel = load_kernel
         self._make_planner = make_planner
         self.is_asked_for = False
-        """Whether the kernel was asked for: it is loaded, being loaded, or could not be loaded."""
+        """Whether loading was requested: the kernel is loaded, is being loaded, or could not be
+        loaded."""
         self.is_closed = False
-        """The broker stops: a kernel that is still being compiled is given up."""
+        """Whether the broker stops: then the compilation of a kernel is abandoned."""
         self._asked_ms = 0
         self._waiting: list[Connection] = []
         self._joined: list[Connection] = []
@@ -68,7 +69,7 @@ class TurnPlans:
         self._offers_ever = 0
 
     def close(self) -> None:
-        """The broker stops: see ``is_closed``."""
+        """Note that the broker stops (``is_closed``)."""
         self.is_closed = True
 
     @property
@@ -78,11 +79,13 @@ class TurnPlans:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody has produced anything, however little."""
+        """Whether any client has sent a Produce request."""
         return self._turn >= 0
 
     def offer(self, connection: Connection, first_frame_bytes: int, received_bytes: int) -> bool:
-        """See Plans.offer."""
+        """Add a connection that has received Produce requests to this turn's plan (Plans.offer).
+        The connection then parses nothing before its ``planned`` is called. Return False if the
+        plan does not take the connection."""
         if self.planner is None:
             if not self.is_asked_for:
                 is_load = first_frame_bytes >= _LARGE_REQUEST_BYTES
@@ -96,7 +99,7 @@ class TurnPlans:
         return True
 
     def join(self, connection: Connection) -> bool:
-        """Let the connection join this turn's plan; False if it has to receive by itself."""
+        """Let the connection join this turn's plan. Return False if it has to receive by itself."""
         joined = self._joined
         if not joined:
             if not self.receives:
@@ -125,7 +128,7 @@ class TurnPlans:
         received = self._receive(joined) if joined else NOTHING_RECEIVED
         after_bytes = received.bounds[-1] if received.connections else before_bytes
         if self.planner.run(waiting, received):
-            # Nobody holds a view of the bytes that were received.
+            # The received bytes are no longer in use.
             arena.take_back(before_bytes, after_bytes)
 
     def _receive(self, joined: list[Connection]) -> Received:
@@ -149,7 +152,7 @@ class TurnPlans:
             if count == NO_ROOM:
                 connection.put_off()
             else:
-                # The end of the stream, a failure, or no bytes after all: the connection finds out.
+                # End of stream, a failure, or no bytes after all: the connection finds out.
                 connection.receive()
         return Received(ready, bounds)
 
@@ -164,7 +167,7 @@ class TurnPlans:
             self.load()
 
     def load(self) -> None:
-        """Has the kernel loaded, once; plans begin as soon as it is."""
+        """Load the kernel once, in a helper thread; plans begin when it is loaded."""
         if not self.is_asked_for:
             self.is_asked_for = True
             self._asked_ms = self._loop.now_ms()
@@ -174,7 +177,7 @@ class TurnPlans:
 
     def _loaded(self, kernel: Any | None, error: BaseException | None) -> None:
         if error is not None:
-            _log.warning("the produce kernel cannot be loaded: %r", error)
+            _log.warning("no kernel for Produce, so Python handles each request: %r", error)
         elif kernel is not None and not self.is_closed:
             self.planner = self._make_planner(kernel)
             _log.info("kernels loaded took_ms=%d", self._loop.now_ms() - self._asked_ms)

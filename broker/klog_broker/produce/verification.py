@@ -1,9 +1,9 @@
-"""Transactional Produce: what a batch says of its producer, and the question to the coordinator.
+"""Transactional Produce: asks the transaction coordinator to verify a batch's partition.
 
-A batch that begins a transaction in its partition is appended only once the transaction coordinator
-has said that the partition is part of the producer's open transaction (KIP-890; Kafka's
-ReplicaManager and AddPartitionsToTxnManager). Clients of Produce 12 and later (transaction version
-2) leave it to the broker to add the partition.
+A batch that begins a transaction in its partition is appended only after the transaction
+coordinator has confirmed that the partition is part of the producer's open transaction (KIP-890;
+Kafka's ReplicaManager and AddPartitionsToTxnManager). Clients of Produce 12 and later (transaction
+version 2) leave it to the broker to add the partition.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from pyspark_klog.records.layout import (
 
 _FIRST_VERSION_THAT_ADDS = 12
 _FIRST_VERSION_WITH_ABORTABLE = 11
-# What older clients would not try again; they do with NOT_ENOUGH_REPLICAS, which makes them ask for
-# no new metadata.
+# The coordinator's errors that older clients do not retry. The response has NOT_ENOUGH_REPLICAS
+# instead, which clients retry without a new metadata request.
 _OF_COORDINATORS = (
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -55,15 +55,15 @@ class TransactionalBatch(NamedTuple):
 
 
 class Unverified(NamedTuple):
-    """An append that needs the coordinator's word."""
+    """An append that waits for the coordinator's confirmation."""
 
     leader: Leader
     append: Append
 
 
 def transactional_batch(records: Buffer | None) -> TransactionalBatch | None:
-    """What a partition's records say, by their first header; None if that is not transactional, or
-    refused whatever the coordinator says."""
+    """Return the producer fields of the first batch in a partition's records; None if the batch is
+    not transactional, or if the log refuses it in any case."""
     if (
         records is None
         or len(records) < BATCH_HEADER_BYTES
@@ -80,7 +80,8 @@ def transactional_batch(records: Buffer | None) -> TransactionalBatch | None:
 
 
 def transactional_producers(request: ProduceRequest) -> set[tuple[int, int]]:
-    """Producer id and epoch of the request's transactional batches: there may be one of them."""
+    """Return producer id and epoch of the request's transactional batches; a valid request has one
+    pair."""
     found = (
         transactional_batch(partition.records)
         for topic in request.topic_data
@@ -92,7 +93,8 @@ def transactional_producers(request: ProduceRequest) -> set[tuple[int, int]]:
 def guard_for(
     services: ProduceServices, leader: Leader, batch: TransactionalBatch, context: RequestContext
 ) -> VerificationGuard | None:
-    """What the batch's append must bring; None if nothing has to be verified for it."""
+    """Return the guard that the batch's append must pass to the log; None if it needs no
+    verification."""
     return leader.log.begin_verification(
         *batch,
         supports_epoch_bump=context.api_version >= _FIRST_VERSION_THAT_ADDS,
@@ -117,10 +119,10 @@ class Verification:
         self._is_over = False
 
     def begin(self, producer_id: int, producer_epoch: int) -> None:
-        """Ask; the appends go on once there is an answer.
+        """Ask the coordinator; its answer completes or fails the appends.
 
-        Nothing more of their connection is parsed before they are answered: then the transaction is
-        open in the log, and the batches that follow need no verification and can be planned.
+        The connection's next requests are parsed only after the response. By then the transaction
+        is open in the log, so the batches that follow need no verification and can be planned.
         """
         transactional_id = self._request.transactional_id
         assert transactional_id is not None
@@ -134,7 +136,8 @@ class Verification:
         )
         keeps_bytes = self._context.reply.hold()
         if not self._is_over and not keeps_bytes:
-            # The records are views of a buffer that is used again after this turn.
+            # The records are views of the receive buffer, which is reused after this event-loop
+            # turn.
             self._appends = [
                 Unverified(leader, append._replace(records=bytearray(append.records)))
                 for leader, append in self._appends
@@ -152,13 +155,13 @@ class Verification:
 
 
 def begins_now(services: ProduceServices, log: PlannedLog, first: FirstBatch) -> bool:
-    """Whether the batch, appended at once, begins its producer's transaction in the partition.
+    """Return whether the batch, appended now, begins its producer's transaction in the partition.
 
-    False if the coordinator or the log refuses that, or the coordinator's answer has to wait: then
-    all this is to be asked anew.
+    Return False if the coordinator or the log refuses, or if the coordinator's answer has to wait:
+    then the generic handler asks the coordinator again.
     """
     if services.verifies_elsewhere(first.transactional_id):
-        # Another broker would be asked twice.
+        # The handler asks again, so the other broker would get the request twice.
         return False
     head, now_ms = first.head, services.clock.now_ms()
     adds = first.api_version >= _FIRST_VERSION_THAT_ADDS
@@ -185,7 +188,8 @@ def begins_now(services: ProduceServices, log: PlannedLog, first: FirstBatch) ->
 
 
 def told_error(code: ErrorCode, api_version: int) -> tuple[ErrorCode, str]:
-    """What a client of this version of Produce is told of the coordinator's error."""
+    """Return the error code and the message that a client of this version of Produce gets for the
+    coordinator's error."""
     text = f"the transaction coordinator answers {code.name}"
     if code is ErrorCode.PRODUCER_FENCED:
         # The producer can still abort, and go on.
