@@ -23,6 +23,7 @@ FINISHED: tuple[str, ...] = (
     "broker/klog_broker/network",
     "broker/klog_broker/parts.py",
     "broker/klog_broker/process.py",
+    "broker/klog_broker/produce",
     "broker/klog_broker/quota",
     "broker/klog_broker/replication",
     "broker/klog_broker/resources",
