@@ -1,4 +1,5 @@
-"""Metrics and health over HTTP: what the broker's rooms count, read and rendered between turns.
+"""Serves metrics and health over HTTP: reads the broker's counts and renders them between
+event-loop turns.
 
-Imports all rooms that it tells of; nobody but app.py imports it. Begin with server.py.
+Imports the packages that it reads counts from; only app.py imports it. Start reading at server.py.
 """

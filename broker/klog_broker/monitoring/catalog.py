@@ -1,8 +1,8 @@
-"""Every metric, as a row: docs/metrics.md is printed from them, and they are told in this order.
+"""All metrics, one row each, in the order of the text; docs/metrics.md is printed from the rows.
 
-Where Kafka has the same thing, the name is what the usual rules of Prometheus' JMX exporter make of
-Kafka's: dashboards and alerts find it. All others begin with ``klog_``, or are named as
-Prometheus' own clients name the facts of a process.
+A metric that Kafka has too is named as by the usual rules of Prometheus' JMX exporter, so that
+dashboards and alerts for Kafka find it. All others begin with ``klog_``, or have the names that
+Prometheus' own clients use for a process.
 """
 
 from typing import Literal, NamedTuple
@@ -11,7 +11,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 
 
 class Metric(NamedTuple):
-    """One family of samples."""
+    """A metric family: all samples with the same name."""
 
     name: str
     kind: Kind
@@ -23,136 +23,144 @@ _PARTITION = ("topic", "partition")
 _MS = "in ms; buckets from 0.1 ms to 30 s"
 
 METRICS = (
-    Metric("klog_build_info", "gauge", ("version",), "1, with klog's version."),
+    Metric("klog_build_info", "gauge", ("version",), "Always 1; the label has klog's version."),
     Metric(
         "kafka_server_kafkaserver_brokerstate",
         "gauge",
         (),
-        "By Kafka's numbers: 3 while the broker serves, 6 while it stops.",
+        "The broker's state as Kafka's number: 3 while it serves, 6 while it stops.",
     ),
     # --- requests ---
     Metric(
         "kafka_network_requestmetrics_requests_total",
         "counter",
         ("request", "version"),
-        "Requests that were answered, by API and version (`other`: versions not served, which"
-        " ApiVersions alone answers).",
+        "Answered requests, by API and version (`other`: a version that klog does not serve, which"
+        " only ApiVersions answers).",
     ),
     Metric(
         "kafka_network_requestmetrics_errors_total",
         "counter",
         ("request", "error"),
-        "Error codes in answers, by name; each of an answer counts. NONE is not told.",
+        "Error codes in responses, by name. Each error code of a response counts, except NONE.",
     ),
     Metric(
         "kafka_network_requestmetrics_totaltimems",
         "histogram",
         ("request",),
-        "From the turn in which a request had come whole to the end of the turn in which it was"
-        f" answered, waiting included (acks=all, long polls, rebalances), {_MS}.",
+        "Time from the event-loop turn that received all of a request to the end of the turn that"
+        f" answered it, including all waiting (acks=all, long polls, rebalances), {_MS}.",
     ),
     Metric(
         "kafka_server_socket_server_metrics_connection_count",
         "gauge",
         (),
-        "Open connections of clients.",
+        "Open client connections.",
     ),
     Metric(
         "kafka_server_socket_server_metrics_connection_creation_total",
         "counter",
         (),
-        "Connections that were accepted.",
+        "Accepted client connections.",
     ),
     # --- topics ---
     Metric(
         "kafka_server_brokertopicmetrics_messagesin_total",
         "counter",
         ("topic",),
-        "Records appended; without a label all topics together, deleted ones too.",
+        "Appended records; without a label, of all topics together, including deleted topics.",
     ),
     Metric(
         "kafka_server_brokertopicmetrics_bytesin_total",
         "counter",
         ("topic",),
-        "Bytes of batches appended, likewise.",
+        "Bytes of appended batches; without a label, of all topics, including deleted topics.",
     ),
     Metric(
         "kafka_server_brokertopicmetrics_bytesout_total",
         "counter",
         ("topic",),
-        "Bytes of records in answers to Fetch, likewise.",
+        "Bytes of records in Fetch responses; without a label, of all topics, including deleted"
+        " topics.",
     ),
     Metric("kafka_log_log_size", "gauge", _PARTITION, "Bytes of a partition's segments."),
-    Metric("kafka_log_log_logstartoffset", "gauge", _PARTITION, "The first offset."),
-    Metric("kafka_log_log_logendoffset", "gauge", _PARTITION, "The offset behind the last record."),
+    Metric("kafka_log_log_logstartoffset", "gauge", _PARTITION, "Log start offset of a partition."),
+    Metric("kafka_log_log_logendoffset", "gauge", _PARTITION, "Log end offset of a partition."),
     Metric("kafka_log_log_numlogsegments", "gauge", _PARTITION, "Segments of a partition."),
     # --- replicas ---
-    Metric("kafka_server_replicamanager_partitioncount", "gauge", (), "Partitions hosted."),
-    Metric("kafka_server_replicamanager_leadercount", "gauge", (), "Partitions led."),
+    Metric("kafka_server_replicamanager_partitioncount", "gauge", (), "Replicas on this broker."),
+    Metric(
+        "kafka_server_replicamanager_leadercount", "gauge", (), "Partitions that this broker leads."
+    ),
     Metric(
         "kafka_server_replicamanager_offlinereplicacount",
         "gauge",
         (),
-        "Replicas whose log is offline, or could not be made.",
+        "Replicas on this broker whose log is offline, or could not be created.",
     ),
     Metric(
         "kafka_server_replicamanager_underreplicatedpartitions",
         "gauge",
         (),
-        "Partitions led with fewer replicas in sync than assigned.",
+        "Led partitions with fewer in-sync replicas than assigned replicas.",
     ),
     Metric(
         "kafka_server_replicamanager_underminisrpartitioncount",
         "gauge",
         (),
-        "Partitions led with fewer replicas in sync than min.insync.replicas: acks=all fails.",
+        "Led partitions with fewer in-sync replicas than min.insync.replicas: acks=all fails.",
     ),
     Metric(
         "kafka_server_replicamanager_isrexpands_total",
         "counter",
         (),
-        "How often a replica of a partition that this broker leads came in sync again.",
+        "How often the ISR of a partition that this broker leads has grown.",
     ),
     Metric(
         "kafka_server_replicamanager_isrshrinks_total",
         "counter",
         (),
-        "How often replicas that had fallen behind left the in-sync set of such a partition.",
+        "How often the ISR of a partition that this broker leads has shrunk.",
     ),
     Metric(
         "kafka_server_replicamanager_failedisrupdates_total",
         "counter",
         (),
-        "How often the controller refused another in-sync set; most are asked for again.",
+        "How often the controller refused an ISR change; the broker requests most of them again.",
     ),
     Metric(
         "kafka_server_replicafetchermanager_maxlag",
         "gauge",
         ("clientid",),
-        "The most records that one replica here lacks of those that its leader shows to clients"
-        " (`Replica`); only in a cluster.",
+        "The highest lag of a replica on this broker (`Replica`), in records below its leader's"
+        " high watermark; 0 on a standalone broker.",
     ),
     Metric(
         "klog_replica_fetcher_lag",
         "gauge",
         ("leader",),
-        "Such records of all replicas here together, by the number of the broker that leads them.",
+        "The lag of all replicas on this broker together, by the id of their leader.",
     ),
     Metric(
         "kafka_controller_kafkacontroller_offlinepartitionscount",
         "gauge",
         (),
-        "On the controller: partitions without a leader. Others tell 0; one that runs alone those"
-        " whose log is offline.",
+        "On the controller: partitions without a leader; on other brokers 0. On a standalone"
+        " broker: partitions whose log is offline.",
     ),
     Metric(
         "kafka_controller_kafkacontroller_activecontrollercount",
         "gauge",
         (),
-        "Whether the broker is the controller; one of a cluster is, and one that runs alone.",
+        "1 on the controller of a cluster and on a standalone broker, otherwise 0.",
     ),
-    Metric("kafka_controller_kafkacontroller_globaltopiccount", "gauge", (), "Topics."),
-    Metric("kafka_controller_kafkacontroller_globalpartitioncount", "gauge", (), "Partitions."),
+    Metric("kafka_controller_kafkacontroller_globaltopiccount", "gauge", (), "Known topics."),
+    Metric(
+        "kafka_controller_kafkacontroller_globalpartitioncount",
+        "gauge",
+        (),
+        "Partitions of all known topics.",
+    ),
     # --- logs ---
     Metric(
         "kafka_log_logmanager_offlinelogdirectorycount",
@@ -164,41 +172,44 @@ METRICS = (
         "kafka_log_logmanager_logdirectoryoffline",
         "gauge",
         ("logdirectory",),
-        "Whether this data directory is offline.",
+        "1 if this data directory is offline, otherwise 0.",
     ),
     Metric(
         "kafka_log_logflushstats_logflushrateandtimems",
         "histogram",
         (),
-        f"Flushes of logs, from their plans to their outcomes, {_MS}.",
+        f"Duration of log flushes, from planning to completion, {_MS}.",
     ),
     Metric(
         "kafka_log_logcleanermanager_uncleanable_partitions_count",
         "gauge",
         (),
-        "Logs that the cleaner has set aside after a failure; the broker's log says why.",
+        "Logs that the cleaner skips after a failure; the broker's log has the reason.",
     ),
     Metric(
         "kafka_log_logcleanermanager_time_since_last_run_ms",
         "gauge",
         (),
-        "Since the cleaner has finished a round; since the start if it has not.",
+        "Time since the cleaner has finished a round, or since the start if it has finished none.",
     ),
-    Metric("klog_cleaner_rounds_total", "counter", (), "Rounds of the cleaner that were finished."),
-    Metric("klog_cleaner_read_bytes_total", "counter", (), "Bytes of log that these have read."),
-    Metric("klog_cleaner_kept_bytes_total", "counter", (), "Bytes that were left of them."),
-    Metric("klog_cleaner_seconds_total", "counter", (), "How long these rounds took."),
+    Metric("klog_cleaner_rounds_total", "counter", (), "Finished rounds of the cleaner."),
+    Metric("klog_cleaner_read_bytes_total", "counter", (), "Bytes of logs that these rounds read."),
+    Metric("klog_cleaner_kept_bytes_total", "counter", (), "Bytes of logs that these rounds kept."),
+    Metric("klog_cleaner_seconds_total", "counter", (), "Duration of these rounds."),
     # --- waiting ---
     Metric(
         "kafka_server_delayedoperationpurgatory_purgatorysize",
         "gauge",
         ("delayedoperation",),
-        "What waits: Produce for its flush or its replicas, Fetch for records, Coordinator and"
-        " WriteTxnMarkers for their own records.",
+        "Delayed operations: Produce waits for its flush or its replicas, Fetch for records,"
+        " Coordinator and WriteTxnMarkers for their own records, DeleteRecords for followers.",
     ),
     # --- coordinators ---
     Metric(
-        "kafka_coordinator_group_groupmetadatamanager_numgroups", "gauge", (), "Groups, all states."
+        "kafka_coordinator_group_groupmetadatamanager_numgroups",
+        "gauge",
+        (),
+        "Groups in all states.",
     ),
     *(
         Metric(
@@ -221,17 +232,31 @@ METRICS = (
         "klog_loop_turn_ms",
         "histogram",
         (),
-        "How long the turns of the broker's loop take, without their sleep: what a request waits"
-        f" at least, {_MS}.",
+        "Duration of event-loop turns without their sleep: the least time that a request waits,"
+        f" {_MS}.",
     ),
-    Metric("klog_events_total", "counter", ("event",), "What is rare, by name."),
-    Metric("klog_bugs_total", "counter", (), "Requests that met a bug of the broker."),
+    Metric("klog_events_total", "counter", ("event",), "Rare events, by name."),
+    Metric(
+        "klog_bugs_total",
+        "counter",
+        (),
+        "Bugs of the broker that were caught; the broker's log has their tracebacks.",
+    ),
     Metric("process_cpu_seconds_total", "counter", (), "User and system time of the process."),
-    Metric("process_resident_memory_bytes", "gauge", (), "Linux alone, as all lines below."),
-    Metric("process_virtual_memory_bytes", "gauge", (), "Address space of the process."),
-    Metric("process_open_fds", "gauge", (), "Descriptors in use; since Linux 6.2."),
-    Metric("process_max_fds", "gauge", (), "Descriptors that the process may have."),
-    Metric("process_start_time_seconds", "gauge", (), "When the broker began, since 1970."),
+    Metric(
+        "process_resident_memory_bytes", "gauge", (), "Resident memory of the process; Linux only."
+    ),
+    Metric(
+        "process_virtual_memory_bytes", "gauge", (), "Address space of the process; Linux only."
+    ),
+    Metric("process_open_fds", "gauge", (), "Open file descriptors; Linux 6.2 and later."),
+    Metric("process_max_fds", "gauge", (), "Limit of open file descriptors."),
+    Metric(
+        "process_start_time_seconds",
+        "gauge",
+        (),
+        "Start time of the broker, in seconds since 1970.",
+    ),
 )
 
 BY_NAME = {row.name: row for row in METRICS}

@@ -1,5 +1,5 @@
-"""Reads what the rooms count, and writes the metrics' text: in steps, between which others are
-served (runtime/event_loop/slices.py)."""
+"""Collects the broker's counts as the text of the metrics, in steps, so that requests are served in
+between (runtime/event_loop/slices.py)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _Steps = Generator[int, None, T]
 _AT_ONCE = 10
 _LINES_AT_ONCE = 250
 _OF_A_LOG = ("size", "logstartoffset", "logendoffset", "numlogsegments")
-# An element is about 5 us: two partitions with their four lines, ten lines of a histogram.
+# One element is about 5 us: two partitions with four lines each, or ten lines of a histogram.
 _PARTITIONS_AN_ELEMENT = 2
 _LINES_AN_ELEMENT = 10
 _LOOKED_AT_ONCE = 100
@@ -54,7 +54,7 @@ _REQUEST = "kafka_network_requestmetrics"
 _REPLICAS = "kafka_server_replicamanager"
 _CONTROLLER = "kafka_controller_kafkacontroller"
 _GROUPS = "kafka_coordinator_group_groupmetadatamanager"
-# Kafka's numbers: RUNNING, PENDING_CONTROLLED_SHUTDOWN.
+# Kafka's numbers of the states RUNNING and PENDING_CONTROLLED_SHUTDOWN.
 _RUNNING, _STOPPING = 3, 6
 
 
@@ -93,19 +93,19 @@ class MonitoredServices(Protocol):
 
 
 class MonitoredCluster(Protocol):
-    """A broker's part in its cluster, as far as metrics show it."""
+    """The facts about a broker's cluster that metrics show."""
 
     def without_leader(self, offline: int) -> int:
-        """How many partitions have no leader as far as this broker knows, of whose own replicas
-        so many are ``offline``."""
+        """Return how many partitions have no leader, as far as this broker knows; ``offline`` of
+        its own replicas are offline."""
 
     def followed(self) -> Iterable[tuple[BrokerId, FollowedPartition]]:
-        """The partitions that this broker copies, with the leader of each."""
+        """Return the partitions that this broker follows, each with its leader."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sources:
-    """What is told of: one broker."""
+    """The parts of one broker that its metrics and health are read from."""
 
     services: MonitoredServices
     cluster: MonitoredCluster
@@ -113,13 +113,15 @@ class Sources:
     cleaner: Cleaner
     process: Callable[[], ProcessFacts]
     is_stopping: Callable[[], bool]
-    """Whether the broker was told to stop: those who wait are answered, nobody new is let in."""
+    """Returns whether the broker is stopping: requests in progress are answered, and new
+    connections are refused."""
     began_ms: int
-    """When the broker began: by the monotonic clock, and in the next field by the wall's."""
+    """When the broker started: by the monotonic clock here, and by the wall clock in the next
+    field."""
     began_wall_ms: int
 
     def loading(self) -> dict[str, int]:
-        """By coordinator, how many of its partitions load."""
+        """Return the number of partitions that are being loaded, by coordinator."""
         services = self.services
         return {
             "groups": services.groups.statuses()[ShardStatus.LOADING],
@@ -128,7 +130,7 @@ class Sources:
 
 
 def collect(sources: Sources) -> _Steps[list[bytes]]:
-    """The text of all metrics, in parts."""
+    """Return the text of all metrics, in parts."""
     text = MetricsText()
     text.family("klog_build_info", {labels(version=__version__): 1})
     state = _STOPPING if sources.is_stopping() else _RUNNING
@@ -181,7 +183,7 @@ def _api_name(api_key: int) -> str:
 
 def _topics(sources: Sources, text: MetricsText) -> Iterator[int]:
     by_topic = sources.services.logs.counts
-    # A topic that is deleted meanwhile is counted as one that was not.
+    # A topic that is deleted during collecting still counts as existing.
     total = by_topic.gone()
     rows = tuple(by_topic.by_topic.items())
     names = [f"{_BROKER}_{each}_total" for each in ("messagesin", "bytesin", "bytesout")]
@@ -200,7 +202,7 @@ def _topics(sources: Sources, text: MetricsText) -> Iterator[int]:
 
 
 def _partitions(sources: Sources, text: MetricsText) -> Iterator[int]:
-    """The longest part: four lines a partition, made in one walk over the logs."""
+    """Write four lines for each partition, collected in one pass over the logs."""
     names = [f"kafka_log_log_{each}" for each in _OF_A_LOG]
     families: list[list[str]] = [[] for _ in names]
     logs = tuple(sources.services.logs.logs())
@@ -219,7 +221,7 @@ def _partitions(sources: Sources, text: MetricsText) -> Iterator[int]:
 
 
 def _write(text: MetricsText, names: list[str], families: list[list[str]]) -> Iterator[int]:
-    """Families of many lines. Names of topics need no escaping."""
+    """Write families of many lines. Topic names need no escaping."""
     for name, lines in zip(names, families, strict=True):
         if lines:
             text.head(name)
@@ -262,7 +264,7 @@ def _replicas(sources: Sources, text: MetricsText) -> Iterator[int]:
 
 
 def _replication(sources: Sources, text: MetricsText) -> Iterator[int]:
-    """What the broker asks of its cluster, as a leader and as a follower."""
+    """Write the metrics of ISR changes and of this broker's follower replicas."""
     services = sources.services
     counts = services.in_sync_counts
     text.family(f"{_REPLICAS}_isrexpands_total", {"": counts.expanded})
@@ -348,7 +350,7 @@ def _transactions(sources: Sources, text: MetricsText) -> Iterator[int]:
 
 
 def _words(name: str) -> str:
-    """As Kafka writes it: OffsetCommit, PrepareCommit."""
+    """Return the name in Kafka's spelling, such as OffsetCommit or PrepareCommit."""
     return "".join(word.capitalize() for word in name.split("_"))
 
 

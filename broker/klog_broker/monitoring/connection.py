@@ -1,7 +1,7 @@
-"""One HTTP connection: a request, its answer, then the next request.
+"""One HTTP connection: a request, its response, then the next request.
 
-A client that is slow is waited for within bounds: for the rest of a request's head, for its taking
-of the answer, and between requests.
+Timeouts limit how long a slow client may take to send a request's head, to receive the response,
+and to wait between requests.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from klog_broker.runtime.net.poller import READABLE, WRITABLE
 from klog_broker.runtime.net.sockets import StreamSocket
 
 HEAD_MS = 10_000
-"""For the rest of a request, from its first byte on."""
+"""Timeout from a request's first byte to the end of its head, in milliseconds."""
 
 ANSWER_MS = 30_000
-"""For an answer, from its request on: its making and its being taken."""
+"""Timeout from a request's head to the end of sending its response, in milliseconds."""
 
 IDLE_MS = 90_000
-"""Between two requests. Prometheus asks every 15 or 60 seconds, on one connection."""
+"""Timeout between two requests, in milliseconds. Prometheus sends one every 15 or 60 seconds on the
+same connection."""
 
 RECEIVE_BYTES = 4096
-"""In one turn."""
+"""The most bytes received in one event-loop turn."""
 
 SEND_BYTES = 32 * 1024
-"""In one turn, or a few more: a scrape of thousands of partitions is half a megabyte, and requests
-come between its parts."""
+"""About how many bytes are sent in one event-loop turn: a scrape of thousands of partitions is half
+a megabyte, and the broker serves Kafka requests between its parts."""
 
 _PARTS_PER_SEND = 4
 _PLAIN = "text/plain; charset=utf-8"
@@ -39,7 +40,7 @@ _BAD = HttpRequest(False, "", False)
 
 
 class HttpConnection:
-    """Lives from accept to ``close``. Loop thread only."""
+    """An HTTP connection, open from accept to ``close``. Loop thread only."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class HttpConnection:
         self._reader = HttpReader()
         self._buffer = bytearray(RECEIVE_BYTES)
         self._request: HttpRequest | None = None
-        """The one that is being answered."""
+        """The request that is being answered; None between requests."""
         self._unsent: deque[bytes | memoryview] = deque()
         self._interest = READABLE
         self._timer: Timer | None = None
@@ -64,7 +65,7 @@ class HttpConnection:
         self._wait(IDLE_MS)
 
     def close(self) -> None:
-        """Ends the connection; what is unsent is lost."""
+        """Close the connection; unsent bytes are lost."""
         if not self.is_open:
             return
         self.is_open = False
@@ -76,7 +77,7 @@ class HttpConnection:
         self._on_closed(self)
 
     def send(self, status: int, content_type: str, body: Sequence[bytes]) -> None:
-        """Answers the request."""
+        """Send the response to the present request."""
         request = self._request
         if request is None:
             raise RuntimeError("an answer without a request")
@@ -93,7 +94,7 @@ class HttpConnection:
             self._unsent.extend(body)
         self._loop.call_at_send(self._flush)
 
-    # -- what comes ---------------------------------------------------------------------------
+    # -- receiving ----------------------------------------------------------------------------
 
     def _on_ready(self, events: int) -> None:
         if events & WRITABLE:
@@ -101,7 +102,7 @@ class HttpConnection:
         elif events & READABLE and self._request is None:
             self._receive()
         elif not events & READABLE:
-            self.close()  # broken
+            self.close()  # the connection failed
 
     def _receive(self) -> None:
         try:
@@ -120,7 +121,7 @@ class HttpConnection:
             self._wait(HEAD_MS)
 
     def _next(self) -> None:
-        """Takes the next request up, if it has come whole."""
+        """Answer the next request, if its head is complete."""
         found = self._reader.next()
         if found is None:
             return
@@ -133,7 +134,7 @@ class HttpConnection:
             self._answer(found, self)
         self._update_interest()
 
-    # -- what goes ----------------------------------------------------------------------------
+    # -- sending ------------------------------------------------------------------------------
 
     def _flush(self) -> None:
         sent_bytes = 0
@@ -174,7 +175,8 @@ class HttpConnection:
             return
         self._wait(HEAD_MS if self._reader.has_begun else IDLE_MS)
         self._update_interest()
-        # In the next turn, so that whoever sends many requests at once does not hold this one up.
+        # Wait for the next event-loop turn, so that a client with many requests does not delay the
+        # broker.
         self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:

@@ -1,8 +1,8 @@
-"""The heads of HTTP/1.1 requests, cut from a connection's bytes: GET and HEAD, without bodies.
+"""Parses the heads of HTTP/1.1 requests: GET and HEAD, without bodies.
 
-As strict as RFC 9112 lets a server be: what is not plain is refused, and the connection is closed
-behind the answer, so that nobody can disagree with the broker on where a request ends. Small enough
-to be its own (docs/decisions/0037).
+The parser is as strict as RFC 9112 allows. An unusual request is refused, and the connection is
+closed after the response, so that client and broker cannot disagree about where a request ends. A
+parser of this size needs no library (docs/decisions/0037).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import re
 from typing import NamedTuple
 
 MAX_HEAD_BYTES = 8192
-"""A request's line and headers. A longer one is refused."""
+"""The most bytes of a request line with its headers; a longer head is refused."""
 
 _END = b"\r\n\r\n"
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([\x21-\x7e]+) HTTP/(\d)\.(\d)")
-# Each byte of a head fits these in one way only: else a long head could be tried in many.
+# Each byte matches in one way only, so that the pattern never backtracks over a long head.
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\x20-\x7e\t\x80-\xff]*)")
 
 
@@ -24,40 +24,40 @@ class HttpRequest(NamedTuple):
 
     is_head: bool
     path: str
-    """Without what stands behind a question mark."""
+    """The path, without the query after a question mark."""
     keeps_alive: bool
     """Whether another request may follow."""
 
 
 class BadRequest(NamedTuple):
-    """Bytes that are no such request: nothing behind them is read."""
+    """Bytes that are not a valid request; no bytes after them are read."""
 
     status: int
     reason: str
 
 
 class HttpReader:
-    """The bytes of one connection. Holds MAX_HEAD_BYTES and what one ``feed`` brings, as long as
-    nothing is fed while ``next`` has a request."""
+    """The unparsed bytes of one connection: at most MAX_HEAD_BYTES plus one ``feed``, if the caller
+    feeds nothing while ``next`` returns a request."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
         self._is_over = False
         self.has_begun = False
-        """Whether bytes have come since the last request, be it an empty line."""
+        """Whether any bytes have come since the last request, even an empty line."""
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Bytes have come."""
+        """Add received bytes."""
         if not self._is_over:
             self._bytes += data
             self.has_begun = True
 
     def next(self) -> HttpRequest | BadRequest | None:
-        """The next request; None if it has not come whole. Nothing comes behind a bad one, and
-        behind one that does not keep the connection alive."""
+        """Return the next request, or None while it is incomplete. After a bad request or one that
+        does not keep the connection alive, return only None."""
         held = self._bytes
         while held.startswith(b"\r\n"):
-            # Empty lines before a request are no part of it.
+            # An empty line before a request is ignored.
             del held[:2]
         if self._is_over:
             return None
@@ -80,28 +80,28 @@ def _parse(head: bytes) -> HttpRequest | BadRequest:
     first, *lines = head.split(b"\r\n")
     line = _LINE.fullmatch(first)
     if line is None:
-        return BadRequest(400, "no request line")
+        return BadRequest(400, "not a request line")
     method, target, major, minor = line.groups()
     if major != b"1":
-        return BadRequest(505, "only HTTP/1 is spoken here")
+        return BadRequest(505, "only HTTP/1 is supported")
     headers: dict[bytes, bytes] = {}
     for each in lines:
         header = _HEADER.fullmatch(each)
         if header is None:
-            return BadRequest(400, "a header that is none")
+            return BadRequest(400, "a malformed header")
         name, value = header[1].lower(), header[2].strip(b" \t")
         if name in headers and name in (b"host", b"content-length", b"transfer-encoding"):
-            return BadRequest(400, "a header that is there twice")
-        # Values of the others are one list.
+            return BadRequest(400, "a repeated header")
+        # Repeated headers of other names are one list.
         headers[name] = headers[name] + b"," + value if name in headers else value
     if minor != b"0" and b"host" not in headers:
-        return BadRequest(400, "no Host")
+        return BadRequest(400, "the Host header is missing")
     if b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0":
-        return BadRequest(413, "a body, which no request here has")
+        return BadRequest(413, "a request body is not allowed")
     if method not in (b"GET", b"HEAD"):
-        return BadRequest(405, "GET and HEAD alone are answered")
+        return BadRequest(405, "only GET and HEAD are allowed")
     if not target.startswith(b"/"):
-        return BadRequest(400, "a target that is no path")
+        return BadRequest(400, "the request target is not a path")
     path = target.partition(b"?")[0].decode("ascii")
     return HttpRequest(method == b"HEAD", path, _keeps_alive(minor, headers))
 

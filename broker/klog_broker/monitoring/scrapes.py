@@ -1,7 +1,7 @@
-"""One rendering for all who ask within a second.
+"""Renders the metrics once for all scrapes within a second.
 
-A hundred scrapes a second so cost hardly more than one, whatever there is to tell. Rendering takes
-a small share of each turn.
+So a hundred scrapes a second cost hardly more than one, however many metrics there are. Rendering
+takes a small share of each event-loop turn.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from klog_broker.monitoring.collecting import Sources, collect
 from klog_broker.runtime.event_loop.slices import Slices, Steps
 
 KEPT_MS = 1000
-"""A text is told again for so long."""
+"""How long a rendered text is reused, in milliseconds."""
 
 SLICE_ELEMENTS = 40
-"""Of rendering in one turn: some 0.2 ms."""
+"""Elements of rendering in one event-loop turn: about 0.2 ms."""
 
 Parts = Sequence[bytes]
 
 
 class Scrapes:
-    """Makes the texts. Loop thread only."""
+    """Renders and caches the metrics' text. Loop thread only."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
@@ -33,7 +33,7 @@ class Scrapes:
         self.is_closed = False
 
     def ask(self, done: Callable[[Parts | None], None]) -> None:
-        """Calls ``done`` with the text: at once, or when it is made. None: there is a bug."""
+        """Call ``done`` with the text, at once or when it is rendered; with None after a bug."""
         if self._parts is not None and self._loop.now_ms() - self._made_ms < KEPT_MS:
             done(self._parts)
             return

@@ -1,4 +1,4 @@
-"""The HTTP listener: who is connected, how many may be, and what is answered."""
+"""The HTTP listener: accepts connections, limits their number, and answers requests."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from klog_broker.runtime.system.rate_limit import RateLimit
 _log = logging.getLogger("klog.metrics")
 
 MAX_CONNECTIONS = 32
-"""Of HTTP at a time. More are told 503 and closed."""
+"""The most open HTTP connections; further ones get 503 and are closed."""
 
 _ACCEPTS_PER_TURN = 8
 _ACCEPT_PAUSE_MS = 1000
 _BACKLOG = 16
 _JSON = "application/json"
 _PLAIN = "text/plain; charset=utf-8"
-_BUG = b"A bug; the broker's log has the traceback.\n"
+_BUG = b"A bug in the broker; its log has the traceback.\n"
 _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 class MetricsServer:
-    """Of one broker. Loop thread only. A bug here is reported and answered with 500; it ends no
-    broker."""
+    """The HTTP server of one broker. Loop thread only. A bug here is reported and answered with
+    500, and does not stop the broker."""
 
     def __init__(self, sources: Sources, network: Network) -> None:
         self._sources = sources
@@ -43,7 +43,7 @@ class MetricsServer:
         self._refusals = RateLimit()
 
     def listen(self, host: str, port: int) -> int:
-        """Opens the listener; returns the port taken. OSError if it cannot be."""
+        """Open the listener and return its port. OSError if that fails."""
         listening = self._listening = self._network.listen(host, port, _BACKLOG)
         self._loop.register(listening.fileno(), READABLE, lambda _: self._accept(listening))
         taken = listening.address()[1]
@@ -51,7 +51,7 @@ class MetricsServer:
         return taken
 
     def close(self) -> None:
-        """Closes listener and connections."""
+        """Close the listener and all connections."""
         self._scrapes.is_closed = True
         if self._listening is not None:
             self._loop.unregister(self._listening.fileno())
@@ -73,7 +73,7 @@ class MetricsServer:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                self._warn(f"a connection could not be accepted: {error}")
+                self._warn(f"could not accept a connection: {error}")
                 self._rest(listening)
                 return
             if len(self._connections) >= MAX_CONNECTIONS:
@@ -86,7 +86,8 @@ class MetricsServer:
             self._connections[connection] = None
 
     def _rest(self, listening: ListeningSocket) -> None:
-        """Without a descriptor the listener would be ready in every turn."""
+        """Pause the listener: without a free descriptor it would be ready in every event-loop
+        turn."""
         self._loop.modify(listening.fileno(), 0)
 
         def go_on() -> None:
@@ -102,7 +103,7 @@ class MetricsServer:
     # -- answers ------------------------------------------------------------------------------
 
     def answer(self, request: HttpRequest, connection: HttpConnection) -> None:
-        """Answers a request, now or later."""
+        """Answer a request, now or later."""
         try:
             self._answer(request, connection)
         except Exception as error:
@@ -117,7 +118,7 @@ class MetricsServer:
             is_well = is_ready or request.path == "/health"
             connection.send(200 if is_well else 503, _JSON, [text])
         else:
-            text = b"There are /metrics, /health and /ready.\n"
+            text = b"Not found; the paths are /metrics, /health and /ready.\n"
             connection.send(404, _PLAIN, [text])
 
     @staticmethod
@@ -131,11 +132,11 @@ class MetricsServer:
 
 
 def health(sources: Sources) -> tuple[bool, bytes]:
-    """Whether the broker is ready, and the JSON of the answer to ``/health``.
+    """Return whether the broker is ready, and the JSON body for ``/health``.
 
-    ``state`` is ``loading`` while partitions of a coordinator load, ``stopping`` once the broker
-    was told to stop, else ``ready``. A data directory that is offline does not change the state,
-    because the other directories serve.
+    ``state`` is ``loading`` while a coordinator loads partitions, ``stopping`` during shutdown,
+    otherwise ``ready``. A data directory that is offline does not change the state, because the
+    other directories serve.
     """
     loading = sources.loading()
     if sources.is_stopping():

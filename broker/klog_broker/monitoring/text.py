@@ -13,26 +13,26 @@ _BOUNDS = (*(f"{bound:g}" for bound in BOUNDS_MS), "+Inf")
 
 
 def labels(**values: object) -> str:
-    """A sample's labels, as they stand behind its name."""
+    """Return a sample's labels as text in braces, as they follow its name."""
     pairs = (f'{name}="{str(value).translate(_ESCAPED)}"' for name, value in values.items())
     return "{" + ",".join(pairs) + "}"
 
 
 class MetricsText:
-    """A text that grows; its parts are made while it does, so that its end costs little."""
+    """A text of metrics that is encoded in parts while it grows, so that ``end`` costs little."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._lines: list[str] = []
 
     def family(self, name: str, samples: Mapping[str, float]) -> None:
-        """A metric's samples by their labels; nothing if there is none."""
+        """Add a metric's samples by their labels, unless there are none."""
         if samples:
             self.head(name)
             self.lines([f"{name}{of} {value}" for of, value in samples.items()])
 
     def histogram(self, name: str, rows: Mapping[str, Sequence[int]]) -> None:
-        """As ``family``, of rows as metrics/histogram.py has them."""
+        """Add a histogram with rows in the form of metrics/histogram.py, unless there are none."""
         if rows:
             self.head(name)
         for of, row in rows.items():
@@ -45,7 +45,7 @@ class MetricsText:
             self.lines([f"{name}_count{of} {count}"])
 
     def head(self, name: str) -> None:
-        """A metric begins."""
+        """Add the HELP and TYPE lines of a metric."""
         metric = BY_NAME[name]
         self.lines([f"# HELP {name} {_help(metric)}", f"# TYPE {name} {metric.kind}"])
 
@@ -55,7 +55,7 @@ class MetricsText:
             self._cut()
 
     def end(self) -> list[bytes]:
-        """The whole text in parts. Nothing may be added any more."""
+        """Return the whole text in parts. The text must not grow afterwards."""
         self._cut()
         return self._parts
 
