@@ -20,6 +20,7 @@ FINISHED: tuple[str, ...] = (
     "broker/klog_broker/membership",
     "broker/klog_broker/metadata",
     "broker/klog_broker/metrics",
+    "broker/klog_broker/monitoring",
     "broker/klog_broker/network",
     "broker/klog_broker/parts.py",
     "broker/klog_broker/process.py",
