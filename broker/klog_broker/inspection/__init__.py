@@ -1,7 +1,7 @@
-"""Looking into the files of a data directory without a broker: what they hold, and whether it fits.
+"""Inspects the files of a data directory without a broker: dumps their contents and verifies them.
 
-May import: log and metadata (what they keep on disk), runtime, pyspark_klog.{storage,records,
-state_records}; nothing here writes. Bytes are taken for hostile: what does not fit becomes a
-`Finding`, and no length in a file decides how much memory is taken.
-Start reading at lines.py, then dump.py (`klog dump-log`) and directory_checks.py (`klog verify`).
+May import: log and metadata (the formats of their files), runtime, pyspark_klog.{storage,records,
+state_records}. This package writes no file. File contents count as hostile: invalid contents become
+a `Finding`, and no length in a file decides how much memory is allocated. Start reading at
+lines.py, then dump.py (`klog dump-log`) and directory_checks.py (`klog verify`).
 """

@@ -1,4 +1,4 @@
-"""`klog verify`: a data directory, or one partition's folder, checked without a broker."""
+"""`klog verify`: checks a data directory, or one partition's folder, without a broker."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ _CHECKPOINTS = (
     names.LOG_START_OFFSET_CHECKPOINT,
 )
 _MARKS = (*_CHECKPOINTS, names.META_PROPERTIES, KLOG_METADATA)
-"""Any of these makes a folder a data directory."""
+"""A folder with any of these files is a data directory."""
 _OTHERS = (
     names.LOCK,
     names.CLEAN_SHUTDOWN_MARKER,
@@ -35,14 +35,14 @@ _OTHERS = (
 
 
 class NothingToVerify(KlogError):
-    """The folder holds no log; the text says what was expected."""
+    """The folder has no log; the message says what was expected."""
 
 
 def verify(path: Path, report: Report) -> None:
-    """Check a data directory, or a partition's folder with what the directory around it says.
+    """Check a data directory, or a partition's folder with the checkpoints of its data directory.
 
-    :raises NothingToVerify: for a folder that is neither
-    :raises OSError: for what is not there or cannot be read
+    :raises NothingToVerify: if the folder is neither
+    :raises OSError: if the folder or a file in it does not exist or cannot be read
     """
     if _is_data_directory(path):
         _DataDirectory(path, report).check_all()
@@ -86,10 +86,10 @@ class _DataDirectory:
         try:
             return decode_offset_checkpoint(read_small(self._path / name))
         except (FileNotFoundError, StorageFormatError):
-            return {}  # what is damaged is said with the other small files
+            return {}  # a damaged file is reported with the other small files
 
     def check_all(self) -> None:
-        """The directory's own files, then each partition, by name."""
+        """Check the directory's own files, then each partition, by name."""
         partitions = []
         for entry in sorted(self._path.iterdir()):
             if entry.is_dir():
@@ -113,7 +113,7 @@ class _DataDirectory:
             self.check_partition(entry)
 
     def _is_kept(self, entry: Path) -> bool:
-        """Whether a folder is a partition's; of others it is said what they are."""
+        """Return whether a folder is a partition's; report any other folder."""
         try:
             names.parse_partition_directory_name(entry.name)
         except StorageFormatError as error:
@@ -126,7 +126,7 @@ class _DataDirectory:
         return True
 
     def check_partition(self, path: Path) -> None:
-        """One folder, with what the checkpoints say of it."""
+        """Check one partition's folder, with the offsets in the checkpoints."""
         try:
             partition = names.parse_partition_directory_name(path.absolute().name)
         except StorageFormatError:
@@ -136,7 +136,7 @@ class _DataDirectory:
             self._checkpoints[name].get(partition) for name in _CHECKPOINTS
         )
         if recovery_point is None and not self._is_clean:
-            recovery_point = Offset(0)  # nothing of it is known to have been synced
+            recovery_point = Offset(0)  # not in the checkpoint: perhaps nothing was synced
         circumstances = Circumstances(
             is_clean=self._is_clean,
             is_running=self._is_running,

@@ -1,4 +1,4 @@
-"""`klog dump-log`: what the files of a log hold, line by line."""
+"""`klog dump-log`: prints the contents of a log's files, line by line."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ from pyspark_klog.storage.partition_files import ReadCounter, ReadOnlyFile
 
 
 class DumpOptions(NamedTuple):
-    """What is wanted; the names are those of Kafka's tool."""
+    """The options of a dump, with the names of Kafka's tool."""
 
     print_data_log: bool = False
     deep_iteration: bool = False
@@ -33,16 +33,17 @@ class DumpOptions(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of output, and the file that it is about."""
+    """A line of output, and the file that it describes."""
 
     path: Path
     what: Row | Finding
 
 
 def files_to_dump(paths: Iterable[Path]) -> Iterator[Path]:
-    """Files as they are given; of a folder those that can be dumped, by name.
+    """Yield each path that is a file, and in place of a folder its files that can be dumped, by
+    name.
 
-    :raises OSError: for what is not there, or cannot be listed
+    :raises OSError: if a path does not exist, or a folder cannot be listed
     """
     for path in paths:
         if not path.is_dir():
@@ -55,9 +56,10 @@ def files_to_dump(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def dump(paths: Iterable[Path], options: DumpOptions) -> Iterator[Line]:
-    """All of the files' lines. A file that goes away meanwhile, or is none of a log's, is a note.
+    """Yield the lines of all files. A file that is removed during the dump, or is not a log's file,
+    gets a note.
 
-    :raises OSError: for a file that cannot be read
+    :raises OSError: if a file cannot be read
     """
     for path in paths:
         try:
@@ -100,7 +102,7 @@ def _rows_of(path: Path, options: DumpOptions) -> Iterator[Row | Finding]:
 def _checked(
     rows: Iterable[Row | Finding], path: Path, options: DumpOptions
 ) -> Iterator[Row | Finding]:
-    """Of an index all lines, or only what is wrong with it."""
+    """Yield all lines of an index, or only its findings if the options ask for a check."""
     is_quiet = options.index_sanity_check or options.verify_index_only
     is_sound = True
     for what in rows:
@@ -152,7 +154,7 @@ def _bad_bytes(path: Path, bad: BadBytes) -> Finding:
 
 
 def _decoder(path: Path, options: DumpOptions) -> Decoder | None:
-    """As it is asked for, else by the folder's name."""
+    """Return the decoder that the options ask for, or else the decoder for the folder's topic."""
     if options.offsets_decoder:
         return decode_offsets
     if options.transaction_log_decoder:

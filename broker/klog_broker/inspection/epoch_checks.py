@@ -1,4 +1,4 @@
-"""leader-epoch-checkpoint against the batches, which carry their epochs, too."""
+"""Checks leader-epoch-checkpoint against the leader epochs in the batches."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from pyspark_klog.storage.text_files import EpochStart
 
 
 class EpochCheck:
-    """``epochs`` is what the file says; None: there is none."""
+    """Compares batches with ``epochs``, the contents of the file, or None without a file."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class EpochCheck:
                 report.error(path, f"{text}epoch {before.epoch} from offset {before.start_offset}")
 
     def add(self, chunk: Chunk, log: Path) -> None:
-        """The next batches."""
+        """Check the next batches of the log."""
         rows = chunk.rows
         of_v2 = rows[:, scan.MAGIC] == at.MAGIC_V2
         odd = of_v2 & (rows[:, scan.LEADER_EPOCH] < at.NO_LEADER_EPOCH)
@@ -58,7 +58,8 @@ class EpochCheck:
         if self._epochs is None:
             return
         said = self._numbers[np.searchsorted(self._starts, offsets, side="right")]
-        # Epochs are cut with the log's start, which DeleteRecords puts inside of a segment.
+        # The file loses epochs below the log start offset, which DeleteRecords may set inside a
+        # segment.
         is_cut = (said == at.NO_LEADER_EPOCH) & bool(len(self._starts))
         for row in np.flatnonzero((said != epochs) & ~is_cut)[:1].tolist():
             text = f"it says epoch {said[row]} of offset {offsets[row]}, the batch says "
@@ -66,7 +67,7 @@ class EpochCheck:
             self._report.add(level, self._path, f"{text}{epochs[row]}")
 
     def end(self, end_offset: int, level: Level) -> None:
-        """The log has no more batches."""
+        """Check the newest epoch of the file against the log end offset."""
         if self._epochs and self._epochs[-1].start_offset > end_offset:
             text = f"epoch {self._epochs[-1].epoch} is said to begin at offset "
             text += f"{self._epochs[-1].start_offset}, the log ends at {end_offset}"

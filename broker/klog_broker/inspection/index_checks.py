@@ -1,4 +1,4 @@
-"""The indexes of a segment against its batches, both read once from start to end."""
+"""Checks the indexes of a segment against its batches. Both are read once, from start to end."""
 
 from collections.abc import Callable
 from struct import Struct
@@ -18,13 +18,14 @@ _OFFSET_ROW = np.dtype([("first", ">i4"), ("second", ">i4")])
 _TIME_ROW = np.dtype([("first", ">i8"), ("second", ">i4")])
 assert _OFFSET_ROW.itemsize == OFFSET_INDEX_ENTRY.size
 assert _TIME_ROW.itemsize == TIME_INDEX_ENTRY.size
-# Rows that are waited for at once: their batches lie no further than what was appended together.
+# The most rows that wait for a later batch at once. Their batches are within one append.
 _MOST_LATER = 1_000
 _Numbers = npt.NDArray[np.int64]
 
 
 class _Rows:
-    """The rows of an index file in order, up to the first of zeros or one that does not rise."""
+    """The rows of an index file in order, up to the first row of zeros or the first that does not
+    rise."""
 
     def __init__(
         self,
@@ -41,18 +42,18 @@ class _Rows:
         self._row_type = row_type
         self._report = report
         self._level_of = level_of
-        self._strictly = strictly  # whether the second column rises, too, or may stay
+        self._strictly = strictly  # whether both columns must rise; otherwise the second may stay
         self._position = 0
         self._before = (-1, -1) if not strictly else (0, 0)
         self._is_at_end = False
         self.first = np.empty(0, np.int64)
         self.second = np.empty(0, np.int64)
         self.number = 0
-        """Of the first row that is kept."""
+        """The number of the first row in ``first`` and ``second``."""
         self.zeros_at: int | None = None
 
     def fill(self) -> bool:
-        """Read on, behind the rows that are kept; whether there are more of them now."""
+        """Read more rows after those in memory. Return whether there were any."""
         if self._is_at_end:
             return False
         data = self.file.read_at(self._position, _ROWS_AT_ONCE * self.row_bytes)
@@ -72,7 +73,8 @@ class _Rows:
         return bool(len(first))
 
     def _rising(self, first: _Numbers, second: _Numbers) -> tuple[_Numbers, _Numbers]:
-        """The rows before the first that does not rise: no search finds what is behind it."""
+        """Return the rows before the first one that does not rise: no search finds rows after
+        it."""
         a = np.concatenate(([self._before[0]], first))
         b = np.concatenate(([self._before[1]], second))
         falls = (a[1:] <= a[:-1]) | (b[1:] <= b[:-1] if self._strictly else b[1:] < b[:-1])
@@ -93,13 +95,13 @@ class _Rows:
         return first, second
 
     def drop(self, count: int) -> None:
-        """These have been looked at."""
+        """Remove the first rows, which have been checked."""
         self.number += count
         self.first, self.second = self.first[count:], self.second[count:]
 
     def check_end(self, *, may_have_room: bool, is_growing: bool) -> None:
-        """What is behind the rows: nothing, or zeros if the segment is the active one; what a
-        broker adds meanwhile cannot be judged."""
+        """Check the bytes after the rows: none, or zeros in the preallocated index of the active
+        segment. A file that a broker is appending to is not checked."""
         if is_growing:
             return
         size = self.file.size()
@@ -123,10 +125,10 @@ class _Rows:
 
 
 class OffsetIndexCheck:
-    """Each row gives where a batch starts, and its last offset.
+    """Checks the offset index: each row has the position and the last offset of a batch.
 
-    Where several batches were appended at once (by a follower of Kafka's, or its cleaner) the
-    offset is the last one's: a search goes right with it, too.
+    If several batches were appended at once (by a Kafka follower or Kafka's cleaner), the row has
+    the last offset of the last batch, and searches still find the right position.
     """
 
     def __init__(
@@ -146,7 +148,7 @@ class OffsetIndexCheck:
         self._later: list[tuple[int, int, int]] = []  # row, offset, last offset of its batch
 
     def add(self, rows: Table, positions: _Numbers) -> None:
-        """The next batches."""
+        """Check the rows that point to the next batches."""
         end = int(positions[-1] + rows[-1, scan.SIZE_BYTES])
         last_offsets = rows[:, scan.LAST_OFFSET]
         self._settle_later(last_offsets)
@@ -178,7 +180,7 @@ class OffsetIndexCheck:
         self._settle_later(rows[:, scan.LAST_OFFSET])
 
     def _settle_later(self, last_offsets: _Numbers) -> None:
-        """Rows whose offset should be the last of a later batch: is it one of these?"""
+        """Check the waiting rows, whose offset should be the last offset of a later batch."""
         still = []
         for number, offset, found in self._later:
             if offset > last_offsets[-1]:
@@ -195,7 +197,8 @@ class OffsetIndexCheck:
         self._report.add(self._level_of(offset), self._rows.file.path, text, place)
 
     def end(self, *, is_full: bool, is_growing: bool) -> None:
-        """The segment has no more batches; ``is_full``: another one follows it."""
+        """Check the end of the index: the segment has no more batches. ``is_full``: another segment
+        follows."""
         for number, offset, found in self._later:
             self._misfit(number, offset, _ends(found, None))
         if len(self._rows.second) or self._rows.fill():
@@ -211,7 +214,7 @@ def _ends(last_offset: int, position: int | None) -> str:
 
 
 class TimeIndexCheck:
-    """Each row gives a timestamp that no record before had, and the batch that has it."""
+    """Checks the time index: each row has a new maximum timestamp, and an offset of its batch."""
 
     def __init__(
         self, file: ReadOnlyFile, base: int, report: Report, level_of: Callable[[int], Level]
@@ -232,7 +235,7 @@ class TimeIndexCheck:
         self._last_row_ms = -1
 
     def add(self, rows: Table) -> None:
-        """The next batches."""
+        """Check the rows up to the maximum timestamp of the next batches."""
         timestamps = rows[:, scan.MAX_TIMESTAMP_MS]
         before = np.maximum.accumulate(np.concatenate(([self._largest_ms], timestamps)))
         risers = np.flatnonzero(timestamps > before[:-1])
@@ -271,13 +274,14 @@ class TimeIndexCheck:
         self._report.add(self._level_of(offset), self._rows.file.path, text, place)
 
     def end(self, *, is_full: bool, is_growing: bool) -> None:
-        """As the other one's."""
+        """Check the end of the index: the segment has no more batches. ``is_full``: another segment
+        follows."""
         if len(self._rows.first) or self._rows.fill():
             self._last_row_ms = int(self._rows.first[0])
             offset = int(self._rows.second[0]) + self._base
             why = f"the segment's largest timestamp is {self._largest_ms}"
             self._misfit(self._rows.number, self._last_row_ms, offset, why)
-        # A row of timestamp 0 is zeros, as is what is behind the last row.
+        # The row of timestamp 0 and offset 0 is zeros, like the space after the last row.
         if is_full and self._last_row_ms < self._largest_ms and self._largest_ms > 0:
             text = (
                 f"its last row says {self._last_row_ms}, the segment's largest timestamp is "

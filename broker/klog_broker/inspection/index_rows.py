@@ -1,4 +1,4 @@
-"""The lines of the files beside a segment: indexes, aborted transactions, producer snapshots."""
+"""The lines of a segment's other files: indexes, aborted transactions, producer snapshots."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -30,12 +30,12 @@ from pyspark_klog.storage.transaction_index import VERSION, decode_transaction_i
 
 _ROWS_AT_ONCE = 4_096
 MAX_SNAPSHOT_BYTES = 64 << 20
-"""More than a million producers: a larger file is none."""
+"""The size of a snapshot with more than a million producers; a larger file is invalid."""
 _MOST_STEPS = 1_000_000
 
 
 class _Batch(NamedTuple):
-    """A batch of the log beside an index, by its header."""
+    """The offsets and the size of a batch in the log, from its header."""
 
     base_offset: int
     last_offset: int
@@ -43,8 +43,9 @@ class _Batch(NamedTuple):
 
 
 class _LogBeside:
-    """The segment's log, to compare the rows of an index with; it need not be there. It is gone
-    through forwards only, and no further than ``steps_left``: an index may ask for anything."""
+    """A reader of the segment's log, if it exists, for comparisons with the rows of an index. The
+    reader only goes forwards, through at most ``steps_left`` batches: a damaged index could point
+    anywhere."""
 
     def __init__(self, path: Path, base: int) -> None:
         self._log = _open_beside(path, base, Suffix.LOG)
@@ -59,7 +60,8 @@ class _LogBeside:
                 file.close()
 
     def misfit(self, offset: int, position: int) -> str | None:
-        """What is wrong with a row of the offset index, by the batch that it points to."""
+        """Return the fault of a row of the offset index, from the batch at its position; None if
+        there is no fault."""
         if self._log is None:
             return None
         batch = _batch_at(self._log, position)
@@ -70,7 +72,8 @@ class _LogBeside:
         return f"the batch there ends with offset {batch.last_offset}"
 
     def _ends_a_later_batch(self, batch: _Batch, offset: int, position: int) -> bool:
-        """As if several batches had been appended at once: by a follower, or by the cleaner."""
+        """Return whether ``offset`` ends a later batch, as after an append of several batches by a
+        follower or by the cleaner."""
         assert self._log is not None
         found: _Batch | None = batch
         if offset < batch.base_offset:
@@ -82,7 +85,8 @@ class _LogBeside:
         return found is not None and (found.last_offset == offset or not self.steps_left)
 
     def time_misfit(self, timestamp_ms: int, offset: int) -> str | None:
-        """What is wrong with a row of the time index, by the batch that holds its offset."""
+        """Return the fault of a row of the time index, from the batch with its offset; None if
+        there is no fault."""
         if self._log is None:
             return None
         if self._index is not None:
@@ -104,7 +108,7 @@ class _LogBeside:
 
 
 def _batch_at(log: ReadOnlyFile, position: int) -> _Batch | None:
-    """The batch that begins there; None if none does."""
+    """Return the batch that begins at ``position``; None if no batch begins there."""
     if not 0 <= position < log.size():
         return None
     header = log.read_at(position, at.LAST_OFFSET_DELTA_AT + 4)
@@ -121,7 +125,8 @@ def _batch_at(log: ReadOnlyFile, position: int) -> _Batch | None:
 
 
 def offset_index_rows(file: ReadOnlyFile, base: int) -> Iterator[Row | Finding]:
-    """Each row, and what is wrong with it: rows rise, and each gives a batch's start and end."""
+    """Yield each row and its faults: rows must rise, and each must have a batch's position and last
+    offset."""
     log = _LogBeside(file.path, base)
     last_offset, last_position = base, 0
     with closing(log):
@@ -145,7 +150,7 @@ def offset_index_rows(file: ReadOnlyFile, base: int) -> Iterator[Row | Finding]:
 
 
 def time_index_rows(file: ReadOnlyFile, base: int) -> Iterator[Row | Finding]:
-    """Each row, and what is wrong with it: timestamps rise, and each is that of its batch."""
+    """Yield each row and its faults: timestamps must rise, and each must be that of its batch."""
     log = _LogBeside(file.path, base)
     last_ms, last_offset = -1, base
     with closing(log):
@@ -174,7 +179,7 @@ def _largest_timestamp(log: ReadOnlyFile, position: int) -> int:
 
 
 def _rows(file: ReadOnlyFile, form: Struct) -> Iterator[tuple[int, int]]:
-    """The rows up to the first of zeros: behind it is room that is kept."""
+    """Yield the rows up to the first row of zeros, where preallocated space begins."""
     position = 0
     while True:
         data = file.read_at(position, _ROWS_AT_ONCE * form.size)
@@ -211,7 +216,7 @@ def _open_beside(path: Path, base: int, suffix: Suffix) -> ReadOnlyFile | None:
 
 # --- aborted transactions, producers --------------------------------------------------------------
 def transaction_index_rows(file: ReadOnlyFile) -> Iterator[Row | Finding]:
-    """The aborted transactions that end in a segment."""
+    """Yield the aborted transactions whose markers are in a segment."""
     position = 0
     while data := file.read_at(position, _ROWS_AT_ONCE * ABORTED_ENTRY.size):
         try:
@@ -238,7 +243,7 @@ def transaction_index_rows(file: ReadOnlyFile) -> Iterator[Row | Finding]:
 
 
 def snapshot_rows(file: ReadOnlyFile) -> Iterator[Row | Finding]:
-    """The producers of a snapshot. Of each the last batch, if it has one."""
+    """Yield the producers of a snapshot, with their last batch if they have one."""
     if file.size() > MAX_SNAPSHOT_BYTES:
         text = f"{file.size()} bytes are too many for a producer snapshot"
         yield Finding(Level.ERROR, file.path, text)

@@ -1,4 +1,4 @@
-"""Compares the data directories and logs that klog-metadata names with those on the disk."""
+"""Compares the data directories and logs in klog-metadata with those on the disk."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -16,8 +16,8 @@ from pyspark_klog.storage.text_files import decode_meta_properties, encode_topic
 def check_known_data(
     directory: Path, partitions: Collection[TopicPartition], report: Report
 ) -> None:
-    """Report what is missing in a data directory with klog-metadata, and which other directories a
-    broker needs. `partitions` have folders in the directory. OSError."""
+    """Report logs that are missing in a data directory with klog-metadata, and which other
+    directories a broker needs. `partitions` have folders in the directory. OSError."""
     file = directory / FILE_NAME
     try:
         state = decode_state(read_small(file), file)

@@ -1,4 +1,4 @@
-"""The lines of a .log file: a batch's header, its records, its control records."""
+"""The lines of a .log file: batch headers, records and control records."""
 
 from base64 import b64encode
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ _TIMESTAMP_NAMES = {
 
 
 def batch_row(stored: StoredEntry) -> Row:
-    """The line of a batch, or of a v0 or v1 message, by its header."""
+    """Return the line of a batch or of a v0 or v1 message, from its header."""
     if stored.head.magic == at.MAGIC_V2:
         fields = _batch_fields(stored)
     else:
@@ -100,7 +100,8 @@ def _codec_name(attributes: int) -> str:
 
 
 def _as_text(fields: dict[str, object]) -> str:
-    """`name: value` of each; the timestamp under its type's name, as in Kafka's lines."""
+    """Return `name: value` for each field; the timestamp has its type as its name, as in Kafka's
+    lines."""
     words = []
     for name, value in fields.items():
         if name == "timestampType":
@@ -118,16 +119,16 @@ def _word(name: str, value: object) -> str:
 
 
 def optional_long(value: object) -> str:
-    """How Java prints what may not be there."""
+    """Return an optional number as Java prints it."""
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
 # --- records --------------------------------------------------------------------------------------
 def record_rows(stored: StoredEntry, *, with_data: bool, decoder: Decoder | None) -> Iterator[Row]:
-    """A line for each record of an entry.
+    """Yield a line for each record of an entry.
 
-    Raises RecordsError at one that cannot be read, or when it would inflate to too much; KlogError
-    for one that ``decoder`` does not understand.
+    Raises RecordsError for a record that cannot be read or an entry that decompresses to too much,
+    and KlogError for a record that ``decoder`` does not understand.
     """
     entry = stored.entry
     assert entry is not None
@@ -200,7 +201,8 @@ def _with_data(
     with_data: bool,
     decoder: Decoder | None,
 ) -> Row:
-    """The line with key and value, if they are wanted; a control record's are told already."""
+    """Return the line, with key and value if requested. A control record's line has its fields
+    already."""
     if with_data and not entry.is_control:
         if decoder is None:
             if record.key is not None:
@@ -220,7 +222,8 @@ def _text_of(data: bytes) -> str:
 
 
 def _data(name: str, data: bytes | None) -> dict[str, object]:
-    """Bytes for machines: as text if they are UTF-8, else as base64 under another name."""
+    """Return bytes as a field for programs: text if they are UTF-8, otherwise base64 under another
+    name."""
     if data is None:
         return {name: None}
     try:

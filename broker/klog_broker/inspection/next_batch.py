@@ -1,4 +1,4 @@
-"""Where a log can be read again behind damage: that tells a torn end from a hole inside."""
+"""Finds the next readable batch after damage, to tell a torn end from a hole inside a log."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,15 +9,15 @@ from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET
 from pyspark_klog.storage.partition_files import ReadOnlyFile
 
 _CHUNK_BYTES = 1 << 20
-# Bytes of candidates whose CRC is computed, at most: a file may be full of headers that announce
-# much and hold nothing.
+# The most bytes of candidates whose CRC is computed: a file may be full of headers with large sizes
+# and no batches.
 _MOST_CRC_BYTES = 64 << 20
 
 
 def next_good_batch(file: ReadOnlyFile, position: int, end: int, base_offset: int) -> int | None:
-    """The first place from ``position`` on, before ``end``, at which a whole v2 batch lies whose
-    CRC fits and whose offsets can be in the segment that begins at ``base_offset``; None if there
-    is none (or too many that only look like one)."""
+    """Return the first position from ``position`` on, before ``end``, with a whole v2 batch whose
+    CRC is right and whose offsets can be in the segment with ``base_offset``; None if there is
+    none, or if too many candidates are no batch."""
     left = _MOST_CRC_BYTES
     overlap = at.BATCH_HEADER_BYTES - 1
     while end - position >= at.BATCH_HEADER_BYTES:
@@ -35,7 +35,7 @@ def next_good_batch(file: ReadOnlyFile, position: int, end: int, base_offset: in
 
 
 def _candidates(data: bytes, available: int, base_offset: int) -> list[tuple[int, int]]:
-    """Places in ``data`` with a header that can be one, and the sizes that it announces."""
+    """Return positions in ``data`` of plausible batch headers, with the batch sizes in them."""
     octets = np.frombuffer(data, np.uint8)
     places = np.flatnonzero(
         octets[at.MAGIC_AT : len(octets) - (at.BATCH_HEADER_BYTES - at.MAGIC_AT - 1)] == at.MAGIC_V2
@@ -50,7 +50,8 @@ def _candidates(data: bytes, available: int, base_offset: int) -> list[tuple[int
 def _numbers(
     octets: npt.NDArray[np.uint8], places: npt.NDArray[np.int64], size: int
 ) -> npt.NDArray[np.int64]:
-    """The big-endian numbers of ``size`` bytes at these places; of 4 bytes unsigned."""
+    """Return the big-endian numbers of ``size`` bytes at these positions; 4-byte numbers are
+    unsigned."""
     result = np.zeros(len(places), np.int64)
     for number in range(size):
         result = (result << 8) | octets[places + number]

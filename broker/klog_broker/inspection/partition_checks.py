@@ -1,4 +1,4 @@
-"""Everything of one partition's folder against its batches, which are read once, in order."""
+"""Checks all files of one partition's folder against its batches, which are read once, in order."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ from pyspark_klog.storage.transaction_index import (
 from pyspark_klog.storage.transaction_index import AbortedEntry, decode_transaction_index
 
 _LEFTOVERS = (names.DELETED_SUFFIX, names.CLEANED_SUFFIX, names.SWAP_SUFFIX, names.TEMPORARY_SUFFIX)
-# Of KRaft's own log, beside its segments.
+# The files of KRaft's metadata log, next to its segments.
 _KRAFT_FILES = ("quorum-state", "bootstrap.checkpoint")
 _KRAFT_SUFFIX = ".checkpoint"
 _MOST_BAD_PLACES = 100
@@ -42,20 +42,20 @@ _MOST_BAD_PLACES = 100
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the data directory says of a partition; None where it says nothing."""
+    """The facts in the data directory's files about a partition; None for a missing fact."""
 
     is_clean: bool | None = None
-    """Whether the broker closed everything properly."""
+    """Whether the broker was shut down cleanly."""
     is_running: bool = False
     """Whether a broker writes to the directory now."""
     recovery_point: int | None = None
-    """Everything before it was synced."""
+    """The offset before which everything was synced."""
     high_watermark: int | None = None
     log_start_offset: int | None = None
 
     def level_of(self, offset: int) -> Level:
-        """How bad it is that something about this offset does not fit: what was not synced is
-        looked at anew by a broker that starts after a crash."""
+        """Return the severity of a fault at this offset. A broker that starts after a crash checks
+        and repairs the part of the log that was not synced."""
         if self.is_running:
             return Level.RECOVERABLE
         if self.is_clean or self.recovery_point is None or offset < self.recovery_point:
@@ -64,7 +64,7 @@ class Circumstances:
 
 
 class PartitionCheck:
-    """The checks of one folder, which writes its findings to ``report``."""
+    """The checks of one folder, with findings added to ``report``."""
 
     def __init__(self, path: Path, circumstances: Circumstances, report: Report) -> None:
         self._path = path
@@ -78,7 +78,8 @@ class PartitionCheck:
         self._start = 0
 
     def run(self) -> None:
-        """All of it. OSError for what cannot be read; what goes away meanwhile is a note."""
+        """Run all checks. OSError if a file cannot be read; a file that is removed meanwhile gets a
+        note."""
         listing = self._files.listing()
         self._check_names(listing)
         if not listing.bases:
@@ -129,10 +130,10 @@ class PartitionCheck:
         except FileNotFoundError:
             return None
         except StorageFormatError:
-            return None  # said already, as of all small files
+            return None  # already reported, like all damaged small files
 
     def _check_bounds(self) -> None:
-        """What the checkpoints of the data directory say of the log."""
+        """Check the offsets in the data directory's checkpoints against the log end offset."""
         known, end = self._known, self._end
         if known.is_running:
             return
@@ -197,7 +198,7 @@ class PartitionCheck:
         return file
 
     def _chunks(self, log: ReadOnlyFile, base: int, is_last: bool) -> Iterator[Chunk]:
-        """All batches of a segment that can be read, also those behind damage."""
+        """Yield all readable batches of a segment, including those after damage."""
         position = places = 0
         while True:
             bad = None
@@ -220,7 +221,7 @@ class PartitionCheck:
             position, places = behind, places + 1
 
     def _say_tail(self, log: ReadOnlyFile, bad: BadPlace, end: int, is_last: bool) -> None:
-        """Bytes at the end of a segment, behind which nothing can be read."""
+        """Report bytes at the end of a segment that are followed by no readable batch."""
         known = self._known
         size = end - bad.position
         may_be_torn = is_last and not known.is_clean
@@ -239,7 +240,8 @@ class PartitionCheck:
         self._report.add(level, log.path, text, bad.position)
 
     def _check_order(self, chunk: Chunk, path: Path, base: int, following: int | None) -> None:
-        """Offsets rise, lie in the segment, and are as many as the records unless compacted."""
+        """Check that offsets rise, are within the segment, and match the record counts unless the
+        log was compacted."""
         rows = chunk.rows
         first, last = rows[:, scan.BASE_OFFSET], rows[:, scan.LAST_OFFSET]
         ends = np.concatenate(([self._end], last[:-1] + 1))
@@ -259,7 +261,7 @@ class PartitionCheck:
 
     # --- producers and transactions ---------------------------------------------------------------
     def _follow_producers(self, chunk: Chunk, path: Path) -> None:
-        """Up to each snapshot, which is compared then, and on."""
+        """Add the batches to the replay, and compare each snapshot at its offset."""
         first_offsets = chunk.rows[:, scan.BASE_OFFSET]
         done = 0
         while done < len(chunk.rows):
@@ -296,7 +298,7 @@ class PartitionCheck:
         return self._path / names.segment_file_name(offset, Suffix.PRODUCER_SNAPSHOT)
 
     def _snapshot(self, offset: int) -> list[ProducerSnapshotEntry] | None:
-        """Its entries; None, which is said, if it cannot be read."""
+        """Return the snapshot's entries; None, after a finding, if it cannot be read."""
         path = self._snapshot_path(offset)
         try:
             if path.stat().st_size > MAX_SNAPSHOT_BYTES:
@@ -309,7 +311,7 @@ class PartitionCheck:
         return None
 
     def _check_aborted(self, base: int, following: int | None) -> None:
-        """The transaction index of a segment, all of whose batches were replayed."""
+        """Check the transaction index of a segment after all its batches were replayed."""
         path = self._path / names.segment_file_name(base, Suffix.TRANSACTION_INDEX)
         rows: list[AbortedEntry] = []
         try:

@@ -1,7 +1,7 @@
-"""Producers and transactions as the batches tell them, against snapshots and aborted transactions.
+"""Compares the producers and transactions in the batches with snapshots and transaction indexes.
 
-A scan knows all of a producer that wrote since its start. Of others a snapshot says what it likes:
-what they wrote lies in segments that are gone.
+A scan knows everything about producers that wrote after its start. About other producers a snapshot
+cannot be checked, since their batches were in deleted segments.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 _NONE = -1
 _MOST_MARKER_BYTES = 1 << 20
-# More producers than a snapshot can hold, or aborts in a segment, are not kept in memory.
+# The memory limit: more producers than a snapshot can hold, or more aborts than a segment can.
 MOST_KEPT = 1_000_000
 _COLUMNS = [
     scan.PRODUCER_ID,
@@ -38,7 +38,8 @@ _COLUMNS = [
 
 @dataclass(slots=True)
 class Producer:
-    """What batches say of a producer; None where only batches before the scan know it."""
+    """A producer's state according to the batches; None where it depends on batches before the
+    scan."""
 
     epoch: int
     last_sequence: int = _NONE
@@ -47,11 +48,11 @@ class Producer:
     coordinator_epoch: int | None = None
     transaction_start: int | None = _NONE
     is_adopted: bool = False
-    """It comes from a snapshot, and nothing has been seen of it since."""
+    """The state comes from a snapshot, and no batch of the producer has been seen since."""
 
 
 class Aborted(NamedTuple):
-    """An abort's marker, and what its row in the .txnindex has to say; None: not known."""
+    """An abort marker, with the expected fields of its row in the .txnindex; None: unknown."""
 
     producer_id: int
     first_offset: int | None
@@ -60,28 +61,29 @@ class Aborted(NamedTuple):
 
 
 class ProducerReplay:
-    """What is known after the batches so far. ``is_complete``: the scan knows of all producers, so
-    that one it has not seen has not written."""
+    """The state after the batches so far. ``is_complete``: the state has all producers, so that a
+    producer without an entry has not written."""
 
     def __init__(self, *, is_complete: bool) -> None:
         self.is_complete = is_complete
         self.has_given_up = False
-        """There were too many to be followed: nothing is compared any more."""
+        """Whether there were too many producers or aborts, so that nothing is compared any more."""
         self.producers: dict[int, Producer] = {}
         self.aborted: list[Aborted] = []
-        """Since it was last emptied."""
+        """The aborts since the list was last emptied."""
         self.abort_markers: set[tuple[int, int]] = set()
-        """Producer id and offset of all of them, also of aborts that nothing was written for."""
+        """Producer id and offset of all abort markers, including aborts of transactions without
+        batches."""
 
     def start_from(self, entries: list[ProducerSnapshotEntry]) -> None:
-        """What a snapshot says of before the scan's start."""
+        """Start from a snapshot of the batches before the scan."""
         for entry in entries:
             self.producers[entry.producer_id] = _of_snapshot(entry)
         self.is_complete = True
 
     def add(self, chunk: Chunk, first: int, end: int) -> str | None:
-        """The chunk's batches from ``first`` up to ``end`` (exclusive); what is wrong with a marker
-        among them."""
+        """Add the chunk's batches from ``first`` up to ``end`` (exclusive). Return the fault of a
+        marker among them, or None."""
         if len(self.producers) + len(self.aborted) + len(self.abort_markers) > MOST_KEPT:
             self.has_given_up = True
             self.producers.clear()
@@ -95,7 +97,8 @@ class ProducerReplay:
         attributes = rows[of_producers, scan.ATTRIBUTES]
         special = attributes & (at.TRANSACTIONAL_BIT | at.CONTROL_BIT) != 0
         plain = of_producers[~special]
-        # Only the last of each counts, and no producer writes both in and outside transactions.
+        # Only each producer's last batch counts, and no producer writes both in and outside
+        # transactions.
         _, last = np.unique(rows[plain[::-1], scan.PRODUCER_ID], return_index=True)
         chosen = np.sort(np.concatenate((plain[::-1][last], of_producers[special])))
         wrong = None
@@ -113,7 +116,7 @@ class ProducerReplay:
             producer.last_sequence = add_to_sequence(base_sequence, last_offset - base_offset)
             producer.last_offset = last_offset
             producer.offset_delta = last_offset - base_offset
-        # One that compaction emptied is of a transaction that has ended: its marker may be gone.
+        # Compaction may have emptied a batch of an ended transaction, and removed the marker.
         begins = attributes & at.TRANSACTIONAL_BIT and count
         if begins and producer.transaction_start == _NONE:
             producer.transaction_start = base_offset
@@ -128,7 +131,7 @@ class ProducerReplay:
                 ControlType.ABORT,
                 ControlType.COMMIT,
             ):
-                return None  # emptied by compaction, or of a kind that has no producer
+                return None  # emptied by compaction, or of a type without a producer
             marker = decode_end_transaction(record)
         except RecordsError as error:
             return f"the control batch at offset {base_offset} cannot be read: {error}"
@@ -144,12 +147,13 @@ class ProducerReplay:
         return None
 
     def forget_aborted(self) -> None:
-        """Aborts from here on are of another segment."""
+        """Forget the aborts of a segment before the next one."""
         self.aborted.clear()
         self.abort_markers.clear()
 
     def _last_stable_offset(self, end: int) -> int | None:
-        """Where the oldest open transaction begins, else ``end``."""
+        """Return the start of the oldest open transaction, or ``end`` without one; None if
+        unknown."""
         if not self.is_complete:
             return None
         starts = [each.transaction_start for each in self.producers.values()]
@@ -179,8 +183,8 @@ class ProducerReplay:
         start: int,
         has_gaps: bool,
     ) -> None:
-        """A snapshot of this moment. ``start`` is where the scan began; in a log with gaps, which
-        compaction leaves, a producer's batches may be gone."""
+        """Compare a snapshot with the present state. ``start`` is the scan's first offset. In a log
+        with gaps from compaction, a producer's batches may be missing."""
         if self.has_given_up:
             return
         named = {entry.producer_id: entry for entry in entries}
@@ -188,7 +192,7 @@ class ProducerReplay:
             report.error(path, "a producer stands in it twice")
         forgotten = [each for each in self.producers if each not in named]
         if forgotten:
-            # Expired (producer.id.expiration.ms), or the snapshot stands for files that were lost.
+            # Expired (producer.id.expiration.ms), or the snapshot belongs to files that were lost.
             text = f"{len(forgotten)} producers of the log are not in it: they may have expired"
             report.note(path, text)
             for each in forgotten:
@@ -206,7 +210,7 @@ class ProducerReplay:
             if has_gaps and (
                 known.last_offset < entry.last_offset or known.epoch < entry.producer_epoch
             ):
-                continue  # its last batch, or the marker that raised its epoch, may be gone
+                continue  # its last batch, or the marker that raised its epoch, may be deleted
             wrong = _differences(known, entry, start, has_gaps=has_gaps)
             if wrong:
                 report.error(path, f"producer {producer_id}: {', '.join(wrong)}")
@@ -226,10 +230,11 @@ def _of_snapshot(entry: ProducerSnapshotEntry) -> Producer:
 def _differences(
     known: Producer, entry: ProducerSnapshotEntry, start: int, *, has_gaps: bool
 ) -> list[str]:
-    """Each field that the log tells otherwise. With gaps it may lack the markers of transactions of
-    which nothing is left, and the first batches of one that was open then."""
+    """Return each field that differs from the log. A log with gaps may lack the markers of
+    transactions without remaining batches, and the first batches of a transaction that was open at
+    the snapshot."""
     found: list[tuple[str, int, int]] = [("epoch", entry.producer_epoch, known.epoch)]
-    # Without a batch of its own since the start: an older one may be in a segment that is gone.
+    # Without a batch since the start, the producer's last batch may be in a deleted segment.
     if known.last_offset != _NONE or entry.last_offset >= start:
         found += [
             ("last sequence", entry.last_sequence, known.last_sequence),
@@ -258,7 +263,7 @@ def compare_aborted(
     *,
     has_gaps: bool,
 ) -> None:
-    """The .txnindex of a segment, after its batches. Takes from the replay what was aborted."""
+    """Compare the .txnindex of a segment after its batches, and forget the replay's aborts."""
     if replay.has_given_up:
         return
     expected = {(each.producer_id, each.last_offset): each for each in replay.aborted}

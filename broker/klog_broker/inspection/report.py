@@ -1,4 +1,4 @@
-"""Findings as they come, in bounded number, and what was looked at."""
+"""Collects findings, limited per file, and counts what was checked."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -7,11 +7,12 @@ from pathlib import Path
 from klog_broker.inspection.lines import Finding, Level
 
 MOST_OF_A_FILE = 20
-"""More findings of one file are counted, not said: one damaged byte may put many rows off."""
+"""The most findings of one file that are reported; further ones are only counted, because one
+damaged byte may make many rows wrong."""
 
 
 class Report:
-    """``say`` is called with each finding."""
+    """Collects findings; ``say`` is called with each finding to print."""
 
     def __init__(self, say: Callable[[Finding], object]) -> None:
         self._say = say
@@ -21,30 +22,30 @@ class Report:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is damaged."""
+        """Whether there is no damage."""
         return not self.findings[Level.ERROR]
 
     def add(self, level: Level, path: Path, text: str, position: int | None = None) -> None:
-        """A finding, said unless its file has had its share."""
+        """Add a finding, and print it unless its file has reached the limit."""
         self.findings[level] += 1
         self._said[path] += 1
         if self._said[path] <= MOST_OF_A_FILE:
             self._say(Finding(level, path, text, position))
 
     def error(self, path: Path, text: str, position: int | None = None) -> None:
-        """See `Level`."""
+        """Add a finding of `Level.ERROR`."""
         self.add(Level.ERROR, path, text, position)
 
     def recoverable(self, path: Path, text: str, position: int | None = None) -> None:
-        """See `Level`."""
+        """Add a finding of `Level.RECOVERABLE`."""
         self.add(Level.RECOVERABLE, path, text, position)
 
     def note(self, path: Path, text: str, position: int | None = None) -> None:
-        """See `Level`."""
+        """Add a finding of `Level.NOTE`."""
         self.add(Level.NOTE, path, text, position)
 
     def end(self) -> None:
-        """Say of each file how many findings were not said."""
+        """Print for each file how many of its findings were not printed."""
         for path, count in self._said.items():
             if count > MOST_OF_A_FILE:
                 self._say(Finding(Level.NOTE, path, f"{count - MOST_OF_A_FILE} more findings"))

@@ -1,6 +1,6 @@
-"""A segment gone through in kernels: its batches in tables, with their bytes; CRCs are checked.
+"""Scans a segment in compiled kernels: batches in tables, with their bytes and checked CRCs.
 
-At most one batch of MAX_ENTRY_BYTES and its inflated records are in memory.
+At most one batch of MAX_ENTRY_BYTES and its decompressed records are in memory.
 """
 
 from collections.abc import Iterator
@@ -31,35 +31,36 @@ _NO_DATA = np.empty(0, np.uint8)
 
 
 class Chunk(NamedTuple):
-    """Batches that follow each other; columns as in records/kernels/scan.py."""
+    """Consecutive batches; columns as in records/kernels/scan.py."""
 
     rows: Table
-    """Positions are those in ``data``."""
+    """One row for each batch, with positions in ``data``."""
     data: npt.NDArray[np.uint8]
-    """Only until the next chunk is asked for. Empty for a batch that is too large to be read."""
+    """The bytes of the batches, valid until the next chunk is requested. Empty for a batch that is
+    too large to read."""
     shift: int
-    """Where ``data`` begins in the file."""
+    """The position of ``data`` in the file."""
 
     def bytes_of(self, row: int) -> bytes:
-        """One batch."""
+        """Return the bytes of one batch."""
         start = int(self.rows[row, scan.POSITION])
         return self.data[start : start + int(self.rows[row, scan.SIZE_BYTES])].tobytes()
 
     def positions(self) -> npt.NDArray[np.int64]:
-        """In the file."""
+        """Return the positions of the batches in the file."""
         positions: npt.NDArray[np.int64] = self.rows[:, scan.POSITION] + self.shift
         return positions
 
 
 class BadPlace(NamedTuple):
-    """Where the batches end before the file does, and why."""
+    """The position and the fault at which the batches end before the file does."""
 
     position: int
     text: str
 
 
 def scan_segment(file: ReadOnlyFile, position: int) -> Iterator[Chunk | BadPlace]:
-    """The batches from the one that begins at ``position`` on, to the file's end or a bad place."""
+    """Yield the batches from ``position`` on, up to the file's end or a bad place."""
     window = bytearray(_WINDOW_BYTES)
     table = np.empty(_TABLE_ROWS * scan.TABLE_COLUMNS, np.int64)
     state = np.zeros(scan.STATE_FIELDS, np.int64)
@@ -94,8 +95,8 @@ def scan_segment(file: ReadOnlyFile, position: int) -> Iterator[Chunk | BadPlace
 
 
 def _larger_batch(file: ReadOnlyFile, header: bytearray, position: int) -> int | Chunk | BadPlace:
-    """What to do of a batch that does not lie in the window: its size if it can be read, the batch
-    by its header alone, or why it is none."""
+    """Handle a batch that is larger than the window: return its size if it can be read, the batch
+    from its header alone, or the fault."""
     left = file.size() - position
     try:
         head = look(header)
@@ -114,16 +115,16 @@ def _larger_batch(file: ReadOnlyFile, header: bytearray, position: int) -> int |
 
 # --- what is inside of batches --------------------------------------------------------------------
 class InsideFault(NamedTuple):
-    """A batch whose records do not fit its header."""
+    """A batch whose records contradict its header."""
 
     row: int
     text: str
     is_unread: bool
-    """Nothing is known to be wrong: it was too large."""
+    """Whether the records were not checked, because the batch is too large."""
 
 
 def faults_inside(chunk: Chunk) -> Iterator[InsideFault]:
-    """The batches of a chunk whose records are not what the headers say."""
+    """Yield the batches of a chunk whose records contradict their headers."""
     rows = chunk.rows
     if not len(chunk.data):
         text = f"a batch of {rows[0, scan.SIZE_BYTES]} bytes: its records are not looked at"
@@ -148,7 +149,7 @@ def faults_inside(chunk: Chunk) -> Iterator[InsideFault]:
 
 
 def _check_compressed(chunk: Chunk, row: int) -> None:
-    """Raises RecordsError."""
+    """Raise RecordsError if a compressed batch's records are invalid."""
     fields = chunk.rows[row].copy()
     data = chunk.bytes_of(row)
     if fields[scan.MAGIC] != at.MAGIC_V2:
@@ -160,7 +161,7 @@ def _check_compressed(chunk: Chunk, row: int) -> None:
     codec = codec_of(int(fields[scan.ATTRIBUTES]))
     with memoryview(data) as view, view[at.RECORDS_AT :] as section:
         inflated = decompress(codec, section, max_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES)
-    # The same row, of a batch that is not compressed and whose header lies before the buffer.
+    # The same row for an uncompressed batch whose header lies before the buffer.
     fields[scan.ATTRIBUTES] &= ~at.CODEC_MASK
     fields[scan.POSITION] = -at.RECORDS_AT
     fields[scan.SIZE_BYTES] = len(inflated) + at.RECORDS_AT

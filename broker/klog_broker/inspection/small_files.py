@@ -1,4 +1,4 @@
-"""The lines of the small files: checkpoints, metadata, whose a directory is."""
+"""The lines of the small files: checkpoints, metadata, the owner of a data directory."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from pyspark_klog.storage.text_files import (
     encode_topic_id,
 )
 
-# Rows take many times their bytes in memory.
+# A file's rows take many times its bytes in memory.
 _MOST_BYTES = {
     names.LEADER_EPOCH_CHECKPOINT: 1 << 20,
     names.PARTITION_METADATA: 1 << 20,
@@ -30,7 +30,7 @@ _MOST_BYTES_OF_OTHERS = 16 << 20
 
 
 def small_file_rows(path: Path) -> Iterator[Row | Finding]:
-    """The rows of one of `SMALL_FILES`; OSError if it cannot be read."""
+    """Yield the rows of one of `SMALL_FILES`; OSError if it cannot be read."""
     try:
         yield from SMALL_FILES[path.name](read_small(path), path)
     except (StorageFormatError, StoreRefused) as error:
@@ -38,10 +38,10 @@ def small_file_rows(path: Path) -> Iterator[Row | Finding]:
 
 
 def read_small(path: Path) -> bytes:
-    """All of one of `SMALL_FILES`.
+    """Return the contents of one of `SMALL_FILES`.
 
-    :raises StorageFormatError: if it is larger than such a file can be
-    :raises OSError: if it cannot be read
+    :raises StorageFormatError: if the file is larger than the limit for its name
+    :raises OSError: if the file cannot be read
     """
     size, most = path.stat().st_size, _MOST_BYTES.get(path.name, _MOST_BYTES_OF_OTHERS)
     if size > most:
@@ -102,4 +102,4 @@ SMALL_FILES: dict[str, Callable[[bytes, Path], Iterator[Row | Finding]]] = {
     KLOG_METADATA: _klog_metadata,
     names.SYNC_NOTES: _sync_notes,
 }
-"""By their names, which tell what they are."""
+"""The functions that yield a small file's rows, by the file's name."""

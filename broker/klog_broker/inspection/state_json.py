@@ -1,4 +1,4 @@
-"""Records of __consumer_offsets and __transaction_state as the JSON that Kafka's tools print."""
+"""Decodes records of __consumer_offsets and __transaction_state to the JSON of Kafka's tools."""
 
 import json
 from base64 import b64encode
@@ -22,10 +22,11 @@ from pyspark_klog.state_records.versions import version_of
 from pyspark_klog.storage.text_files import encode_topic_id
 
 DELETE = "<DELETE>"
-"""What is printed of a tombstone's value."""
+"""The text for a tombstone's value."""
 
-# Kinds of records in __consumer_offsets that klog does not keep: groups of KIP-848, KIP-932 (share)
-# and KIP-1071 (streams).
+# Record types in __consumer_offsets that klog does not store: groups of KIP-848, KIP-932 (share)
+# and
+# KIP-1071 (streams).
 _NEWER_KINDS = {
     3: "ConsumerGroupMetadata",
     4: "ConsumerGroupPartitionMetadata",
@@ -50,7 +51,7 @@ _NEWER_KINDS = {
 
 
 class Decoded(NamedTuple):
-    """A record's key and value for people and machines; what is no text stands as JSON."""
+    """A record's key and value for people and programs: text, or a JSON value."""
 
     key: object
     value: object
@@ -60,7 +61,7 @@ Decoder = Callable[[Record], Decoded]
 
 
 def decode_offsets(record: Record) -> Decoded:
-    """A record of __consumer_offsets. Raises KlogError for what is none."""
+    """Decode a record of __consumer_offsets. KlogError if the record is invalid."""
     if record.key is None:
         raise KlogError("the record has no key")
     kind = version_of(record.key)
@@ -82,7 +83,7 @@ def decode_offsets(record: Record) -> Decoded:
 
 
 def decode_transactions(record: Record) -> Decoded:
-    """A record of __transaction_state. Raises KlogError for what is none."""
+    """Decode a record of __transaction_state. KlogError if the record is invalid."""
     if record.key is None:
         raise KlogError("the record has no key")
     key = transaction_log.decode_key(record.key)
@@ -98,7 +99,7 @@ DECODERS: dict[str, Decoder] = {
     "__consumer_offsets": decode_offsets,
     "__transaction_state": decode_transactions,
 }
-"""By the topic that holds such records."""
+"""The decoders by the topic of their records."""
 
 
 def _show(
@@ -107,7 +108,7 @@ def _show(
     data: bytes,
     decode: Callable[[bytes], ConsumerProtocolSubscription | ConsumerProtocolAssignment],
 ) -> None:
-    """Put the message in the place of its bytes; what is none stays base64, as in Kafka."""
+    """Replace the bytes of a message by its fields; invalid bytes stay base64, as in Kafka."""
     try:
         message = decode(data)
         version = min(version_of(data), message.max_version)
@@ -117,7 +118,8 @@ def _show(
 
 
 def fields_of(message: Struct, version: int) -> dict[str, Any]:
-    """The fields that the version has, by Kafka's names; tagged ones only if they say something."""
+    """Return the fields of this version by Kafka's names; tagged fields only if they differ from
+    the default."""
     return {
         _kafkas_name(name): _json_of(row, getattr(message, name), version)
         for name, row in type(message).__fields__.items()
@@ -146,7 +148,7 @@ def _json_of(row: Field, value: Any, version: int) -> object:
 
 
 def compact_json(value: object) -> str:
-    """As Kafka's tools print it; a text stands for itself."""
+    """Return compact JSON as Kafka's tools print it; a string is returned unchanged."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,6 +1,7 @@
-"""The entries of a .log file one after the other, also behind what is damaged.
+"""Reads the entries of a .log file one by one, including entries after damage.
 
-In Python, batch by batch: for printing. `segment_scan.py` goes through whole logs in kernels.
+This module reads in Python, batch by batch, for printing. `segment_scan.py` scans whole logs in
+compiled kernels.
 """
 
 from collections.abc import Iterator
@@ -14,39 +15,42 @@ from pyspark_klog.records.sets import Entry, EntryHead, entry_at, look
 from pyspark_klog.storage.partition_files import ReadOnlyFile
 
 MAX_ENTRY_BYTES = 64 << 20
-"""Larger batches are told by their headers: no file may say how much memory is taken."""
+"""Larger batches are described by their headers only: no file may decide how much memory is
+allocated."""
 _CHUNK_BYTES = 1 << 20
 _MOST_BAD_PLACES = 100
 
 
 class StoredEntry(NamedTuple):
-    """A batch, or a v0 or v1 message, at a place of the file."""
+    """A batch, or a v0 or v1 message, at a position in the file."""
 
     position: int
     head: EntryHead
     header: bytes
-    """Its first 61 bytes, or all of it."""
+    """The entry's first 61 bytes, or the whole entry if it is shorter."""
     entry: Entry | None
-    """None: it is too large to be looked into, or what is behind its header does not fit."""
+    """The decoded entry; None if it is too large to decode, or if its contents contradict its
+    header."""
     is_valid: bool
-    """Whether its CRC fits its bytes."""
+    """Whether the CRC matches the bytes."""
     error: str | None
-    """Why there is no entry."""
+    """Why ``entry`` is None."""
 
 
 class BadBytes(NamedTuple):
-    """Bytes that are no entry, up to the next good one or the file's end."""
+    """Bytes that are not an entry, up to the next good entry or the file's end."""
 
     position: int
     size_bytes: int
     text: str
     is_tail: bool
-    """Whether nothing readable follows."""
+    """Whether no readable entry follows."""
     is_zeros: bool
 
 
 def stored_entries(file: ReadOnlyFile, base_offset: int) -> Iterator[StoredEntry | BadBytes]:
-    """All of the file, in order; what has a wrong CRC and a length that fits is told, too."""
+    """Yield all entries of the file in order, including entries with a wrong CRC and a plausible
+    length."""
     end = file.size()
     position = bad_places = 0
     while position < end:
@@ -67,7 +71,7 @@ def stored_entries(file: ReadOnlyFile, base_offset: int) -> Iterator[StoredEntry
 
 
 def _entry(file: ReadOnlyFile, position: int, end: int) -> StoredEntry | str:
-    """The entry there, or why there is none."""
+    """Return the entry at ``position``, or the reason why there is none."""
     header = file.read_at(position, min(at.BATCH_HEADER_BYTES, end - position))
     try:
         head = look(header)
@@ -92,12 +96,13 @@ def _entry(file: ReadOnlyFile, position: int, end: int) -> StoredEntry | str:
 
 
 def _without_place(error: CorruptRecords) -> str:
-    """Its text: "at byte 0" is said of a buffer that begins with the entry."""
+    """Return the error's text without "at byte 0", the position in a buffer that begins with the
+    entry."""
     return str(error).replace(" at byte 0", "", 1)
 
 
 def has_right_crc(file: ReadOnlyFile, position: int, head: EntryHead, header: bytes) -> bool:
-    """Of an entry of any size, piece by piece."""
+    """Return whether an entry of any size has the right CRC; reads it piece by piece."""
     is_v2 = head.magic == at.MAGIC_V2
     covered = at.CRC_START_AT if is_v2 else at.LEGACY_CRC_START_AT
     stored = at.UINT32.unpack_from(header, at.CRC_AT if is_v2 else at.LEGACY_CRC_AT)[0]
@@ -112,7 +117,8 @@ def has_right_crc(file: ReadOnlyFile, position: int, head: EntryHead, header: by
 
 
 def is_all_zeros(file: ReadOnlyFile, start: int, end: int) -> bool:
-    """Whether these bytes are room that was kept, or pages that never came to the disk."""
+    """Return whether all bytes are zeros: preallocated space, or pages that were never written to
+    disk."""
     place = start
     while place < end:
         piece = file.read_at(place, min(_CHUNK_BYTES, end - place))
