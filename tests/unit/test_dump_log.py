@@ -67,17 +67,17 @@ def test_what_follows_a_hole_is_found_again(tmp_path: Path, size: int) -> None:
     result = klog(log)
     assert result.output.count("isvalid: true") == 2
     (line,) = errors(result)
-    assert f"byte {len(batch(0))}: {size} bytes, up to the next good batch, are no batch" in line
+    assert f"byte {len(batch(0))}: {size} bytes, up to the next good batch, are not a batch" in line
     assert result.exit_code == 1
 
 
 @pytest.mark.parametrize(
     "tail, expected",
     [
-        (batch(1)[:-1], "are no whole batch"),
+        (batch(1)[:-1], "are not a whole batch"),
         (b"\0" * 99, "99 bytes of zeros at the end"),
-        (b"\x01", "1 bytes at the end are no whole batch"),
-        (struct.pack(">qiib", 1, 2**31 - 1, 0, 2) + b"x" * 90, "2147483659 bytes are announced"),
+        (b"\x01", "1 bytes at the end are not a whole batch"),
+        (struct.pack(">qiib", 1, 2**31 - 1, 0, 2) + b"x" * 90, "of its 2147483659 bytes are left"),
     ],
 )
 def test_a_torn_end_is_no_damage(tmp_path: Path, tail: bytes, expected: str) -> None:
@@ -94,7 +94,7 @@ def test_records_that_cannot_be_read_do_not_end_the_dump(tmp_path: Path) -> None
     (view,) = split_batches(bad)
     view.update_crc()
     result = klog("--print-data-log", one_log(tmp_path, bytes(bad), batch(1, value=b"next")))
-    assert "its records cannot be read on: gzip" in errors(result)[0]
+    assert "a record of the batch cannot be read: gzip" in errors(result)[0]
     assert "payload: next" in result.output
     assert result.exit_code == 1
 
@@ -131,9 +131,9 @@ def test_index_rows_that_the_log_does_not_bear_out(tmp_path: Path) -> None:
     texts = [line.partition(": row ")[2] for line in errors(result)]
     assert texts[:2] == [
         f"1 says offset 2 at {second + 1}: no batch begins there",
-        f"2 says offset 1 at 5000: it does not rise: before it is offset 2 at {second + 1}",
+        f"2 says offset 1 at 5000: it does not rise above the row before, offset 2 at {second + 1}",
     ]
-    assert "3 bytes are left behind the last row of 8" in errors(result)[2]
+    assert "3 bytes are left after the last row of 8 bytes" in errors(result)[2]
     assert (
         texts[3] == "1 says timestamp 1003 at offset 2: the batch up to offset 2 has timestamp 1002"
     )

@@ -79,7 +79,7 @@ class _DataDirectory:
         self._is_running = holder is not None
         if holder is not None:
             text = f"a broker runs on the directory (process {holder}): its last writes are not"
-            report.note(path / names.LOCK, f"{text} judged")
+            report.note(path / names.LOCK, f"{text} checked")
         self._checkpoints = {name: self._checkpoint(name) for name in _CHECKPOINTS}
 
     def _checkpoint(self, name: str) -> dict[TopicPartition, Offset]:
@@ -102,7 +102,7 @@ class _DataDirectory:
             elif entry.name.endswith(names.TEMPORARY_SUFFIX):
                 self._report.recoverable(entry, "a leftover of a write that was not finished")
             elif entry.name not in _OTHERS:
-                self._report.note(entry, "nothing here knows such a file")
+                self._report.note(entry, "not a file of a data directory")
         there = {names.parse_partition_directory_name(entry.name) for entry in partitions}
         for name, rows in self._checkpoints.items():
             for topic, partition in sorted(set(rows) - there):
@@ -118,7 +118,7 @@ class _DataDirectory:
             names.parse_partition_directory_name(entry.name)
         except StorageFormatError as error:
             if names.is_deleted_directory(entry.name):
-                text = "a deleted partition, which goes after file.delete.delay.ms"
+                text = "a deleted partition; a broker removes it after file.delete.delay.ms"
                 self._report.recoverable(entry, text)
             else:
                 self._report.note(entry, str(error))

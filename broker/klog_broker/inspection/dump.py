@@ -69,7 +69,7 @@ def dump(paths: Iterable[Path], options: DumpOptions) -> Iterator[Line]:
             for what in _rows_of(path, options):
                 yield Line(path, what)
         except FileNotFoundError:
-            yield Line(path, Finding(Level.NOTE, path, "it has gone meanwhile"))
+            yield Line(path, Finding(Level.NOTE, path, "the file was removed before it was read"))
 
 
 def _is_small(path: Path) -> bool:
@@ -82,7 +82,7 @@ def _rows_of(path: Path, options: DumpOptions) -> Iterator[Row | Finding]:
         return
     found = parse_segment_file_name(path.name)
     if found is None:
-        text = "it is no file of a log, by its name: expected 20 digits and .log, .index ..."
+        text = "the name is not a log file's: expected 20 digits and .log, .index ..."
         yield Finding(Level.NOTE, path, text)
         return
     base, suffix = found
@@ -138,18 +138,18 @@ def _records(
     try:
         yield from record_rows(stored, with_data=with_data, decoder=decoder)
     except KlogError as error:
-        text = f"its records cannot be read on: {error}"
+        text = f"a record of the batch cannot be read: {error}"
         yield Finding(Level.ERROR, path, text, stored.position)
 
 
 def _bad_bytes(path: Path, bad: BadBytes) -> Finding:
     if bad.is_zeros and bad.is_tail:
-        text = f"{bad.size_bytes} bytes of zeros at the end: room that was kept, or never written"
+        text = f"{bad.size_bytes} bytes of zeros at the end: preallocated, or never written"
         return Finding(Level.RECOVERABLE, path, text, bad.position)
     if bad.is_tail:
-        text = f"{bad.size_bytes} bytes at the end are no whole batch: {bad.text}"
+        text = f"{bad.size_bytes} bytes at the end are not a whole batch: {bad.text}"
         return Finding(Level.RECOVERABLE, path, text, bad.position)
-    text = f"{bad.size_bytes} bytes, up to the next good batch, are no batch: {bad.text}"
+    text = f"{bad.size_bytes} bytes, up to the next good batch, are not a batch: {bad.text}"
     return Finding(Level.ERROR, path, text, bad.position)
 
 

@@ -42,7 +42,7 @@ class EpochCheck:
         of_v2 = rows[:, scan.MAGIC] == at.MAGIC_V2
         odd = of_v2 & (rows[:, scan.LEADER_EPOCH] < at.NO_LEADER_EPOCH)
         for row in np.flatnonzero(odd)[:1].tolist():
-            text = f"offset {rows[row, scan.BASE_OFFSET]} is of leader epoch "
+            text = f"offset {rows[row, scan.BASE_OFFSET]} has the invalid leader epoch "
             place = int(chunk.positions()[row])
             self._report.error(log, f"{text}{rows[row, scan.LEADER_EPOCH]}", place)
         has_epoch = of_v2 & (rows[:, scan.LEADER_EPOCH] >= 0)
@@ -52,7 +52,7 @@ class EpochCheck:
         epochs, offsets = rows[:, scan.LEADER_EPOCH], rows[:, scan.BASE_OFFSET]
         newest = np.maximum.accumulate(np.concatenate(([self._newest], epochs)))
         for row in np.flatnonzero(epochs < newest[:-1])[:1].tolist():
-            text = f"offset {offsets[row]} is of leader epoch {epochs[row]}, behind one of "
+            text = f"offset {offsets[row]} has leader epoch {epochs[row]}, after a batch of epoch "
             self._report.error(log, f"{text}{newest[row]}", int(positions[row]))
         self._newest = int(newest[-1])
         if self._epochs is None:

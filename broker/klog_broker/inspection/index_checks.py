@@ -107,7 +107,7 @@ class _Rows:
         size = self.file.size()
         odd = size % self.row_bytes
         if odd:
-            text = f"{odd} bytes are left behind the last row of {self.row_bytes}"
+            text = f"{odd} bytes are left after the last row of {self.row_bytes} bytes"
             self._report.error(self.file.path, text, size - odd)
         if self.zeros_at is None:
             return
@@ -115,7 +115,7 @@ class _Rows:
         while piece := self.file.read_at(place, _ROWS_AT_ONCE * self.row_bytes):
             behind = piece.lstrip(b"\0")
             if behind:
-                text = "there are numbers behind a row of zeros, which ends an index"
+                text = "numbers follow a row of zeros, which ends an index"
                 self._report.error(self.file.path, text, place + len(piece) - len(behind))
                 return
             place += len(piece)
@@ -258,10 +258,11 @@ class TimeIndexCheck:
             offsets <= risers[place, scan.LAST_OFFSET]
         )
         for row in np.flatnonzero(~(same & within))[:MOST_OF_A_FILE].tolist():
-            why = "no batch is the first that is so late"
+            why = "no batch is the first with this timestamp"
             if same[row]:
                 why = (
-                    f"the first batch that has it ends with {risers[place[row], scan.LAST_OFFSET]}"
+                    "the first batch with this timestamp ends with offset "
+                    f"{risers[place[row], scan.LAST_OFFSET]}"
                 )
             self._misfit(self._rows.number + row, int(wanted[row]), int(offsets[row]), why)
         if due:
@@ -284,8 +285,8 @@ class TimeIndexCheck:
         # The row of timestamp 0 and offset 0 is zeros, like the space after the last row.
         if is_full and self._last_row_ms < self._largest_ms and self._largest_ms > 0:
             text = (
-                f"its last row says {self._last_row_ms}, the segment's largest timestamp is "
-                f"{self._largest_ms}: retention goes by it"
+                f"the last row has timestamp {self._last_row_ms}, but the segment's largest "
+                f"timestamp is {self._largest_ms}: retention uses the last row"
             )
             self._report.add(self._level_of(self._largest_at), self._rows.file.path, text)
         self._rows.check_end(may_have_room=not is_full, is_growing=is_growing)

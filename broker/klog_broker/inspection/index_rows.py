@@ -136,7 +136,8 @@ def offset_index_rows(file: ReadOnlyFile, base: int) -> Iterator[Row | Finding]:
             yield Row("index", {"offset": offset, "position": position}, text)
             if offset <= last_offset or position <= last_position:
                 wrong: str | None = (
-                    f"it does not rise: before it is offset {last_offset} at {last_position}"
+                    f"it does not rise above the row before, offset {last_offset} at"
+                    f" {last_position}"
                 )
             else:
                 wrong = log.misfit(offset, position)
@@ -159,7 +160,9 @@ def time_index_rows(file: ReadOnlyFile, base: int) -> Iterator[Row | Finding]:
             text = f"timestamp: {timestamp_ms} offset: {offset}"
             yield Row("timeindex", {"timestamp": timestamp_ms, "offset": offset}, text)
             if timestamp_ms <= last_ms or offset < last_offset:
-                wrong: str | None = f"it does not rise: before it is {last_ms} at {last_offset}"
+                wrong: str | None = (
+                    f"it does not rise above the row before, {last_ms} at {last_offset}"
+                )
             else:
                 wrong = log.time_misfit(timestamp_ms, offset)
             if wrong is not None:
@@ -195,7 +198,7 @@ def _rows(file: ReadOnlyFile, form: Struct) -> Iterator[tuple[int, int]]:
 
 def _behind_rows(file: ReadOnlyFile, form: Struct, log: _LogBeside) -> Iterator[Finding]:
     if not log.steps_left:
-        text = "its rows lead so far that not all were compared with the log: see klog verify"
+        text = "not all rows were compared with the log, since they lead too far: use klog verify"
         yield Finding(Level.NOTE, file.path, text)
     yield from _odd_bytes(file, form.size)
 
@@ -203,7 +206,7 @@ def _behind_rows(file: ReadOnlyFile, form: Struct, log: _LogBeside) -> Iterator[
 def _odd_bytes(file: ReadOnlyFile, row_bytes: int) -> Iterator[Finding]:
     left = file.size() % row_bytes
     if left:
-        text = f"{left} bytes are left behind the last row of {row_bytes}"
+        text = f"{left} bytes are left after the last row of {row_bytes} bytes"
         yield Finding(Level.ERROR, file.path, text, file.size() - left)
 
 

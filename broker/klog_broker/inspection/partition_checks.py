@@ -97,11 +97,11 @@ class PartitionCheck:
             try:
                 self._check_segment(base, listing, epochs)
             except FileNotFoundError as error:
-                self._report.note(Path(str(error.filename)), "it has gone meanwhile")
+                self._report.note(Path(str(error.filename)), "removed during the check")
         epochs.end(self._end, self._known.level_of(self._end))
         self._take_snapshots(self._end)
         for offset in self._snapshots:
-            text = f"it is of offset {offset}, the log ends at {self._end}"
+            text = f"the snapshot is of offset {offset}, but the log ends at {self._end}"
             self._report.add(self._known.level_of(offset), self._snapshot_path(offset), text)
         self._check_bounds()
         self._report.partitions += 1
@@ -121,7 +121,7 @@ class PartitionCheck:
             elif path.name.endswith(_LEFTOVERS):
                 self._report.recoverable(path, "a leftover, which a broker removes when it starts")
             elif path.name not in _KRAFT_FILES and path.suffix != _KRAFT_SUFFIX:
-                self._report.note(path, "nothing here knows such a file")
+                self._report.note(path, "not a file of a partition")
 
     def _leader_epochs(self, path: Path) -> list[EpochStart] | None:
         try:
@@ -157,7 +157,7 @@ class PartitionCheck:
         report = self._report
         if base > self._end:
             self._has_gaps = True
-            text = f"offsets {self._end} to {base - 1} are not there: compaction may have left that"
+            text = f"offsets {self._end} to {base - 1} are missing: perhaps compacted away"
             report.note(self._files.path / names.segment_file_name(base, Suffix.LOG), text)
         self._take_snapshots(base)
         with self._files.open(base) as log:
@@ -215,7 +215,8 @@ class PartitionCheck:
             if behind is None:
                 self._say_tail(log, bad, end, is_last)
                 return
-            text = f"{behind - bad.position} bytes, up to the next good batch, are none: {bad.text}"
+            text = f"{behind - bad.position} bytes, up to the next good batch, are not a batch: "
+            text += bad.text
             self._report.error(log.path, text, bad.position)
             self._has_gaps = True
             position, places = behind, places + 1
@@ -228,10 +229,10 @@ class PartitionCheck:
         may_be_torn &= known.recovery_point is None or self._end >= known.recovery_point
         may_be_torn |= is_last and known.is_running
         if is_all_zeros(log, bad.position, end):
-            text = f"{size} bytes of zeros at the end: room that was kept, or was never written"
+            text = f"{size} bytes of zeros at the end: preallocated, or never written"
             level = Level.RECOVERABLE if is_last else Level.ERROR
         else:
-            text = f"{size} bytes at the end are no whole batch: {bad.text}"
+            text = f"{size} bytes at the end are not a whole batch: {bad.text}"
             level = Level.RECOVERABLE if may_be_torn else Level.ERROR
         if level is Level.RECOVERABLE:
             text += "; a broker cuts them off when it starts"
@@ -250,7 +251,7 @@ class PartitionCheck:
             limit = min(limit, following - 1)
         wrong = (first < ends) | (first < base) | (last > limit)
         for row in np.flatnonzero(wrong)[:MOST_OF_A_FILE].tolist():
-            why = f"expected are {ends[row]} or more, up to {limit}"
+            why = f"expected were offsets from {ends[row]} to {limit}"
             text = f"the batch has offsets {first[row]} to {last[row]}: {why}"
             self._report.error(path, text, int(rows[row, scan.POSITION]) + chunk.shift)
         counts = rows[:, scan.RECORD_COUNT]
@@ -273,7 +274,7 @@ class PartitionCheck:
                 self._report.error(path, wrong)
             if self._replay.has_given_up and self._snapshots:
                 self._snapshots.clear()
-                text = "so many producers and aborts that they are not followed any further"
+                text = "too many producers and aborts: they are not checked any further"
                 self._report.note(path, text)
             done = end
             if done < len(chunk.rows):
@@ -305,7 +306,7 @@ class PartitionCheck:
                 raise StorageFormatError(f"{path.stat().st_size} bytes are too many for a snapshot")
             return decode_producer_snapshot(path.read_bytes())
         except FileNotFoundError:
-            self._report.note(path, "it has gone meanwhile")
+            self._report.note(path, "removed during the check")
         except StorageFormatError as error:
             self._report.add(self._known.level_of(offset), path, str(error))
         return None
@@ -319,7 +320,7 @@ class PartitionCheck:
             if size > MAX_SNAPSHOT_BYTES:
                 raise StorageFormatError(f"{size} bytes are too many for a transaction index")
             if size % ABORTED_ENTRY.size:
-                text = f"{size % ABORTED_ENTRY.size} bytes are left behind the last row"
+                text = f"{size % ABORTED_ENTRY.size} bytes are left after the last row"
                 self._report.add(self._known.level_of(self._end), path, text)
             rows = decode_transaction_index(path.read_bytes())
         except FileNotFoundError:

@@ -124,7 +124,7 @@ class ProducerReplay:
     def _add_marker(self, chunk: Chunk, row: int, fields: list[int]) -> str | None:
         producer_id, epoch, _, base_offset, last_offset, _, _ = fields
         if chunk.rows[row, scan.SIZE_BYTES] > _MOST_MARKER_BYTES or not len(chunk.data):
-            return f"the control batch at offset {base_offset} is too large for one"
+            return f"the control batch at offset {base_offset} is too large for a marker"
         try:
             record = next(iter(entry_at(chunk.bytes_of(row)).records()), None)
             if record is None or control_type_of(record.key) not in (
@@ -189,11 +189,11 @@ class ProducerReplay:
             return
         named = {entry.producer_id: entry for entry in entries}
         if len(named) < len(entries):
-            report.error(path, "a producer stands in it twice")
+            report.error(path, "the snapshot has a producer twice")
         forgotten = [each for each in self.producers if each not in named]
         if forgotten:
             # Expired (producer.id.expiration.ms), or the snapshot belongs to files that were lost.
-            text = f"{len(forgotten)} producers of the log are not in it: they may have expired"
+            text = f"{len(forgotten)} producers of the log are not in the snapshot: perhaps expired"
             report.note(path, text)
             for each in forgotten:
                 del self.producers[each]
@@ -202,9 +202,7 @@ class ProducerReplay:
             if known is None or known.is_adopted:
                 if known is None and entry.last_offset >= start and not has_gaps:
                     text = f"producer {producer_id} is said to have written offset"
-                    report.error(
-                        path, f"{text} {entry.last_offset}, which the log does not bear out"
-                    )
+                    report.error(path, f"{text} {entry.last_offset}, but the log does not have it")
                 self.producers[producer_id] = replace(_of_snapshot(entry), is_adopted=True)
                 continue
             if has_gaps and (

@@ -101,9 +101,9 @@ def _larger_batch(file: ReadOnlyFile, header: bytearray, position: int) -> int |
     try:
         head = look(header)
     except CorruptRecords:
-        return BadPlace(position, f"{left} bytes are left, too few for a batch, or none begins")
+        return BadPlace(position, f"{left} bytes are left, which do not begin a batch")
     if head.size_bytes > left:
-        text = f"{head.size_bytes} bytes are announced, {left} are left: it is cut off"
+        text = f"the batch is cut off: {left} of its {head.size_bytes} bytes are left"
         return BadPlace(position, text)
     if head.size_bytes <= MAX_ENTRY_BYTES:
         return head.size_bytes
@@ -127,7 +127,7 @@ def faults_inside(chunk: Chunk) -> Iterator[InsideFault]:
     """Yield the batches of a chunk whose records contradict their headers."""
     rows = chunk.rows
     if not len(chunk.data):
-        text = f"a batch of {rows[0, scan.SIZE_BYTES]} bytes: its records are not looked at"
+        text = f"a batch of {rows[0, scan.SIZE_BYTES]} bytes: its records are not checked"
         yield InsideFault(0, text, True)
         return
     result = np.zeros(inside.RESULT_FIELDS, np.int64)
@@ -143,7 +143,7 @@ def faults_inside(chunk: Chunk) -> Iterator[InsideFault]:
         try:
             _check_compressed(chunk, row)
         except DecompressedTooLarge as error:
-            yield InsideFault(row, f"its records are not looked at: {error}", True)
+            yield InsideFault(row, f"its records are not checked: {error}", True)
         except RecordsError as error:
             yield InsideFault(row, str(error), False)
 

@@ -45,7 +45,7 @@ def read_small(path: Path) -> bytes:
     """
     size, most = path.stat().st_size, _MOST_BYTES.get(path.name, _MOST_BYTES_OF_OTHERS)
     if size > most:
-        raise StorageFormatError(f"{size} bytes are too many for such a file, at most {most} are")
+        raise StorageFormatError(f"the file has {size} bytes; the limit for its name is {most}")
     return path.read_bytes()
 
 
@@ -83,7 +83,7 @@ def _klog_metadata(data: bytes, path: Path) -> Iterator[Row]:
 def _sync_notes(data: bytes, path: Path) -> Iterator[Row | Finding]:
     for log in noted_logs(data):
         yield _row("syncNote", {"log": log})
-        text = f"{printable(log)} was being synced: the next start writes its end once more"
+        text = f"{printable(log)} was being synced: the next start writes its end again"
         yield Finding(Level.RECOVERABLE, path, text)
 
 

@@ -78,15 +78,15 @@ def _entry(file: ReadOnlyFile, position: int, end: int) -> StoredEntry | str:
     except CorruptRecords as error:
         return _without_place(error)
     if head.size_bytes > end - position:
-        return f"{head.size_bytes} bytes are announced, {end - position} are left: it is cut off"
+        return f"the batch is cut off: {end - position} of its {head.size_bytes} bytes are left"
     header = header[: head.size_bytes]
     if head.size_bytes > MAX_ENTRY_BYTES:
-        text = f"{head.size_bytes} bytes are not looked into, at most {MAX_ENTRY_BYTES} are"
+        text = f"not decoded: the batch has {head.size_bytes} bytes, the limit is {MAX_ENTRY_BYTES}"
         is_valid = has_right_crc(file, position, head, header)
         return StoredEntry(position, head, header, None, is_valid, text)
     data = file.read_at(position, head.size_bytes)
     if len(data) < head.size_bytes:
-        return "it is cut off: the file has become shorter"
+        return "the batch is cut off: the file has become shorter"
     try:
         entry = entry_at(data)
     except CorruptRecords as error:
