@@ -15,6 +15,7 @@ FINISHED: tuple[str, ...] = (
     "broker/klog_broker/coordinator_hosting",
     "broker/klog_broker/dispatch",
     "broker/klog_broker/fetch",
+    "broker/klog_broker/inspection",
     "broker/klog_broker/lifecycle",
     "broker/klog_broker/log",
     "broker/klog_broker/membership",
