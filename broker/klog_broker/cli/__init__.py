@@ -1,12 +1,12 @@
-"""The `klog` command: `main`, and a module for each subcommand, imported when it is called.
+"""The `klog` command: `main`, and a module for each subcommand, imported only when it is called.
 
-Start reading at commands.py; the module of a subcommand ends in `command`. May import: everything
-of klog_broker (late, inside the commands) and pyspark_klog.client.
+Start reading at commands.py; the main function of a subcommand's module is `command`. May import:
+everything of klog_broker (late, inside the commands) and pyspark_klog.client.
 """
 
 
 def main() -> None:
-    """Entry point of the `klog` script."""
+    """Run the `klog` command; the entry point of the script."""
     from klog_broker.cli.commands import command
 
     command(prog_name="klog")

@@ -16,8 +16,8 @@ _LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 _HELP = """Run a broker in the foreground, until SIGTERM or SIGINT.
 
-Prints `klog ready on HOST:PORT` to stdout when it serves. Settings come from their defaults, then
-the file, then --set; docs/configuration.md lists them.
+Prints `klog ready on HOST:PORT` to stdout when it accepts requests. Settings from the file override
+defaults, and --set overrides both; docs/configuration.md lists all settings.
 """
 
 
@@ -25,7 +25,7 @@ the file, then --set; docs/configuration.md lists them.
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    help="Port of the first listener; 0 takes a free one.  [default: 9092]",
+    help="Port of the first listener; 0 for a free port.  [default: 9092]",
 )
 @click.option(
     "--data",
@@ -42,29 +42,29 @@ the file, then --set; docs/configuration.md lists them.
     "--set", "overrides", multiple=True, metavar="NAME=VALUE", help="One setting; repeatable."
 )
 @click.option(
-    "--print-config", is_flag=True, help="Print every setting with its value and source, and end."
+    "--print-config", is_flag=True, help="Print every setting with its value and source, and exit."
 )
 @click.option(
     "--adopt",
     is_flag=True,
-    help="Take in partition folders in the data directory that klog does not know: for one start,"
-    " after klog-metadata was lost or Kafka's folders were brought here.",
+    help="Adopt partition folders in the data directory that klog does not know. Use it for one"
+    " start, after klog-metadata was lost or Kafka's folders were copied there.",
 )
 @click.option(
     "--accept-missing",
     is_flag=True,
-    help="Give up data that klog-metadata knows and that is missing: for one start, after a disk"
-    " was lost or a data directory was removed. Its partitions begin again, empty.",
+    help="Give up missing data that klog-metadata knows. Use it for one start, after a disk was"
+    " lost or a data directory was removed. The partitions start again, empty.",
 )
 @click.option(
     "--log-level",
     type=click.Choice(_LOG_LEVELS, case_sensitive=False),
     default="INFO",
     show_default=True,
-    help="Which log lines are written to stderr: those of this level and worse.",
+    help="Write log lines of this level and above to stderr.",
 )
-# For a process that starts a broker of its own (pyspark_klog.testing): however that process ends,
-# its end of the pipe is closed, and the broker ends, too.
+# For a process that starts its own broker (pyspark_klog.testing): when that process ends, for
+# whatever reason, its end of the pipe is closed, and the broker stops.
 @click.option("--until-stdin-ends", is_flag=True, hidden=True)
 def command(
     port: int | None,
@@ -77,7 +77,7 @@ def command(
     log_level: str,
     until_stdin_ends: bool,
 ) -> None:
-    """See _HELP."""
+    """Run `klog broker`; the help text is _HELP."""
     try:
         config = BrokerConfig.load(config_file, overrides, port=port, data=data)
         if print_config:
@@ -97,14 +97,14 @@ def _run(
 ) -> int:
     if sys.platform == "win32":
         raise KlogError(
-            "the broker runs on Linux and macOS; Windows has the connector alone: run the broker"
-            " on another machine, or in WSL"
+            "the broker runs on Linux and macOS only; on Windows, run it in WSL or on another"
+            " machine, and use the connector"
         )
     _write_log_to_stderr(log_level)
     for warning in config.warnings:
         logging.getLogger("klog.config").warning("%s", warning)
-    # Imported late: this imports the whole broker, which --print-config does not need. Imports
-    # leave no garbage behind, and looking for some would take a tenth of the start.
+    # Imported late: this imports the whole broker, which --print-config does not need. Imports make
+    # no garbage, and collecting it would take a tenth of the start-up time.
     gc.disable()
     from klog_broker.process import run
 
@@ -119,8 +119,8 @@ def _run(
 
 
 def _rows(config: BrokerConfig) -> list[Row]:
-    """The settings in force, by name. If a setting in a coarser unit gives the value, the source
-    names that setting."""
+    """Return a row for each setting, by name. If the value comes from another setting with a
+    coarser unit, the source names that setting."""
     rows: list[Row] = []
     for name, row in sorted(SETTINGS.items()):
         source = str(config.source_of(name))
@@ -135,8 +135,8 @@ def _rows(config: BrokerConfig) -> list[Row]:
 
 
 def _write_log_to_stderr(level: str) -> None:
-    """Write log lines of this level and worse to stderr. The compiler of the kernels (numba), which
-    has thousands of lines at DEBUG, writes warnings and worse only."""
+    """Write log lines of this level and above to stderr. Lines of numba, which compiles the kernels
+    and logs thousands of lines at DEBUG, are written from WARNING on only."""
     logging.basicConfig(
         stream=sys.stderr,
         level=level,

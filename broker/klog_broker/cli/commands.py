@@ -1,4 +1,4 @@
-"""`klog` itself: the list of commands, and how their errors reach the user."""
+"""The `klog` command itself: the list of subcommands, and the printing of their errors."""
 
 import importlib
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from pyspark_klog.errors import KlogError
 
 
 class CommandEntry(NamedTuple):
-    """A command of `klog`."""
+    """A subcommand of `klog`."""
 
     module: str
     """The module that defines ``command``; imported only when the command is called."""
@@ -27,7 +27,7 @@ COMMANDS = {
     ),
     "groups": CommandEntry(
         "klog_broker.cli.groups.groups",
-        "List, describe and delete consumer groups, reset their offsets.",
+        "List, describe and delete consumer groups, and reset their offsets.",
     ),
     "produce": CommandEntry("klog_broker.cli.records.produce", "Write lines as records."),
     "consume": CommandEntry("klog_broker.cli.records.consume", "Print records."),
@@ -51,27 +51,27 @@ COMMANDS = {
         "List, describe and delete the progress of exactly-once sinks.",
     ),
     "dump-log": CommandEntry(
-        "klog_broker.cli.files.dump_log", "Show what the files of a log hold, without a broker."
+        "klog_broker.cli.files.dump_log", "Print the files of a log, without a broker."
     ),
     "verify": CommandEntry(
         "klog_broker.cli.files.verify", "Check the files of a data directory, without a broker."
     ),
     "completion": CommandEntry(
-        "klog_broker.cli.completion", "Print the completion of this command for a shell."
+        "klog_broker.cli.completion", "Print a script for command completion in a shell."
     ),
 }
 """The commands by name, in the order of `klog --help`."""
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are modules of this package."""
+    """A group whose commands are modules, imported when a command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The names, in the order of COMMANDS."""
+        """Return the commands' names, in the order of COMMANDS."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import the command's module."""
+        """Import the command's module, and return the command; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(COMMANDS[cmd_name].module)
@@ -79,12 +79,12 @@ class LazyGroup(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The texts of COMMANDS: `klog --help` must not import the commands' modules."""
+        """Write the texts of COMMANDS: `klog --help` must not import the commands' modules."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands by the texts of COMMANDS, whose modules must not be imported for it; options."""
+        """Return matching commands from COMMANDS, without importing their modules, and options."""
         commands = [
             CompletionItem(name, help=entry.help)
             for name, entry in COMMANDS.items()
@@ -93,7 +93,7 @@ class LazyGroup(click.Group):
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a KlogError is printed on stderr as its sentence."""
+        """Run the command; print a KlogError on stderr and exit."""
         try:
             return super().invoke(ctx)
         except KlogError as error:

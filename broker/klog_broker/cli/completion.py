@@ -1,9 +1,9 @@
-"""`klog completion`: what a shell reads in order to complete klog's command line."""
+"""`klog completion`: prints the script with which a shell completes klog's command line."""
 
 import click
 from click.shell_completion import ShellComplete, get_completion_class
 
-_HELP = """Print a shell's completion of this command.
+_HELP = """Print a script for completion of klog's command line in a shell.
 
 \b
 bash: klog completion bash >> ~/.bashrc
@@ -15,11 +15,12 @@ fish: klog completion fish > ~/.config/fish/completions/klog.fish
 @click.command("completion", help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """See _HELP."""
-    # Imported late: group.py knows this module by its name alone.
+    """Print the completion script; the help text is _HELP."""
+    # Imported late, because commands.py imports this module only when the command is called.
     from klog_broker.cli.commands import command as klog
 
     kind = get_completion_class(shell)
     assert kind is not None
-    # Not bash's own `source`: it starts a bash to ask for its version, also where none is.
+    # The `source` of bash's class is not used: it runs bash to find its version, and fails without
+    # bash.
     click.echo(ShellComplete.source(kind(klog, {}, "klog", "_KLOG_COMPLETE")))

@@ -216,7 +216,7 @@ TABLE_WORDS = WALKED_AT + RESULT_FIELDS
 NAMES_BYTES = MAX_SLOTS * NAME_BYTES
 REPLIES_BYTES = 1024 * 1024
 
-# --- Kafka's protocol; tests/unit/test_produce_tables.py checks these numbers against the codecs -
+# --- Kafka's protocol (see tests/unit/test_produce_tables.py) ------------------------------------
 PRODUCE = 0
 FIRST_VERSION = 3
 LAST_VERSION = 13

@@ -1,4 +1,4 @@
-"""What the commands that ask brokers have in common: options, settings, and answers for scripts."""
+"""The options and settings of all commands that connect to brokers, and output for scripts."""
 
 import functools
 import json
@@ -28,14 +28,14 @@ _OPTIONS = (
         "--bootstrap-server",
         "servers",
         metavar="HOST:PORT",
-        help=f"A broker to ask; several are comma-separated.  [default: {DEFAULT_SERVER}]",
+        help=f"Brokers to connect to first, comma-separated.  [default: {DEFAULT_SERVER}]",
     ),
     click.option(
         "--command-config",
         "config_file",
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="A properties file with settings of Kafka's clients, as for TLS and SASL.",
+        help="A properties file with settings of Kafka's clients, such as for TLS and SASL.",
     ),
     click.option(
         "--timeout",
@@ -46,21 +46,21 @@ _OPTIONS = (
         f"  [default: {DEFAULT_TIMEOUT_MS}]",
     ),
 )
-_JSON_HELP = "JSON for scripts, not a table."
+_JSON_HELP = "Print JSON for scripts instead of a table."
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Whom a command asks, how, and how it shall answer."""
+    """The settings and output format of a command that connects to brokers."""
 
     settings: Mapping[str, Value]
-    """A client's settings, which were checked."""
+    """The settings of the client, already checked."""
     as_json: bool
 
     def with_properties(self, texts: Iterable[str], own: Mapping[str, Value]) -> "Asking":
-        """As this, with a command's ``own`` settings, then those written ``name=value``.
+        """Return a copy with a command's ``own`` settings, then those written ``name=value``.
 
-        :raises SettingError: for a name that Kafka's clients don't have, and for a wrong value
+        :raises SettingError: for a name that Kafka's clients don't have, or a wrong value
         """
         more = dict(own)
         for text in texts:
@@ -75,21 +75,21 @@ class Asking:
         return replace(self, settings=merged)
 
     def client(self) -> BlockingClient:
-        """A client of the cluster; connections are made when something is asked."""
+        """Return a client of the cluster; it connects at its first request."""
         return BlockingClient(self.settings)
 
     def admin(self) -> Admin:
-        """As `client`, for the administration of topics."""
+        """Return a client for the administration of topics."""
         return Admin(settings=self.settings)
 
 
 def asks_brokers(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of those that ask brokers; its first argument is an `Asking`."""
+    """Add the common options to a command; its first argument becomes an `Asking`."""
     return asks_brokers_with(_JSON_HELP)(command)
 
 
 def asks_brokers_with(json_help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """As `asks_brokers`, for a command whose --json means something of its own."""
+    """Return a decorator like `asks_brokers` with another help text for --json."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
@@ -115,10 +115,10 @@ def asks_brokers_with(json_help: str) -> Callable[[Callable[..., None]], Callabl
 def read_settings(
     servers: str | None, config_file: Path | None, timeout_ms: int | None
 ) -> dict[str, Value]:
-    """The settings of a client: defaults, then the file, then the options.
+    """Return a client's settings: defaults, overridden by the file, overridden by the options.
 
     :raises PropertiesError: if the file cannot be read
-    :raises SettingError: naming the file, and the line of a name that Kafka's clients don't have
+    :raises SettingError: with the file, and the line of a name that Kafka's clients don't have
     """
     settings: dict[str, Value] = {
         "bootstrap.servers": DEFAULT_SERVER,
@@ -152,7 +152,7 @@ def _settings_of(file: Path) -> dict[str, Value]:
 
 
 def say(as_json: bool, what: str, names: Sequence[str]) -> None:
-    """Print what was done with each name: a line each, or an object ``{what: names}``."""
+    """Print a line for each changed name, or for scripts an object ``{what: names}``."""
     if as_json:
         print_json({what.replace(" ", "_"): list(names)})
         return
@@ -161,5 +161,5 @@ def say(as_json: bool, what: str, names: Sequence[str]) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print a value for scripts."""
+    """Print a value as JSON for scripts."""
     click.echo(json.dumps(value, indent=2))

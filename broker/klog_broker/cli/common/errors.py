@@ -1,4 +1,4 @@
-"""Exit codes, and the one sentence that goes with them. docs/operations.md has the table."""
+"""Exit codes, and the printing of errors. docs/operations.md has the table of exit codes."""
 
 import sys
 from enum import IntEnum
@@ -13,7 +13,7 @@ from pyspark_klog.properties import PropertiesError
 
 
 class CommandExit(IntEnum):
-    """The commands' exit codes; `klog broker` also has those of
+    """The exit codes of commands; `klog broker` also has those of
     klog_broker/lifecycle/exit_codes.py."""
 
     OK = 0
@@ -22,8 +22,8 @@ class CommandExit(IntEnum):
 
 
 def exit_with(error: KlogError) -> NoReturn:
-    """Print the error's sentence, or sentences, on stderr and end."""
-    # Imported here: it takes some 40 ms, and only errors need it in most commands.
+    """Print the error's message on stderr and exit."""
+    # Imported late: it takes about 40 ms, and most commands need it only for errors.
     from klog_broker.config import ConfigError
 
     for line in str(error).splitlines():
@@ -33,7 +33,8 @@ def exit_with(error: KlogError) -> NoReturn:
 
 
 def exit_unreadable(error: OSError) -> NoReturn:
-    """Name the file that cannot be read, and end; an error of stdout goes on to click."""
+    """Report the file that cannot be read, and exit. An error of stdout is raised again for
+    click."""
     if error.filename is None:
         raise error
     name = str(error.filename).encode(errors="backslashreplace").decode()
@@ -42,6 +43,6 @@ def exit_unreadable(error: OSError) -> NoReturn:
 
 
 def exit_unusable(error: KlogError) -> NoReturn:
-    """Say what was given and what was expected, and end."""
+    """Print the message of an error in the command's arguments, and exit."""
     click.echo(f"klog: {error}", err=True)
     sys.exit(CommandExit.USAGE)

@@ -1,4 +1,4 @@
-"""Partitions as they are written on a command line: ``TOPIC``, or ``TOPIC:0,1`` for some of it."""
+"""Parses partitions on a command line: ``TOPIC`` for all, or ``TOPIC:0,1`` for some of them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,9 +11,9 @@ from pyspark_klog.ids import TopicPartition
 
 
 def split_topic(text: str) -> tuple[str, list[int] | None]:
-    """The topic, and its partitions' numbers if there are some.
+    """Return the topic and the partitions' numbers, or None for all partitions.
 
-    :raises UsageError: if they are no numbers
+    :raises UsageError: if the numbers are not valid
     """
     topic, colon, numbers = text.partition(":")
     if not colon:
@@ -28,9 +28,9 @@ def split_topic(text: str) -> tuple[str, list[int] | None]:
 
 
 def named_partitions(client: BlockingClient, texts: Iterable[str]) -> list[TopicPartition]:
-    """The partitions that the texts name, each once, in order.
+    """Return the partitions that the texts name, each once, in order.
 
-    :raises TopicMissing: naming a topic or partition that does not exist
+    :raises TopicMissing: if a topic or partition does not exist
     """
     wanted = [split_topic(text) for text in texts]
     check_topics(client, [topic for topic, _ in wanted])
@@ -46,9 +46,9 @@ def named_partitions(client: BlockingClient, texts: Iterable[str]) -> list[Topic
 
 
 def check_topics(client: BlockingClient, topics: Sequence[str]) -> None:
-    """Ask for topics' metadata, so that the client's view has them.
+    """Request the metadata of topics, so that the client's view has them.
 
-    :raises TopicMissing: naming one that does not exist
+    :raises TopicMissing: if a topic does not exist
     """
     view = client.refresh(topics)
     for topic in topics:

@@ -1,4 +1,4 @@
-"""How far a long command has come, on stderr: rich's bar in a terminal, nothing elsewhere."""
+"""The progress of a long command on stderr: rich's bar in a terminal, otherwise nothing."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from klog_broker.cli.common.tables import rich_console
 
 Advance = Callable[[int], None]
-"""Tells that so many more are done."""
+"""Called with the number of further items that are done."""
 
 
 @contextmanager
 def progress_bar(what: str, total: int | None = None) -> Iterator[Advance]:
-    """A bar that goes with the block; ``total`` is None where nobody knows how much there is.
+    """Show a progress bar while the block runs; ``total`` is None if it is unknown.
 
-    Nothing is shown without rich, or if nobody looks at stderr in a terminal.
+    No bar is shown without rich, or if stderr is not a terminal.
     """
     console = rich_console(sys.stderr)
     if console is None:
@@ -34,7 +34,7 @@ def progress_bar(what: str, total: int | None = None) -> Iterator[Advance]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    # stdout stays as it is: what a command prints there may be piped on.
+    # stdout is not redirected: a command's output may be piped.
     bar = Progress(*columns, console=console, transient=True, redirect_stdout=False)
     with bar:
         task = bar.add_task(what, total=total)
@@ -42,4 +42,4 @@ def progress_bar(what: str, total: int | None = None) -> Iterator[Advance]:
 
 
 def _ignore(count: int) -> None:
-    """Where nobody looks."""
+    """Ignore the progress when no bar is shown."""

@@ -1,4 +1,5 @@
-"""Tables on stdout: aligned text, or rich's where it is installed and stdout is a terminal."""
+"""Tables on stdout: aligned text, or rich's tables if rich is installed and stdout is a
+terminal."""
 
 import sys
 from collections.abc import Sequence
@@ -11,17 +12,18 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Cell = str | int | float | None
-"""A number is aligned to the right, one with a fraction has two digits of it; None, for what there
-is not, is shown as ``-``."""
+"""A number is aligned to the right, and a float is shown with two digits after the point. A cell
+without a value, None, is shown as ``-``."""
 Row = tuple[Cell, ...]
 
 NOTHING = "-"
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Row]) -> None:
-    """Print the rows under the columns' names.
+    """Print the rows below the columns' names.
 
-    In a terminal with rich's borders; colours go with NO_COLOR, borders, too, with TERM=dumb.
+    In a terminal with rich the table has borders and colours: NO_COLOR turns colours off, TERM=dumb
+    also borders.
     """
     console = rich_console(sys.stdout)
     if console is not None:
@@ -39,9 +41,10 @@ def print_table(columns: Sequence[str], rows: Sequence[Row]) -> None:
 
 
 def rich_console(stream: TextIO) -> "Console | None":
-    """rich's way to write to a stream, if it is a terminal that knows more than lines of text.
+    """Return rich's console for a stream, if the stream is a terminal that can do more than print
+    lines.
 
-    None, too, where rich is not installed: the extra `cli` brings it.
+    Return None for other streams, and if rich is not installed: the extra `cli` installs it.
     """
     if not stream.isatty():
         return None
@@ -54,23 +57,23 @@ def rich_console(stream: TextIO) -> "Console | None":
 
 
 def rich_table(columns: Sequence[str], rows: Sequence[Row]) -> "Table":
-    """The table as rich's, which must be installed."""
+    """Return the table as a rich table; rich must be installed."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.ROUNDED, header_style="bold cyan")
     for name, is_number in zip(columns, _are_numbers(columns, rows), strict=True):
-        # Folded, not cut: what is shown can be copied as a whole.
+        # Folded, not truncated, so that a whole value can be copied.
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        # As Text, because rich would take a value in brackets for markup.
+        # As Text, because rich would interpret brackets in a value as markup.
         table.add_row(*(Text(_text(cell)) for cell in row))
     return table
 
 
 def _are_numbers(columns: Sequence[str], rows: Sequence[Row]) -> list[bool]:
-    """By column, whether a number is among its cells."""
+    """Return for each column whether it contains numbers."""
     return [
         any(isinstance(row[index], int | float) for row in rows) for index in range(len(columns))
     ]
@@ -83,7 +86,7 @@ def _text(cell: Cell) -> str:
 
 
 def shown(text: str) -> str:
-    """Words of somebody else, as a client's own name, without anything that a terminal obeys."""
+    """Return text from elsewhere, such as a client's name, without terminal control characters."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,4 +1,4 @@
-"""`klog dump-log`: the files of a log, told line by line, without a broker."""
+"""`klog dump-log`: prints the files of a log line by line, without a broker."""
 
 import json
 import sys
@@ -11,26 +11,26 @@ from klog_broker.cli.common.errors import CommandExit, exit_unreadable
 from klog_broker.inspection.dump import DumpOptions, Line, dump, files_to_dump
 from klog_broker.inspection.lines import Finding, Level
 
-_HELP = """Show what the files of a log hold: batches, records, indexes, snapshots, checkpoints.
+_HELP = """Print the files of a log: batches, records, indexes, snapshots, checkpoints.
 
-PATH is a file, or a partition's folder for all of its files. Lines are those of Kafka's
-kafka-dump-log.sh. __consumer_offsets and __transaction_state are decoded by themselves. The exit
-code is 1 if something in the files is damaged. docs/looking-inside.md says more.
+PATH is a file, or a partition's folder for all of its files. The lines are those of Kafka's
+kafka-dump-log.sh. Records of __consumer_offsets and __transaction_state are decoded automatically.
+The exit code is 1 if a file is damaged. See docs/looking-inside.md for more.
 """
 
 
 @click.command("dump-log", help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path(path_type=Path))
-@click.option("--files", metavar="PATH,...", help="The same, comma-separated.")
-@click.option("--print-data-log", is_flag=True, help="Also records, with keys and values.")
-@click.option("--deep-iteration", is_flag=True, help="Also records, without them.")
+@click.option("--files", metavar="PATH,...", help="Further paths, comma-separated.")
+@click.option("--print-data-log", is_flag=True, help="Print records with keys and values.")
+@click.option("--deep-iteration", is_flag=True, help="Print records without keys and values.")
 @click.option("--offsets-decoder", is_flag=True, help="Decode records of __consumer_offsets.")
 @click.option(
     "--transaction-log-decoder", is_flag=True, help="Decode records of __transaction_state."
 )
-@click.option("--index-sanity-check", is_flag=True, help="Of indexes, only whether they are sound.")
-@click.option("--verify-index-only", is_flag=True, help="Of indexes, only what is wrong with them.")
-@click.option("--json", "as_json", is_flag=True, help="An object a line, for scripts.")
+@click.option("--index-sanity-check", is_flag=True, help="Print only whether indexes are sound.")
+@click.option("--verify-index-only", is_flag=True, help="Print only the faults of indexes.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, for scripts.")
 def command(
     paths: tuple[Path, ...],
     files: str | None,
@@ -42,7 +42,7 @@ def command(
     verify_index_only: bool,
     as_json: bool,
 ) -> None:
-    """See _HELP."""
+    """Run `klog dump-log`; the help text is _HELP."""
     wanted = [*paths, *(Path(name) for name in (files or "").split(",") if name)]
     if not wanted:
         raise click.UsageError("no PATH: expected files of a log, or a partition's folder")
@@ -64,7 +64,7 @@ def command(
 
 
 def _print(lines: Iterable[Line], as_json: bool) -> bool:
-    """Whether anything is damaged."""
+    """Print the lines. Return whether there is any damage."""
     is_damaged = False
     out = sys.stdout
     for path, what in lines:

@@ -1,4 +1,4 @@
-"""`klog verify`: whether the files of a data directory fit each other, without a broker."""
+"""`klog verify`: checks whether the files of a data directory are consistent, without a broker."""
 
 import json
 import sys
@@ -13,17 +13,17 @@ from klog_broker.inspection.report import Report
 
 _HELP = """Check the files of a data directory, or of one partition's folder.
 
-Batches (CRC, records, offsets), indexes, transactions, producer snapshots, leader epochs and
-checkpoints, against each other; nothing is changed. What a crash leaves and a start mends is
-`recoverable`. The exit code is 1 if something is damaged. docs/looking-inside.md says more.
+Compares batches (CRC, records, offsets), indexes, transactions, producer snapshots, leader epochs
+and checkpoints with each other, and changes nothing. Traces of a crash that the next start repairs
+are `recoverable`. The exit code is 1 if a file is damaged. See docs/looking-inside.md for more.
 """
 
 
 @click.command("verify", help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="An object a line, for scripts.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, for scripts.")
 def command(directory: Path, as_json: bool) -> None:
-    """See _HELP."""
+    """Run `klog verify`; the help text is _HELP."""
 
     def say(finding: Finding) -> None:
         if as_json:

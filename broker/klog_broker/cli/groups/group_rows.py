@@ -1,4 +1,4 @@
-"""What there is to tell of a group: positions, lag and members, as tables and for scripts."""
+"""The output about a group: positions, lag and members, as tables and for scripts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,9 +14,9 @@ from pyspark_klog.ids import TopicPartition
 
 
 class Position(NamedTuple):
-    """A partition that a group has committed in, or that a member of it reads.
+    """A partition with a committed offset of a group, or that is assigned to one of its members.
 
-    ``end`` is None if there is no such partition any more, or nobody leads it.
+    ``end`` is None if the partition does not exist any more or has no leader.
     """
 
     partition: TopicPartition
@@ -26,26 +26,27 @@ class Position(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """How many offsets are left to read; None where that is not known."""
+        """How many offsets are left to read; None if that is unknown."""
         if self.at is None or self.end is None:
             return None
         return max(self.end - self.at.offset, 0)
 
 
 class GroupView(NamedTuple):
-    """A group with its positions, in order."""
+    """A group with its positions, in order of partitions."""
 
     group: DescribedGroup
     positions: Sequence[Position]
 
     @property
     def lag(self) -> int:
-        """Of all partitions whose lag is known."""
+        """The sum of all known lags."""
         return sum(each.lag or 0 for each in self.positions)
 
 
 def group_view(client: BlockingClient, group: DescribedGroup) -> GroupView:
-    """Ask for a group's offsets and for the ends of their partitions."""
+    """Return the group with its committed offsets and their partitions' end offsets, which are
+    requested."""
     committed = committed_offsets(client, group.group_id)
     readers = {partition: member for member in group.members for partition in member.assigned}
     wanted = sorted({*committed, *readers})
@@ -66,7 +67,7 @@ def group_view(client: BlockingClient, group: DescribedGroup) -> GroupView:
 
 
 def print_positions(view: GroupView, verbose: bool) -> None:
-    """How far the group has read, partition by partition, and who reads."""
+    """Print the committed offset, lag and member of each partition."""
     click.echo(f"{heading(view.group)}  lag {view.lag}")
     columns = ["topic", "partition", "offset", "end", "lag", "member", "host", "client"]
     rows: list[Row] = [
@@ -89,7 +90,7 @@ def print_positions(view: GroupView, verbose: bool) -> None:
 
 
 def print_members(group: DescribedGroup, verbose: bool) -> None:
-    """Who is in the group; ``verbose``, what each reads."""
+    """Print the group's members; with ``verbose`` also their assignments."""
     click.echo(heading(group))
     columns = ["member", "instance", "host", "client", "partitions"]
     rows: list[Row] = [
@@ -103,7 +104,7 @@ def print_members(group: DescribedGroup, verbose: bool) -> None:
 
 
 def print_states(groups: Sequence[DescribedGroup], verbose: bool) -> None:
-    """A line each."""
+    """Print one line for each group."""
     columns = ["group", "coordinator", "type", "assignor", "state", "members"]
     rows: list[Row] = [
         (
@@ -118,19 +119,19 @@ def print_states(groups: Sequence[DescribedGroup], verbose: bool) -> None:
 
 
 def heading(group: DescribedGroup) -> str:
-    """A group's state in a line."""
+    """Return a line with the group's name, state and number of members."""
     count = member_count(group)
     name = shown(group.group_id)
     return f"group {name}  {group.state}  members {NOTHING if count is None else count}"
 
 
 def member_count(group: DescribedGroup) -> int | None:
-    """None of groups whose members are not known."""
+    """Return the number of members; None for groups whose members are unknown."""
     return len(group.members) if group.knows_members else None
 
 
 def details(view: GroupView) -> dict[str, object]:
-    """All of it, for scripts."""
+    """Return all details of a group, for scripts."""
     group = view.group
     return {
         "assignor": group.assignor,

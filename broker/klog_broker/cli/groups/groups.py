@@ -1,4 +1,5 @@
-"""`klog groups`: list, describe, reset and delete, on any broker that speaks Kafka's protocol."""
+"""`klog groups`: lists, describes, resets and deletes groups, on any broker with Kafka's
+protocol."""
 
 from collections.abc import Sequence
 
@@ -53,7 +54,8 @@ command.add_command(reset_offsets)
 )
 @asks_brokers
 def list_all(asking: Asking, states: Sequence[str]) -> None:
-    """List the groups with their states and members; those of exactly-once sinks are counted."""
+    """List the groups with their states and members; groups of exactly-once sinks are only
+    counted."""
     with asking.client() as client:
         wanted = {state.lower() for state in states}
         groups = [
@@ -77,9 +79,11 @@ def list_all(asking: Asking, states: Sequence[str]) -> None:
 @command.command("describe")
 @click.argument("group_ids", nargs=-1, metavar="[GROUP...]")
 @click.option("--all-groups", is_flag=True, help="All groups of the cluster.")
-@click.option("--members", is_flag=True, help="Who is in the groups, not how far they are.")
-@click.option("--state", is_flag=True, help="State, coordinator and assignor, a line a group.")
-@click.option("--verbose", is_flag=True, help="Also epochs, assignments, metadata of commits.")
+@click.option("--members", is_flag=True, help="Show the members instead of the offsets.")
+@click.option(
+    "--state", is_flag=True, help="Show state, coordinator and assignor, one line per group."
+)
+@click.option("--verbose", is_flag=True, help="Show epochs, assignments and commit metadata, too.")
 @asks_brokers
 def describe(
     asking: Asking,
@@ -89,10 +93,10 @@ def describe(
     state: bool,
     verbose: bool,
 ) -> None:
-    """Show how far groups have read, how far that is from the end, and who reads.
+    """Show each group's committed offsets, lag and members.
 
-    Of a group of an exactly-once sink, its rows. The lag is `-` where there is no offset yet, or
-    nobody leads the partition.
+    For a group of an exactly-once sink, show its rows. The lag is `-` if there is no committed
+    offset, or the partition has no leader.
     """
     if all_groups == bool(group_ids):
         raise click.UsageError("expected GROUP..., or --all-groups")
@@ -132,7 +136,7 @@ def describe(
 @click.argument("group_ids", nargs=-1, required=True, metavar="GROUP...")
 @asks_brokers
 def delete(asking: Asking, group_ids: Sequence[str]) -> None:
-    """Delete groups that have no members, with all their offsets, for good."""
+    """Delete groups without members, permanently and with all their offsets."""
     deleted, refused = [], []
     with asking.client() as client:
         for group_id in group_ids:
@@ -151,7 +155,7 @@ def delete(asking: Asking, group_ids: Sequence[str]) -> None:
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:0,1]...")
 @asks_brokers
 def forget(asking: Asking, group_id: str, topics: Sequence[str]) -> None:
-    """Delete a group's offsets in topics, or partitions, that no member of it reads."""
+    """Delete a group's offsets in topics or partitions that no member of the group is reading."""
     with asking.client() as client:
         partitions = named_partitions(client, topics)
         codes = delete_offsets(client, group_id, partitions)
@@ -166,7 +170,8 @@ def forget(asking: Asking, group_id: str, topics: Sequence[str]) -> None:
 
 
 def _describe(client: BlockingClient, group_id: str) -> DescribedGroup:
-    """The group; one of a type that klog's client does not know as it is listed."""
+    """Describe the group; return only the listed fields if klog's client does not support its
+    type."""
     try:
         return describe_group(client, group_id)
     except BrokerError as error:

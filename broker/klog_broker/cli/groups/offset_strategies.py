@@ -1,4 +1,4 @@
-"""Where a group's offsets are reset to: each way to say it, as kafka-consumer-groups has them."""
+"""The target offsets of a reset: one strategy for each option of kafka-consumer-groups."""
 
 import csv
 import re
@@ -23,7 +23,7 @@ _DURATION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """Exactly one of these is given."""
+    """The target of a reset; exactly one field is set."""
 
     to_earliest: bool = False
     to_latest: bool = False
@@ -35,7 +35,7 @@ class Strategy:
 
 @dataclass(slots=True)
 class Plan:
-    """New offsets, and what had to be done otherwise than it was asked for."""
+    """New offsets, and warnings about those that differ from the requested ones."""
 
     offsets: dict[TopicPartition, int]
     warnings: list[str]
@@ -47,9 +47,9 @@ def plan(
     partitions: Iterable[TopicPartition],
     committed: Offsets,
 ) -> Plan:
-    """The new offsets of these partitions; ``committed`` are the present ones.
+    """Return the new offsets of these partitions; ``committed`` are the present ones.
 
-    :raises KlogError: to shift offsets where there are none
+    :raises KlogError: if offsets are to be shifted in a partition without one
     """
     wanted = sorted(partitions)
     if strategy.to_earliest:
@@ -73,7 +73,8 @@ def plan(
 
 
 def within_log(client: BlockingClient, offsets: Offsets) -> Plan:
-    """These offsets, those outside of a partition's log at its nearer end."""
+    """Return these offsets, with an offset outside of a partition's log moved to the log's nearer
+    end."""
     first, end = _ends(client, offsets, EARLIEST), _ends(client, offsets, LATEST)
     made = Plan({}, [])
     for partition, offset in sorted(offsets.items()):
@@ -105,9 +106,9 @@ def _ends(
 
 
 def time_of_datetime(text: str) -> int:
-    """Milliseconds of ``YYYY-MM-DDThh:mm:ss.sss``, in UTC unless it ends with a zone.
+    """Return the milliseconds since 1970 of ``YYYY-MM-DDThh:mm:ss.sss``, in UTC or with a zone.
 
-    :raises SettingError: if the text is none
+    :raises SettingError: if the text is not a time
     """
     time_ms = read_time(text)
     if time_ms is None:
@@ -119,7 +120,8 @@ def time_of_datetime(text: str) -> int:
 
 
 def read_time(text: str) -> int | None:
-    """As `time_of_datetime`; None if the text is no time."""
+    """Return the milliseconds since 1970 of a time as for `time_of_datetime`; None if it is not
+    one."""
     try:
         read = datetime.fromisoformat(text)
     except ValueError:
@@ -129,9 +131,9 @@ def read_time(text: str) -> int | None:
 
 
 def time_of_duration(text: str) -> int:
-    """Milliseconds of so long ago, ``PnDTnHnMnS``.
+    """Return the time, in milliseconds since 1970, that was a duration ``PnDTnHnMnS`` ago.
 
-    :raises SettingError: if the text is none
+    :raises SettingError: if the text is not a duration
     """
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()[1:]):
@@ -147,10 +149,10 @@ def time_of_duration(text: str) -> int:
 
 
 def read_csv(file: Path, group_ids: list[str]) -> dict[str, dict[TopicPartition, int]]:
-    """What `klog groups reset-offsets --export` or Kafka's tool has written: rows of topic,
-    partition, offset; of several groups with the group first.
+    """Read a file that `klog groups reset-offsets --export` or Kafka's tool has written.
 
-    :raises SettingError: naming the file and the line that is wrong
+    Its rows have topic, partition and offset; for several groups the group comes first.
+    :raises SettingError: with the file and the line of a fault
     """
     found: dict[str, dict[TopicPartition, int]] = {group_id: {} for group_id in group_ids}
     try:
@@ -175,6 +177,6 @@ def _take(found: dict[str, dict[TopicPartition, int]], row: list[str], where: st
         columns = "topic,partition,offset"
         columns += " with the group first" if len(found) > 1 else ""
         raise SettingError(f"{where}: {','.join(row)}: expected {columns}") from None
-    # Rows of groups that are not asked for are there for another call.
+    # Rows of other groups are for another call of the command.
     if group_id in found:
         found[group_id][at[0]] = at[1]

@@ -1,4 +1,4 @@
-"""`klog groups reset-offsets`: let groups that nobody is in go on elsewhere."""
+"""`klog groups reset-offsets`: changes the committed offsets of groups without members."""
 
 import csv
 import io
@@ -28,15 +28,15 @@ from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 
 _Done = list[tuple[str, Plan, dict[TopicPartition, int]]]
-"""By group: the plan for it, and where it is now."""
+"""By group: its plan, and its present offsets."""
 
 _LONGEST = 2**63 - 1
 _OFFSET = click.IntRange(-_LONGEST, _LONGEST)
 
-_HELP = """Let groups that have no members go on elsewhere.
+_HELP = """Change the committed offsets of groups that have no members.
 
 Shows the new offsets, and changes nothing without --execute. An offset outside of a partition's
-log becomes that log's nearer end; a time behind the last record becomes the end.
+log becomes the nearer end of the log; a time after the last record becomes the end.
 """
 
 
@@ -52,22 +52,30 @@ log becomes that log's nearer end; a time behind the last record becomes the end
 @click.option("--all-topics", is_flag=True, help="All partitions in which the group has an offset.")
 @click.option("--to-earliest", is_flag=True, help="To the first record.")
 @click.option("--to-latest", is_flag=True, help="To the end.")
-@click.option("--to-current", is_flag=True, help="To where it is; where it is nowhere, to the end.")
-@click.option("--to-offset", type=_OFFSET, metavar="N", help="To an offset.")
-@click.option("--shift-by", type=_OFFSET, metavar="N", help="So many further, or, below 0, back.")
 @click.option(
-    "--to-datetime", metavar="TIME", help="To a time: 2026-01-31T23:59:59.000 (UTC), or +02:00 too."
+    "--to-current", is_flag=True, help="To the present offset, or to the end without one."
 )
-@click.option("--by-duration", metavar="SPAN", help="To so long ago: P7D, PT1H30M.")
+@click.option("--to-offset", type=_OFFSET, metavar="N", help="To an offset.")
+@click.option(
+    "--shift-by", type=_OFFSET, metavar="N", help="Forward by N offsets, or back if N is negative."
+)
+@click.option(
+    "--to-datetime",
+    metavar="TIME",
+    help="To a time: 2026-01-31T23:59:59.000 (UTC, or a zone: +02:00).",
+)
+@click.option("--by-duration", metavar="SPAN", help="To a time this long ago: P7D, PT1H30M.")
 @click.option(
     "--from-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="To what --export has written.",
+    help="To the offsets in a file that --export wrote.",
 )
-@click.option("--execute", is_flag=True, help="Do it.")
-@click.option("--dry-run", is_flag=True, help="Only show it, as without --execute.")
-@click.option("--export", is_flag=True, help="CSV for --from-file, in the format of Kafka's tool.")
+@click.option("--execute", is_flag=True, help="Change the offsets.")
+@click.option("--dry-run", is_flag=True, help="Only show the new offsets, as without --execute.")
+@click.option(
+    "--export", is_flag=True, help="Print CSV for --from-file, in the format of Kafka's tool."
+)
 @asks_brokers
 def reset_offsets(
     asking: Asking,
@@ -80,7 +88,7 @@ def reset_offsets(
     from_file: Path | None,
     **ways: object,
 ) -> None:
-    """See _HELP."""
+    """Run `klog groups reset-offsets`; the help text is _HELP."""
     if execute and dry_run:
         raise click.UsageError("--execute and --dry-run: expected one of them")
     strategy = _strategy(from_file, ways)
@@ -117,9 +125,9 @@ def reset_offsets(
 
 
 def _strategy(from_file: Path | None, ways: dict[str, object]) -> Strategy | None:
-    """What was given; None for a file.
+    """Return the given strategy; None for a file.
 
-    :raises UsageError: unless exactly one was
+    :raises UsageError: unless exactly one was given
     """
     given = {
         name: value for name, value in ways.items() if value is not None and value is not False
@@ -138,7 +146,10 @@ def _strategy(from_file: Path | None, ways: dict[str, object]) -> Strategy | Non
 
 
 def _check_idle(client: BlockingClient, group_id: str) -> None:
-    """:raises KlogError: if somebody is in the group, or if its offsets are no positions"""
+    """Check that the group has no members, and that its offsets are positions.
+
+    :raises KlogError: if it has members or belongs to an exactly-once sink
+    """
     if parse(group_id) is not None:
         raise KlogError(
             f"group {group_id} keeps what a task of an exactly-once sink has written: its offsets "
@@ -149,7 +160,7 @@ def _check_idle(client: BlockingClient, group_id: str) -> None:
     except BrokerError as error:
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-        return  # It begins with its first offsets.
+        return  # the group is created with its first offsets
     if not group.is_idle:
         raise _busy(group_id, f"it is {group.state}, with {len(group.members)} of them")
 

@@ -1,4 +1,4 @@
-"""The rows of exactly-once sinks, as tables and for scripts."""
+"""The output about exactly-once sinks, as tables and for scripts."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from pyspark_klog.client.admin.sinks import SinkGroup
 
 
 def print_sink_groups(groups: Sequence[SinkGroup]) -> None:
-    """Print what the groups of one sink hold."""
+    """Print the rows and marks of one sink's groups."""
     for mark in (mark for group in groups for mark in group.marks.values()):
         time = shown_time(mark.time_ms)
         click.echo(f"run {mark.run_id} passed its first batch, {mark.batch_id}, {time}")
@@ -26,7 +26,7 @@ def print_sink_groups(groups: Sequence[SinkGroup]) -> None:
 
 
 def sink_fields(groups: Sequence[SinkGroup]) -> dict[str, object]:
-    """What the groups of one sink hold, for scripts."""
+    """Return the rows and marks of one sink's groups, for scripts."""
     marks = [
         {
             "topic": partition.topic,
@@ -57,7 +57,7 @@ def sink_fields(groups: Sequence[SinkGroup]) -> dict[str, object]:
 
 
 def shown_time(time_ms: int) -> str:
-    """A time as text; a number that is no time of a calendar as that number."""
+    """Return a time as text; a number outside the calendar as milliseconds."""
     try:
         return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError):

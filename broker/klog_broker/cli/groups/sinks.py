@@ -1,4 +1,4 @@
-"""`klog sinks`: exactly-once sinks of queries, on any broker that speaks Kafka's protocol."""
+"""`klog sinks`: manages exactly-once sinks of queries, on any broker with Kafka's protocol."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 _Sinks = dict[SinkId, list[SinkGroup]]
 
 _QUERY = click.argument("query_id", metavar="QUERY_ID")
-_NAME = click.option("--name", help="Only the sink of that name (option exactlyOnceName).")
-_PREFIX = click.option("--prefix", help="Only sinks with that prefix (option exactlyOncePrefix).")
+_NAME = click.option("--name", help="Only the sink with this name (option exactlyOnceName).")
+_PREFIX = click.option("--prefix", help="Only sinks with this prefix (option exactlyOncePrefix).")
 
 
 @click.group("sinks", context_settings=HELP)
@@ -29,9 +29,9 @@ def command() -> None:
 @command.command("list")
 @asks_brokers
 def list_all(asking: Asking) -> None:
-    """List the sinks: how many tasks have a row, the newest micro-batch, when it was written.
+    """List the sinks: number of tasks with a row, newest micro-batch, and the time of its write.
 
-    A batch write, which leaves a mark for a day, is not among them.
+    Batch writes, which leave a mark for a day, are not listed.
     """
     with asking.client() as client:
         sinks = {sink: groups for sink, groups in _sinks(client).items() if _newest(groups)}
@@ -60,7 +60,7 @@ def describe(
     name: str | None,
     prefix: str | None,
 ) -> None:
-    """Show the rows of a query's sinks: what each task has written last."""
+    """Show the rows of a query's sinks: the last write of each task."""
     with asking.client() as client:
         sinks = _of_query(client, query_id, name, prefix)
     if asking.as_json:
@@ -77,7 +77,7 @@ def describe(
 @_QUERY
 @_NAME
 @_PREFIX
-@click.option("--dry-run", is_flag=True, help="Only name what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only print the groups that would be deleted.")
 @asks_brokers
 def delete(
     asking: Asking,
@@ -86,7 +86,8 @@ def delete(
     prefix: str | None,
     dry_run: bool,
 ) -> None:
-    """Delete the rows of a query's sinks, for good. The query must not run, nor start again."""
+    """Delete the rows of a query's sinks permanently. The query must be stopped, and must not start
+    again."""
     done, refused = [], []
     with asking.client() as client:
         for groups in _of_query(client, query_id, name, prefix).values():
@@ -103,7 +104,7 @@ def delete(
 
 
 def _sinks(client: BlockingClient) -> _Sinks:
-    """All sinks with their groups, tasks in order and the mark at the end."""
+    """Return all sinks with their groups: tasks in order, then the group with the mark."""
     found: _Sinks = defaultdict(list)
     for group in find_sinks(client, list_groups(client)).values():
         found[group.sink].append(group)
@@ -115,7 +116,10 @@ def _sinks(client: BlockingClient) -> _Sinks:
 def _of_query(
     client: BlockingClient, query_id: str, name: str | None, prefix: str | None
 ) -> _Sinks:
-    """:raises BrokerError: if there is no such sink"""
+    """Return the query's sinks, filtered by name and prefix.
+
+    :raises BrokerError: if there is no such sink
+    """
     sinks = _sinks(client)
     found = {
         sink: groups

@@ -1,1 +1,1 @@
-"""`klog perf`: how fast a cluster writes and reads records."""
+"""`klog perf`: measures how fast a cluster writes and reads records."""

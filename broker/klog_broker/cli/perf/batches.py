@@ -1,6 +1,6 @@
-"""What `klog perf produce` writes: batches that are made once and sent many times.
+"""The batches that `klog perf produce` writes: made once, and sent many times.
 
-So the figures are those of broker, network and client, not of Python making records.
+So the measurement covers broker, network and client, not the creation of records in Python.
 """
 
 from collections.abc import Sequence
@@ -15,21 +15,22 @@ from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.layout import BATCH_HEADER_BYTES
 
 _DIFFERENT = 4
-"""So many batches are made, of other payloads each."""
+"""How many batches with different payloads are made for each number of records."""
 _OVERHEAD_BYTES = 20
-"""What a record without key and headers takes beside its value, at most."""
+"""The most bytes that a record without key and headers takes in addition to its value."""
 
 
 def random_payloads(size_bytes: int, count: int) -> list[bytes]:
-    """Capital letters, as Kafka's tool sends them: they compress to half."""
+    """Return random values of capital letters, like those of Kafka's tool; they compress to
+    half."""
     letters = np.random.default_rng().integers(65, 91, size_bytes * count, dtype=np.uint8).tobytes()
     return [letters[at : at + size_bytes] for at in range(0, size_bytes * count, size_bytes)]
 
 
 def read_payloads(file: Path, delimiter: str) -> list[bytes]:
-    """The pieces of a file, of which each record is one.
+    """Split a file into the values of records.
 
-    :raises SettingError: if it cannot be read, or has none, or nothing is to stand between them
+    :raises SettingError: if the file cannot be read or has no values, or the delimiter is empty
     """
     if not delimiter:
         raise SettingError("--payload-delimiter is empty; expected what stands between payloads")
@@ -44,24 +45,24 @@ def read_payloads(file: Path, delimiter: str) -> list[bytes]:
 
 
 def records_a_batch(payload_bytes: int, batch_bytes: int) -> int:
-    """How many records of that size a batch takes; one at least."""
+    """Return how many records of that size fit into a batch, at least one."""
     return max((batch_bytes - BATCH_HEADER_BYTES) // (payload_bytes + _OVERHEAD_BYTES), 1)
 
 
 class BatchSource:
-    """Batches of any number of records, their payloads one after the other of those given."""
+    """Makes batches of any number of records, using the given values in turn."""
 
     def __init__(self, payloads: Sequence[bytes], codec: Codec, level: int | None) -> None:
         self._payloads = payloads
         self._codec = codec
         self._level = level
         self._made: dict[int, list[tuple[bytes, int]]] = {}
-        """By number of records: batches, and the bytes of their payloads."""
+        """By number of records: batches, and the bytes of their values."""
         self._next = 0
         self._turn = 0
 
     def take(self, record_count: int, now_ms: int) -> tuple[bytearray, int]:
-        """A batch whose records have this time, and how many bytes its payloads are."""
+        """Return a batch with this timestamp, and the bytes of its values."""
         made = self._made.setdefault(record_count, [])
         if len(made) < _DIFFERENT:
             made.append(self._make(record_count))

@@ -1,4 +1,4 @@
-"""The measuring of `klog perf consume`."""
+"""Measures reading for `klog perf consume`."""
 
 from klog_broker.cli.common.partitions import named_partitions
 from klog_broker.cli.common.progress import Advance
@@ -20,7 +20,8 @@ def measure_reading(
     advance: Advance,
     say: Say,
 ) -> dict[str, float]:
-    """Read a topic from its beginning until so many records came, or none for ``idle_ms``."""
+    """Read a topic from its beginning until it returned ``most_records`` records, or none for
+    ``idle_ms``. Return the figures."""
     partitions = named_partitions(client, [topic])
     positions = list_offsets(client, dict.fromkeys(partitions, EARLIEST))
     check_crcs = client.settings.flag("check.crcs")
@@ -53,7 +54,7 @@ def measure_reading(
 
 
 def count_records(fetched: Fetched, *, check_crcs: bool) -> int:
-    """The records of whole batches, without markers; what was aborted counts."""
+    """Count the records of whole batches, without control records but with aborted ones."""
     count = 0
     for entry in entries(fetched.data, allow_partial=True):
         if check_crcs:
@@ -66,5 +67,5 @@ def count_records(fetched: Fetched, *, check_crcs: bool) -> int:
 
 
 def _at_the_beginning(lost: OutOfRange) -> int:
-    """Retention was faster than the reading."""
+    """Continue at the first offset after retention has deleted records before they were read."""
     return lost.earliest

@@ -1,4 +1,4 @@
-"""The figures of `klog perf`: how many, how fast, how late. Pure."""
+"""The figures of `klog perf`: counts, rates and latencies. Pure."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
 
 @dataclass(slots=True)
 class Latencies:
-    """How long records took, from being given to the client until they were acknowledged."""
+    """The latencies of records: from their hand-over to the client until they are acknowledged."""
 
     max_ms: float = 0.0
     _sum_ms: float = 0.0
@@ -19,7 +19,7 @@ class Latencies:
     _steps: Counter[int] = field(default_factory=Counter)
 
     def add(self, latency_ms: float, records: int) -> None:
-        """So many records took so long."""
+        """Add the latency of this many records."""
         self.max_ms = max(self.max_ms, latency_ms)
         self._sum_ms += latency_ms * records
         self._count += records
@@ -27,36 +27,37 @@ class Latencies:
 
     @property
     def average_ms(self) -> float:
-        """0 if there was none."""
+        """The average latency in milliseconds; 0 without records."""
         return self._sum_ms / self._count if self._count else 0.0
 
     def percentile_ms(self, share: float) -> float:
-        """What that share of the records did not exceed."""
+        """Return the latency that this share of the records did not exceed."""
         wanted = share * self._count
         passed = 0
         for step in sorted(self._steps):
             passed += self._steps[step]
             if passed >= wanted:
-                # The step's end, unless no record came so far.
+                # The end of the step, or the maximum if no latency reached the end.
                 return min((step + 1) / _STEPS_A_MS, self.max_ms)
         return 0.0
 
 
 @dataclass(slots=True)
 class Flow:
-    """Records of a time that began at ``start_s``."""
+    """The records since ``start_s``."""
 
     start_s: float
     records: int = 0
     size_bytes: int = 0
 
     def add(self, records: int, size_bytes: int) -> None:
-        """So many more."""
+        """Add records and their bytes."""
         self.records += records
         self.size_bytes += size_bytes
 
     def figures(self, now_s: float) -> dict[str, float]:
-        """What there was until now, and by the second; MB are 2^20 bytes, as in Kafka's tools."""
+        """Return the totals until now, and rates per second; MB are 2^20 bytes, as in Kafka's
+        tools."""
         seconds = max(now_s - self.start_s, 1e-6)
         return {
             "records": self.records,
@@ -68,7 +69,7 @@ class Flow:
 
 
 def latency_figures(latencies: Latencies) -> dict[str, float]:
-    """Average, maximum and percentiles in milliseconds."""
+    """Return average, maximum and percentiles in milliseconds."""
     found = {"avg_ms": latencies.average_ms, "max_ms": latencies.max_ms}
     for name, share in PERCENTILES.items():
         found[f"{name}_ms"] = latencies.percentile_ms(share)
@@ -76,7 +77,7 @@ def latency_figures(latencies: Latencies) -> dict[str, float]:
 
 
 def line(figures: dict[str, float]) -> str:
-    """Figures of a while, in words."""
+    """Return the figures of an interval as a line of text."""
     text = (
         f"{figures['records']:.0f} records, {figures['records_per_second']:.1f} records/s "
         f"({figures['mb_per_second']:.2f} MB/s)"

@@ -1,4 +1,4 @@
-"""`klog perf`: how fast a cluster takes records and gives them."""
+"""`klog perf`: measures how fast a cluster writes and reads records."""
 
 import sys
 from collections.abc import Sequence
@@ -23,10 +23,11 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.records.compression import Codec
 
 _PAYLOADS = 10_000
-"""Different random payloads, of at most `_PAYLOAD_BYTES` together."""
+"""The most different random values, which have at most `_PAYLOAD_BYTES` together."""
 _PAYLOAD_BYTES = 1 << 24
 _BATCHES_A_SECOND = 100
-"""Where a throughput is given: the fewer batches, the longer records would wait for theirs."""
+"""With a given throughput, batches have so few records that this many are sent per second: larger
+batches would delay their records."""
 
 
 _NAMES = {
@@ -35,7 +36,7 @@ _NAMES = {
     "mb_per_second": "MB/s",
     **{f"{name}_ms": f"{name.replace('_', '.')} ms" for name in ("avg", "max", *PERCENTILES)},
 }
-"""What the table calls a figure."""
+"""The names of figures in the table."""
 
 
 @click.group("perf", context_settings=HELP)
@@ -44,28 +45,37 @@ def command() -> None:
 
 
 @command.command("produce")
-@click.option("--topic", required=True, metavar="TOPIC", help="Where to; it should exist.")
 @click.option(
-    "--num-records", required=True, type=click.IntRange(min=1), metavar="N", help="How many."
+    "--topic", required=True, metavar="TOPIC", help="The topic to write to; it should exist."
 )
 @click.option(
-    "--record-size", type=click.IntRange(min=1), metavar="BYTES", help="Of each value, at random."
+    "--num-records",
+    required=True,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of records.",
+)
+@click.option(
+    "--record-size", type=click.IntRange(min=1), metavar="BYTES", help="Size of each random value."
 )
 @click.option(
     "--payload-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Values from this file instead, in turn.",
+    help="Take the values from this file instead, in turn.",
 )
 @click.option(
-    "--payload-delimiter", default="\n", metavar="TEXT", help="Between them.  [default: a line end]"
+    "--payload-delimiter",
+    default="\n",
+    metavar="TEXT",
+    help="Text between values.  [default: a line end]",
 )
 @click.option(
     "--throughput",
     type=click.FloatRange(min=-1),
     default=-1,
     metavar="N",
-    help="Records per second, at most.  [default: no limit]",
+    help="The most records per second.  [default: no limit]",
 )
 @click.option(
     "--producer-property",
@@ -85,10 +95,10 @@ def produce(
     throughput: float,
     properties: Sequence[str],
 ) -> None:
-    """Write records, and show how many a second were acknowledged, and how late.
+    """Write records, and show the rate and the latency of their acknowledgements.
 
-    Batches are made once and sent many times, so that making them does not count. They have
-    batch.size bytes (1000000, Kafka's 16384), less where --throughput is low.
+    Batches are made once and sent many times, so that making them is not measured. A batch has
+    batch.size bytes (default 1000000; in Kafka 16384), or fewer with a low --throughput.
     """
     if (record_size is None) == (payload_file is None):
         raise click.UsageError("expected one of --record-size and --payload-file")
@@ -113,13 +123,15 @@ def produce(
 
 
 @command.command("consume")
-@click.option("--topic", required=True, metavar="TOPIC", help="What to read, from its beginning.")
+@click.option(
+    "--topic", required=True, metavar="TOPIC", help="The topic to read from its beginning."
+)
 @click.option(
     "--messages",
     required=True,
     type=click.IntRange(min=1),
     metavar="N",
-    help="How many records, at least.",
+    help="The least number of records to read.",
 )
 @click.option(
     "--timeout-ms",
@@ -127,7 +139,7 @@ def produce(
     type=click.IntRange(min=1),
     default=10_000,
     metavar="MS",
-    help="Give up when none came for so long.  [default: 10000]",
+    help="Give up after this long without records.  [default: 10000]",
 )
 @click.option(
     "--consumer-property",
@@ -140,10 +152,10 @@ def produce(
 def consume(
     asking: Asking, topic: str, messages: int, idle_ms: int, properties: Sequence[str]
 ) -> None:
-    """Read records, and show how many a second came.
+    """Read records, and show the rate.
 
-    Batches are checked (check.crcs) and counted, their records are not looked at: MB are those of
-    batches as they are stored.
+    Batches are checked (check.crcs) and counted, but their records are not decoded: MB are those of
+    stored batches.
     """
     with (
         asking.with_properties(properties, {}).client() as client,
@@ -159,7 +171,8 @@ def consume(
 
 
 def _say(asking: Asking) -> Say:
-    """A line for a while, where no bar is shown and no script listens."""
+    """Return a function that prints an interval's figures, unless a progress bar or --json is
+    used."""
 
     def say(figures: dict[str, float]) -> None:
         if not asking.as_json and not sys.stderr.isatty():
@@ -172,6 +185,6 @@ def _print(asking: Asking, figures: dict[str, float]) -> None:
     if asking.as_json:
         print_json(figures)
         return
-    # A figure a line: side by side they are too wide for a terminal.
+    # One figure per line: side by side they are too wide for a terminal.
     rows = [(_NAMES.get(name, name), value) for name, value in figures.items()]
     print_table(("figure", "value"), rows)

@@ -1,4 +1,4 @@
-"""The measuring of `klog perf produce`."""
+"""Measures writing for `klog perf produce`."""
 
 from collections import deque
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
 Say = Callable[[dict[str, float]], None]
-"""Tells the figures of the last while."""
+"""Called with the figures of the last interval."""
 SAY_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many records, in batches of how many, and how many a second at most."""
+    """How many records to write, how many in each batch, and the most per second."""
 
     records: int
     batch_records: int
@@ -29,7 +29,7 @@ class Pace:
 
 
 class _Meter:
-    """Counts what is acknowledged."""
+    """Counts acknowledged records and their latencies."""
 
     def __init__(self, advance: Advance, say: Say) -> None:
         self.start_s = monotonic_s()
@@ -38,15 +38,16 @@ class _Meter:
         self._all, self._all_latencies = Flow(self.start_s), Latencies()
         self._while, self._while_latencies = Flow(self.start_s), Latencies()
         self._under_way: dict[TopicPartition, deque[tuple[float, int, int]]] = {}
-        """By partition, in order: when a batch was given, its records and their bytes."""
+        """By partition, in order: the time at which a batch was given to the producer, its records
+        and bytes."""
 
     def given(self, partition: TopicPartition, records: int, size_bytes: int) -> None:
-        """A batch is given to the producer now."""
+        """Note that a batch is given to the producer now."""
         queue = self._under_way.setdefault(partition, deque())
         queue.append((monotonic_s(), records, size_bytes))
 
     def written(self, batch: Batch) -> None:
-        """A batch, or a part of one that had to be split, is acknowledged."""
+        """Count a batch, or a part of a split batch, as acknowledged."""
         now_s = monotonic_s()
         queue = self._under_way[batch.partition]
         left = batch.record_count
@@ -67,7 +68,7 @@ class _Meter:
             self._while, self._while_latencies = Flow(now_s), Latencies()
 
     def figures(self) -> dict[str, float]:
-        """Of all."""
+        """Return the figures of all records."""
         return self._all.figures(monotonic_s()) | latency_figures(self._all_latencies)
 
 
@@ -79,13 +80,14 @@ def measure_writing(
     advance: Advance,
     say: Say,
 ) -> dict[str, float]:
-    """Write records to all partitions in turn, until all are acknowledged; after Ctrl-C fewer.
+    """Write records to all partitions in turn until all are acknowledged, or until Ctrl-C. Return
+    the figures.
 
-    :raises KlogError: also telling how many records were acknowledged
+    :raises KlogError: with the number of acknowledged records
     """
     producer = Producer(client)
     partitions = [TopicPartition(topic, each) for each in range(producer.partition_count(topic))]
-    # What is made only once must not count.
+    # Work that is done only once must not be measured.
     batches.take(min(pace.batch_records, pace.records), 0)
     meter = _Meter(advance, say)
     producer.on_written(meter.written)

@@ -1,4 +1,4 @@
-"""`klog consume`: print a topic's records as they come."""
+"""`klog consume`: prints a topic's records as they arrive."""
 
 import io
 import sys
@@ -24,16 +24,17 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
 _TURN_MS = 1_000
-"""After so long without records it is looked whether there is something else to do."""
+"""The longest wait for records, in milliseconds, before the command checks whether to commit or
+stop."""
 _SHORT_TURN_MS = 50
-"""The same, once only the answer of a leader keeps the reading from its end."""
+"""The longest wait if only a leader's response delays the end of the command."""
 _COMMIT_EVERY_MS = 5_000
 _TROUBLE_TOLD_EVERY_MS = 30_000
 
-_HELP = """Print a topic's records: the new ones, until Ctrl-C.
+_HELP = """Print a topic's new records until Ctrl-C.
 
-With --group it begins where the group is, and commits how far it has printed; the group must have
-no members, since klog consume joins none.
+With --group it starts at the group's committed offsets, and commits the offsets after the printed
+records; the group must have no members, since klog consume does not join it.
 
 \b
   klog consume orders --from-beginning --timeout-ms 1000 --print key,value
@@ -43,11 +44,11 @@ no members, since klog consume joins none.
 
 @click.command("consume", help=_HELP, context_settings=HELP)
 @click.argument("topic", metavar="TOPIC")
-@click.option("--from-beginning", is_flag=True, help="From the first record, not the new ones.")
+@click.option("--from-beginning", is_flag=True, help="Start at the first record, not at the end.")
 @click.option(
     "--offset",
     metavar="WHERE",
-    help="earliest, latest, an offset, or a time as 2026-01-31T23:59:59.000 (UTC).",
+    help="Start at earliest, latest, an offset or a time (UTC): 2026-01-31T23:59:59.000.",
 )
 @click.option(
     "--partition",
@@ -55,36 +56,41 @@ no members, since klog consume joins none.
     multiple=True,
     type=click.IntRange(min=0),
     metavar="N",
-    help="Only this one; repeatable.",
+    help="Only this partition; repeatable.",
 )
-@click.option("--group", "group_id", metavar="GROUP", help="Go on where this group is, and commit.")
 @click.option(
-    "--max-messages", type=click.IntRange(min=1), metavar="N", help="End after so many records."
+    "--group", "group_id", metavar="GROUP", help="Start at this group's offsets, and commit."
+)
+@click.option(
+    "--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after this many records."
 )
 @click.option(
     "--timeout-ms",
     "idle_ms",
     type=click.IntRange(min=1),
     metavar="MS",
-    help="End when none came for so long.",
+    help="Stop after this long without records.",
 )
 @click.option(
     "--isolation-level",
     type=click.Choice(SETTINGS["isolation.level"].choices),
-    help="Whether records of open and aborted transactions are printed, too.",
+    help="Whether to print records of open and aborted transactions, too.",
 )
 @click.option(
     "--print",
     "fields",
     default="value",
     metavar="FIELD,...",
-    help=f"Some of {', '.join(FIELDS)}.  [default: value]",
+    help=f"Fields to print: {', '.join(FIELDS)}.  [default: value]",
 )
 @click.option(
-    "--separator", default=r"\t", metavar="TEXT", help=r"Between the fields.  [default: \t]"
+    "--separator", default=r"\t", metavar="TEXT", help=r"Text between fields.  [default: \t]"
 )
 @click.option(
-    "--null-value", default="null", metavar="TEXT", help="What null is printed as.  [default: null]"
+    "--null-value",
+    default="null",
+    metavar="TEXT",
+    help="Text that null is printed as.  [default: null]",
 )
 @click.option(
     "--consumer-property",
@@ -93,7 +99,7 @@ no members, since klog consume joins none.
     metavar="NAME=VALUE",
     help="A setting of Kafka's consumer; repeatable.",
 )
-@asks_brokers_with("An object a line, with all fields; bytes that are no UTF-8 in base 64.")
+@asks_brokers_with("One JSON object per line, with all fields; non-UTF-8 bytes in base 64.")
 def command(
     asking: Asking,
     topic: str,
@@ -109,7 +115,7 @@ def command(
     null_value: str,
     properties: Sequence[str],
 ) -> None:
-    """See _HELP."""
+    """Run `klog consume`; the help text is _HELP."""
     if offset is not None and from_beginning:
         raise click.UsageError("--offset and --from-beginning: expected one of them")
     if offset is not None and group_id is not None:
@@ -133,14 +139,14 @@ def command(
         at = start.positions(client, named) if group is None else group.positions(named, start)
         printer = Printer(client, at, form, group, max_messages, idle_ms)
         if idle_ms is None:
-            client.retries.mute()  # The printer tells of what is tried without an end.
+            client.retries.mute()  # The printer reports requests that are retried without end.
         is_interrupted = False
         try:
             printer.run()
         except KeyboardInterrupt:
             is_interrupted = True
         except (BrokenPipeError, KlogError):
-            # What went wrong first is what is told.
+            # The first error is the one to report.
             with suppress(KlogError):
                 printer.commit()
             raise
@@ -159,10 +165,10 @@ def _fields(text: str) -> tuple[str, ...]:
 
 
 class Printer:
-    """Prints what is fetched, and remembers how far it has come.
+    """Prints fetched records, and remembers the position of each partition.
 
-    Brokers that are away are waited for without an end, as for records, unless an end is asked for
-    by ``idle_ms``: then ``default.api.timeout.ms``.
+    The command waits without end for unavailable brokers, as for records. With ``idle_ms`` it waits
+    for ``default.api.timeout.ms``.
     """
 
     def __init__(
@@ -182,7 +188,7 @@ class Printer:
         self._idle_ms = idle_ms
         self._trouble_told_ms: int | None = None
         self._printed = dict(positions)
-        """Where to go on: what lies before has left this process."""
+        """The next offset of each partition: all records before it have been written to stdout."""
         self._reader = RecordReader(form.wanted, check_crcs=client.settings.flag("check.crcs"))
         self._follower = Follower(
             client,
@@ -194,7 +200,8 @@ class Printer:
         self._out = _buffered_stdout()
 
     def run(self) -> None:
-        """Until there are enough records, or all leaders have had none for ``idle_ms``."""
+        """Print until there are enough records, or until all leaders have had none for
+        ``idle_ms``."""
         quiet_since_ms = self._client.now_ms()
         commit_at_ms = quiet_since_ms + _COMMIT_EVERY_MS
         while self._most_records is None or self.count < self._most_records:
@@ -214,13 +221,15 @@ class Printer:
                 commit_at_ms = self._client.now_ms() + _COMMIT_EVERY_MS
 
     def _is_over(self, quiet_since_ms: int, now_ms: int) -> bool:
-        """Silence is no end while a leader has not said that it has nothing."""
+        """Return whether to stop: ``idle_ms`` have passed, and each leader has answered without
+        records since."""
         if self._idle_ms is None or now_ms < quiet_since_ms + self._idle_ms:
             return False
         return self._follower.has_heard_of_all_since(quiet_since_ms)
 
     def _print_next(self, until_ms: int) -> bool:
-        """Returns whether anything came, were it what is not shown."""
+        """Print what arrives until ``until_ms``. Return whether anything came, even without visible
+        records."""
         reached: dict[TopicPartition, int] = {}
         for fetched in self._follower.poll(until_ms):
             for columns in self._reader.read(fetched):
@@ -244,15 +253,17 @@ class Printer:
         return columns.up_to(self._most_records - self.count)
 
     def commit(self) -> None:
-        """Let the group go on behind what was printed.
+        """Commit the position after the printed records for the group.
 
-        Where nothing was, too: else it would begin at another end the next time.
+        Positions without printed records are committed too: otherwise the next start might begin at
+        a newer end.
         """
         if self._group is not None:
             self._group.commit(self._printed)
 
     def _commit_meanwhile(self) -> None:
-        """A commit that finds no coordinator is made up for by a later one."""
+        """Commit while reading. If the coordinator cannot be reached, a later commit replaces this
+        one."""
         try:
             self.commit()
         except KlogError as error:
@@ -274,7 +285,7 @@ class Printer:
 
 
 def _buffered_stdout() -> BinaryIO:
-    """stdout, which takes all of what it is given also where Python runs without buffers."""
+    """Return stdout as a stream that writes all bytes, even if Python runs unbuffered."""
     out: Any = sys.stdout.buffer
     return io.BufferedWriter(out) if isinstance(out, io.RawIOBase) else out
 

@@ -1,4 +1,4 @@
-"""`klog records`: delete records, on any broker that speaks Kafka's protocol."""
+"""`klog records`: deletes records, on any broker with Kafka's protocol."""
 
 import json
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ def command() -> None:
     multiple=True,
     type=click.IntRange(min=0),
     metavar="N",
-    help="Its number; repeatable.",
+    help="A partition of the topic; repeatable.",
 )
 @click.option(
     "--before-offset",
     type=click.IntRange(HIGH_WATERMARK, _HIGHEST),
     metavar="N",
-    help="The first offset that stays; -1 deletes all that readers can see.",
+    help="The first offset to keep; -1 deletes all records that readers can see.",
 )
 @click.option(
     "--offset-json-file",
@@ -51,7 +51,7 @@ def delete(
     before_offset: int | None,
     offset_json_file: Path | None,
 ) -> None:
-    """Delete the records before an offset, for good.
+    """Delete the records before an offset, permanently.
 
     The file is {"partitions": [{"topic": "t", "partition": 0, "offset": 5}], "version": 1}.
     """
@@ -82,9 +82,9 @@ def delete(
 
 
 def read_offsets(file: Path) -> dict[TopicPartition, int]:
-    """What kafka-delete-records reads.
+    """Read a file in the format of kafka-delete-records.
 
-    :raises SettingError: naming the file, and what is wrong in it
+    :raises SettingError: with the file and its fault
     """
     try:
         rows = json.loads(file.read_text(encoding="utf-8"))

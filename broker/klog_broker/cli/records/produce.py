@@ -1,4 +1,4 @@
-"""`klog produce`: lines of stdin, or of a file, as records of a topic."""
+"""`klog produce`: writes lines of stdin or of a file as records of a topic."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,8 @@ from pyspark_klog.client.settings.setting_rows import SETTINGS, Value
 from pyspark_klog.errors import KlogError
 
 _WRAPPING = 2
-"""A line may be so much longer than the largest request: base 64, names of fields."""
+"""How many times longer than the largest request a line may be, because of base 64 and field
+names."""
 
 _HELP = """Write each line of stdin, or of a file, as a record.
 
@@ -46,7 +47,9 @@ _HELP = """Write each line of stdin, or of a file, as a record.
     help="Read this file instead of stdin.",
 )
 @click.option(
-    "--key-separator", metavar="TEXT", help=r"Each line is a key, this (\t: a tab), and a value."
+    "--key-separator",
+    metavar="TEXT",
+    help=r"Each line is a key, this text (\t: a tab), and a value.",
 )
 @click.option(
     "--headers",
@@ -55,19 +58,21 @@ _HELP = """Write each line of stdin, or of a file, as a record.
     help="Each line begins with name:value,name:value and a tab.",
 )
 @click.option(
-    "--null-value", metavar="TEXT", help="A key or value that is this is null (a tombstone)."
+    "--null-value", metavar="TEXT", help="A key or value with this text becomes null (a tombstone)."
 )
 @click.option(
     "--partition",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Of records that name none; else the key decides.",
+    help="Partition of records that name none.  [default: by key]",
 )
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Who must have a record.")
+@click.option(
+    "--acks", type=click.Choice(["all", "1", "0"]), help="Replicas that must have a record."
+)
 @click.option(
     "--compression",
     type=click.Choice(SETTINGS["compression.type"].choices),
-    help="How batches are compressed.",
+    help="Codec of batches.",
 )
 @click.option(
     "--producer-property",
@@ -76,7 +81,7 @@ _HELP = """Write each line of stdin, or of a file, as a record.
     metavar="NAME=VALUE",
     help="A setting of Kafka's producer; repeatable.",
 )
-@asks_brokers_with("Each line is an object of key, value, headers, partition, timestamp.")
+@asks_brokers_with("Each line is a JSON object of key, value, headers, partition, timestamp.")
 def command(
     asking: Asking,
     topic: str,
@@ -89,7 +94,7 @@ def command(
     compression: str | None,
     properties: Sequence[str],
 ) -> None:
-    """See _HELP."""
+    """Run `klog produce`; the help text is _HELP."""
     if asking.as_json and (has_headers or (key_separator, null_value) != (None, None)):
         raise click.UsageError("--json says all of a record: expected no other form of lines")
     if key_separator == "":
@@ -122,7 +127,8 @@ def command(
 
 
 def _own_settings(asking: Asking, **given: str | None) -> dict[str, Value]:
-    """What this command's options say, and a wait for topics that is no longer than others."""
+    """Return the settings from this command's options, with the wait for topics limited to the
+    timeout."""
     wait_ms = asking.settings["default.api.timeout.ms"]
     own: dict[str, Value] = {"max.block.ms": asking.settings.get("max.block.ms", wait_ms)}
     return own | {
@@ -133,16 +139,17 @@ def _own_settings(asking: Asking, **given: str | None) -> dict[str, Value]:
 def _write(
     writer: RecordWriter, chunks: Iterable[Lines], form: LineFormat, advance: Advance
 ) -> int:
-    """Write all lines and wait until they are acknowledged; returns their number.
+    """Write all lines and wait until they are acknowledged. Return the number of records.
 
-    :raises KlogError: also telling how many records were acknowledged
+    :raises KlogError: with the number of acknowledged records
     """
     producer = writer.producer
     try:
         for lines in chunks:
             writer.write(form.rows(lines))
             if lines.pauses:
-                # Whoever writes line by line wants each to be there before the next one.
+                # A program that writes line by line expects each record to be written before the
+                # next.
                 producer.flush()
             advance(lines.read_bytes)
         producer.flush()
@@ -158,7 +165,7 @@ def _write(
 
 
 def _ended(producer: Producer) -> str:
-    """Wait for what was given to the producer, and tell how many records that were."""
+    """Wait for all records given to the producer, and return a text with their number."""
     try:
         producer.flush()
     except KlogError as error:
@@ -167,9 +174,9 @@ def _ended(producer: Producer) -> str:
 
 
 def counted(records: int) -> str:
-    """So many records, and the verb."""
+    """Return the number of records with a verb."""
     return "1 record is" if records == 1 else f"{records} records are"
 
 
 def _nobody(count: int) -> None:
-    """Where no progress is shown."""
+    """Ignore the progress when no bar is shown."""

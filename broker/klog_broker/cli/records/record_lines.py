@@ -1,4 +1,4 @@
-"""What `klog produce` reads: bytes to lines, and lines to records."""
+"""The input of `klog produce`: splits bytes into lines, and parses lines as records."""
 
 import base64
 import binascii
@@ -13,31 +13,31 @@ T = TypeVar("T")
 Headers = list[tuple[str, bytes | None]]
 
 CHUNK_BYTES = 1 << 20
-"""So much is read before its records are made."""
+"""How many bytes are read before their records are parsed."""
 _LATEST_MS = (2**63 - 1) // 1000
-"""A time whose microseconds fit 64 bits."""
+"""The latest timestamp in milliseconds whose microseconds fit into 64 bits."""
 _FIELDS = frozenset(
     ("key", "key_base64", "value", "value_base64", "headers", "partition", "timestamp")
 )
 _IGNORED = frozenset(("topic", "offset", "timestamp_type"))
-"""What `klog consume --json` tells beside: so that its lines can be produced elsewhere."""
+"""Further fields of `klog consume --json`, ignored so that its lines can be produced elsewhere."""
 
 
 class BadLine(KlogError):
-    """A line that is no record, or one that the topic cannot have."""
+    """A line that is not a record, or whose record the topic cannot have."""
 
     def __init__(self, line: int, text: str) -> None:
         super().__init__(f"line {line}: {text}")
 
 
 def separator_bytes(text: str) -> bytes:
-    r"""A separator as it is typed, with ``\t`` for a tab."""
+    r"""Return a separator's bytes, with ``\t`` for a tab."""
     return text.replace("\\t", "\t").encode()
 
 
 @dataclass(slots=True)
 class Rows:
-    """Records of consecutive lines, as columns. A column is None where no record has the field."""
+    """Records of consecutive lines, as columns. A column is None if no record has the field."""
 
     first_line: int
     values: Sequence[bytes | None]
@@ -46,10 +46,10 @@ class Rows:
     partitions: Sequence[int | None] | None = None
     timestamps_ms: Sequence[int | None] | None = None
     bad_line: BadLine | None = None
-    """Why the records end here."""
+    """The fault of the line after these records; None without a fault."""
 
     def up_to(self, count: int, bad_line: BadLine) -> "Rows":
-        """The first records, and why not more."""
+        """Return the first ``count`` records, followed by the fault of the next line."""
         return Rows(
             self.first_line,
             self.values[:count],
@@ -63,21 +63,21 @@ class Rows:
 
 @dataclass(slots=True)
 class Lines:
-    """Whole lines without their ends (LF, or CR LF)."""
+    """Whole lines without their ends (LF or CR LF)."""
 
     first_line: int
     lines: list[bytes]
     read_bytes: int
     pauses: bool
-    """Whether nothing more is there just now."""
+    """Whether no more input is available at present."""
 
 
 def read_lines(
     stream: BinaryIO, most_bytes: int, has_more: Callable[[BinaryIO], bool]
 ) -> Iterator[Lines]:
-    """The lines as they come, a chunk at a time; the last one needs no end.
+    """Yield the lines as they arrive, a chunk at a time; the last line needs no line end.
 
-    :raises BadLine: for one of more than ``most_bytes``, after those before it
+    :raises BadLine: for a line of more than ``most_bytes``, after the lines before it
     """
     read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
     first_line = 1
@@ -115,16 +115,17 @@ def _split(text: bytes) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """What a line holds."""
+    """The format of a line."""
 
     as_json: bool = False
     has_headers: bool = False
     key_separator: bytes | None = None
     null_value: bytes | None = None
-    """What stands for null, as a key, a value or a header's value."""
+    """The text that stands for null as a key, a value or a header's value."""
 
     def rows(self, lines: Lines) -> Rows:
-        """The records of the lines, up to the first one that is none: `Rows.bad_line`."""
+        """Return the records of the lines before the first invalid one, which is
+        `Rows.bad_line`."""
         if self.as_json:
             return _collect(lines, _of_json)
         if self.has_headers or self.key_separator is not None:
@@ -221,7 +222,7 @@ def _of_json(line: bytes) -> _Record:
 
 
 def _bytes_of(found: dict[str, Any], name: str) -> bytes | None:
-    """A text in UTF-8, or what another field has in base 64."""
+    """Return a text's UTF-8 bytes, or the bytes that another field has in base 64."""
     text, coded = found.get(name), found.get(f"{name}_base64")
     if text is not None and coded is not None:
         raise ValueError(f"it has both {name} and {name}_base64; expected one of them")
@@ -248,7 +249,7 @@ def _is_encodable(text: str) -> bool:
 
 
 def _json_headers(given: object) -> Headers:
-    """A list of {"key", "value"}, or an object of names and values."""
+    """Parse a list of {"key", "value"}, or an object of names and values."""
     if given is None:
         return []
     rows: list[Any] = given if isinstance(given, list) else []

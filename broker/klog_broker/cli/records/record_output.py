@@ -1,4 +1,4 @@
-"""What `klog consume` prints: records as lines of bytes."""
+"""The output of `klog consume`: formats records as lines of bytes."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ from klog_broker.cli.records.record_reader import Columns, Headers
 from pyspark_klog.records.record import TimestampType
 
 FIELDS = ("topic", "partition", "offset", "timestamp", "timestamp_type", "headers", "key", "value")
-"""What can be printed of a record."""
+"""The fields of a record that can be printed."""
 
 _TYPES = {
     TimestampType.NO_TIMESTAMP: "none",
@@ -21,14 +21,14 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class RecordFormat:
-    """How records are printed: some fields, or all as JSON."""
+    """The format of printed records: some fields, or all as JSON."""
 
     fields: tuple[str, ...] = ("value",)
     as_json: bool = False
     separator: bytes = b"\t"
     null_value: bytes = b"null"
     for_terminal: bool = False
-    """Nothing is printed that a terminal would obey."""
+    """Whether terminal control characters are escaped."""
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ class RecordFormat:
         return FIELDS if self.as_json else self.fields
 
     def lines(self, columns: Columns) -> bytes:
-        """A line for each record, with its end."""
+        """Return a line with its end for each record."""
         if self.as_json:
             return _json_lines(columns)
         if self.fields == ("value",):
@@ -76,7 +76,7 @@ class RecordFormat:
 
 def _tame(line: bytes) -> bytes:
     text = line.decode(errors="backslashreplace")
-    # A tab separates fields, and moves the cursor only.
+    # A tab separates fields, and only moves the cursor.
     return "\t".join(map(shown, text.split("\t"))).encode()
 
 
@@ -114,7 +114,7 @@ def _header(name: str, value: bytes | None) -> dict[str, object]:
 
 
 def _tell(told: dict[str, object], name: str, data: bytes | None) -> None:
-    """As text where the bytes are UTF-8, else in base 64 under another name."""
+    """Add the bytes as text if they are UTF-8, otherwise in base 64 under another name."""
     try:
         told[name] = None if data is None else data.decode()
     except UnicodeDecodeError:

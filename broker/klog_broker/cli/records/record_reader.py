@@ -1,4 +1,4 @@
-"""Record sets to columns of Python values: by Arrow's kernels where there is much."""
+"""Converts record sets to columns of Python values; large ones with Arrow's kernels."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 MUCH_BYTES = 256 * 1024
-"""From so much on kernels are worth their loading, which takes a second."""
+"""From this size on, kernels are worth the second that loading them takes."""
 _ROWS = 10_000
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -25,7 +25,7 @@ _COLUMNS = {"timestamp_type": "timestampType"}
 
 @dataclass(slots=True)
 class Columns:
-    """Some records of one partition, in order; a column that nobody wants is empty."""
+    """Some records of one partition, in order; a column that was not requested is empty."""
 
     partition: TopicPartition
     offsets: Sequence[int]
@@ -36,7 +36,7 @@ class Columns:
     headers: Sequence[Headers] = ()
 
     def up_to(self, count: int) -> "Columns":
-        """The first records."""
+        """Return the first ``count`` records."""
         return Columns(
             self.partition,
             self.offsets[:count],
@@ -49,7 +49,7 @@ class Columns:
 
 
 class RecordReader:
-    """Reads what was fetched. ``wanted`` are names of columns; offsets are always read."""
+    """Reads fetched records. ``wanted`` has the names of columns; offsets are always read."""
 
     def __init__(self, wanted: Collection[str], *, check_crcs: bool) -> None:
         names = ("timestamp", "timestamp_type", "key", "value", "headers")
@@ -58,15 +58,15 @@ class RecordReader:
         self._has_arrow = find_spec("pyarrow") is not None
 
     def read(self, fetched: Fetched) -> Iterator[Columns]:
-        """The records from ``fetched.start`` on, without markers and what was aborted.
+        """Yield the records from ``fetched.start`` on, without control records and aborted records.
 
-        :raises RecordsError: if the bytes are no records
+        :raises RecordsError: if the bytes are not valid records
         """
         if self._has_arrow and len(fetched.data) >= MUCH_BYTES:
             return self._by_kernels(fetched)
         return self._one_by_one(fetched)
 
-    # --- much ------------------------------------------------------------------------------------
+    # --- large record sets -----------------------------------------------------------------------
     def _by_kernels(self, fetched: Fetched) -> Iterator[Columns]:
         from pyspark_klog.records.arrow import ArrowDecoder, MalformedTimestamp
 
@@ -88,7 +88,7 @@ class RecordReader:
             if rest is not None:
                 yield self._of_arrow(fetched.partition, rest)
         except MalformedTimestamp:
-            # Of the year 294,247 and later: Python's numbers can hold them.
+            # A timestamp of the year 294,247 or later, which only Python's numbers can hold.
             yield from self._one_by_one(fetched._replace(start=next_offset))
 
     def _of_arrow(self, partition: TopicPartition, batch: "RecordBatch") -> Columns:
@@ -112,7 +112,7 @@ class RecordReader:
             ]
         return columns
 
-    # --- little ----------------------------------------------------------------------------------
+    # --- small record sets -----------------------------------------------------------------------
     def _one_by_one(self, fetched: Fetched) -> Iterator[Columns]:
         records: list[Record] = []
         shows = _shown_by(fetched)
@@ -150,7 +150,7 @@ class RecordReader:
 
 
 def _shown_by(fetched: Fetched) -> Callable[[BatchView | LegacyView, int], bool]:
-    """Whether the next batch, at that byte, is shown to readers of committed records."""
+    """Return a function that tells whether the batch at a position is visible to the reader."""
     if not fetched.aborted:
         return lambda entry, position: True  # noqa: ARG005
     from pyspark_klog.records.aborted import AbortedFilter
@@ -159,7 +159,7 @@ def _shown_by(fetched: Fetched) -> Callable[[BatchView | LegacyView, int], bool]
 
     def shows(entry: BatchView | LegacyView, position: int) -> bool:
         if isinstance(entry, LegacyView):
-            return True  # Older than transactions.
+            return True  # older than transactions
         return aborted.shows(entry.producer_id, entry.last_offset, entry.attributes, position)
 
     return shows

@@ -1,4 +1,4 @@
-"""Rows of lines to batches, and into a producer: by Arrow's kernels where there are many."""
+"""Writes rows of lines as batches to a producer; many rows with Arrow's kernels."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from pyarrow import Array, RecordBatch
 
 _Encoded = tuple[TopicPartition, bytes | memoryview, int]
-"""A batch, and its number of records."""
+"""A partition, an encoded batch, and its number of records."""
 
 MANY_ROWS = 2_000
-"""From so many on kernels are worth their loading, which takes a second."""
+"""From this number of rows on, kernels are worth the second that loading them takes."""
 
 
 class RecordWriter:
-    """Writes the rows of one topic. ``partition`` is that of rows that name none; if it is None,
-    too, the key decides, or the partitioner of the settings."""
+    """Writes the rows of one topic. ``partition`` is for rows that name none; if it is None, the
+    key or the partitioner of the settings decides."""
 
     def __init__(self, client: BlockingClient, topic: str, partition: int | None) -> None:
         settings = client.settings
@@ -52,13 +52,13 @@ class RecordWriter:
     def write(self, rows: Rows) -> None:
         """Give the rows to the producer, up to the first one that cannot be written.
 
-        :raises BadLine: naming its line; those before it are with the producer
+        :raises BadLine: with that row's line; the producer has the rows before it
         """
         if rows.values:
             count = self.producer.partition_count(self._topic)
             named = [self._partition, *(rows.partitions or ())]
             if max(each or 0 for each in named) >= count:
-                # Partitions may have been added since the topic was last looked at.
+                # Partitions may have been added since the topic's metadata was read.
                 count = self.producer.newest_partition_count(self._topic)
             rows = self._without_bad_partition(rows, count)
             if self._needs_arrow or (self._has_arrow and len(rows.values) >= MANY_ROWS):
@@ -78,9 +78,10 @@ class RecordWriter:
                 return rows.up_to(place, BadLine(rows.first_line + place, text))
         return rows
 
-    # --- many ------------------------------------------------------------------------------------
+    # --- many rows -------------------------------------------------------------------------------
     def _write_columns(self, rows: Rows, count: int) -> Rows:
-        """Write by columns; returns the rows that could be written, and why the others not."""
+        """Write by columns. Return the rows that could be written, with the fault of the next
+        one."""
         while rows.values:
             encoded = self._encoder.encode(
                 *(self.producer, self._topic, self._arrow_rows(rows), count),
@@ -115,9 +116,9 @@ class RecordWriter:
             )
         return pa.RecordBatch.from_pydict(columns)
 
-    # --- few -------------------------------------------------------------------------------------
+    # --- few rows --------------------------------------------------------------------------------
     def _plain_batches(self, rows: Rows, count: int) -> Iterator[_Encoded]:
-        """Batches record by record."""
+        """Yield batches that are built record by record."""
         most_bytes = self._settings.number("max.request.size")
         batch_bytes = min(self._settings.number("batch.size"), most_bytes)
         now_ms = epoch_ms()
@@ -136,7 +137,7 @@ class RecordWriter:
             if builder is None:
                 builder = self._builder(batch_bytes)
                 if not builder.has_room_for(*record):
-                    # A record that is larger than a batch gets one for itself.
+                    # A record that is larger than a batch gets a batch for itself.
                     builder = self._builder(most_bytes)
             if not builder.has_room_for(*record):
                 yield from (self._built(*each) for each in builders.items())

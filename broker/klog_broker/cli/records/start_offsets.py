@@ -1,4 +1,4 @@
-"""Where `klog consume` begins: given offsets and times, and what a group has committed."""
+"""The start offsets of `klog consume`: given offsets and times, or a group's committed offsets."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,15 +18,15 @@ _NUMBER = re.compile(r"\d{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin: at an offset, or at the first record that is not older than a time."""
+    """The start of reading: an offset, or the first record that is not older than a time."""
 
     offset: int | None = None
     timestamp_ms: int = LATEST
-    """Or EARLIEST, LATEST."""
+    """A timestamp in milliseconds, EARLIEST or LATEST."""
 
     @classmethod
     def of_text(cls, text: str) -> "Start":
-        """``earliest``, ``latest``, an offset or a time.
+        """Parse ``earliest``, ``latest``, an offset or a time.
 
         :raises SettingError: if the text is none of them
         """
@@ -46,7 +46,7 @@ class Start:
     def positions(
         self, client: BlockingClient, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The offset of each partition; a time behind the last record is the end."""
+        """Return the offset of each partition; a time after the last record means the end."""
         if self.offset is not None:
             return dict.fromkeys(partitions, self.offset)
         found = _ask(client, partitions, self.timestamp_ms)
@@ -65,10 +65,13 @@ def _ask(
 
 
 class GroupPositions:
-    """A group's committed offsets, for one reader that is no member of it."""
+    """A group's committed offsets, for a reader that is not a member of the group."""
 
     def __init__(self, client: BlockingClient, group_id: str) -> None:
-        """:raises KlogError: if somebody is in the group"""
+        """Read the group's state.
+
+        :raises KlogError: if the group has members
+        """
         self._client = client
         self._group_id = group_id
         self._committed: dict[TopicPartition, int] = {}
@@ -77,14 +80,14 @@ class GroupPositions:
         except BrokerError as error:
             if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
                 raise
-            return  # It begins with its first commit.
+            return  # the group is created with its first commit
         if not group.is_idle:
             raise self._busy(f"it is {group.state}, with {len(group.members)} members")
 
     def positions(
         self, partitions: Sequence[TopicPartition], start: Start
     ) -> dict[TopicPartition, int]:
-        """Where the group is; where it is nowhere, the start."""
+        """Return the group's committed offsets, and ``start`` for partitions without one."""
         committed = self._client.settings["isolation.level"] == "read_committed"
         found = committed_offsets(
             self._client, self._group_id, partitions, require_stable=committed
@@ -94,9 +97,9 @@ class GroupPositions:
         return {**start.positions(self._client, missing), **self._committed}
 
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Let the group be there; only what has changed is sent.
+        """Commit these offsets for the group; only changed ones are sent.
 
-        :raises KlogError: if somebody has joined it
+        :raises KlogError: if a member has joined the group
         """
         changed = {
             each: CommittedOffset(offset)
@@ -115,6 +118,6 @@ class GroupPositions:
 
     def _busy(self, why: str) -> KlogError:
         return KlogError(
-            f"group {self._group_id} is read by others: {why}; klog consume joins no group, and "
-            "commits for one that nobody is in: stop its consumers, or name another group"
+            f"group {self._group_id} has members: {why}; klog consume commits only for a group "
+            "without members: stop its consumers, or use another group"
         )

@@ -1,4 +1,4 @@
-"""Of what `klog configs` tells or changes the settings: its options, read."""
+"""The options of `klog configs` that select what is shown or changed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -11,7 +11,7 @@ from pyspark_klog.client.admin.quotas import CLIENT_ID, IP, USER
 
 
 class Targets(NamedTuple):
-    """Resources, or whom a quota is for (names by type, None for the default of that type)."""
+    """Resources, or the entity of quotas: names by type, None for the default of a type."""
 
     resources: Sequence[Resource]
     entity: Mapping[str, str | None]
@@ -22,31 +22,33 @@ _OPTIONS = (
     click.option(
         "--broker", "brokers", multiple=True, type=int, metavar="ID", help="A broker; repeatable."
     ),
-    click.option("--default-broker", is_flag=True, help="What holds for all brokers."),
+    click.option("--default-broker", is_flag=True, help="Settings for all brokers."),
     click.option(
         "--group", "groups", multiple=True, metavar="GROUP", help="A consumer group; repeatable."
     ),
-    click.option("--client-metrics", multiple=True, metavar="NAME", help="A subscription."),
+    click.option(
+        "--client-metrics", multiple=True, metavar="NAME", help="A subscription to client metrics."
+    ),
     click.option(
         "--user",
         metavar="NAME",
-        help="Quotas of a user; with --client-id, of its clients so named.",
+        help="Quotas of a user; with --client-id, of the user's clients with that id.",
     ),
-    click.option("--default-user", is_flag=True, help="Quotas of users that have none."),
+    click.option("--default-user", is_flag=True, help="Default quotas of users."),
     click.option("--client-id", metavar="ID", help="Quotas of a client id."),
-    click.option("--default-client-id", is_flag=True, help="Quotas of client ids that have none."),
+    click.option("--default-client-id", is_flag=True, help="Default quotas of client ids."),
     click.option("--ip", metavar="ADDRESS", help="Quotas of an address."),
-    click.option("--default-ip", is_flag=True, help="Quotas of addresses that have none."),
+    click.option("--default-ip", is_flag=True, help="Default quotas of addresses."),
 )
 
 
 def takes_targets(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options; they are read by `read_targets`."""
+    """Add the options to a command; `read_targets` reads them."""
     return reduce(lambda decorated, option: option(decorated), _OPTIONS[::-1], command)
 
 
 def read_targets(given: Mapping[str, Any]) -> Targets:
-    """What the options name.
+    """Return the targets that the options name.
 
     :raises UsageError: if resources and quotas are mixed, or a name and the default of its type
     """
@@ -65,7 +67,7 @@ def read_targets(given: Mapping[str, Any]) -> Targets:
         if name is not None or is_default:
             entity[kind] = name
     if IP in entity and len(entity) > 1:
-        raise click.UsageError("quotas of addresses know no users and client ids: --ip alone")
+        raise click.UsageError("quotas of addresses have no user or client id: expected --ip alone")
     if entity and resources:
-        raise click.UsageError("expected quotas of somebody, or settings of something, not both")
+        raise click.UsageError("expected options for quotas or options for settings, not both")
     return Targets(resources, entity)

@@ -1,4 +1,4 @@
-"""`klog configs`: settings and quotas, shown and changed, on any broker that speaks Kafka's."""
+"""`klog configs`: shows and changes settings and quotas, on any broker with Kafka's protocol."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,13 +29,14 @@ _SOURCES = {each.value: each.name.lower().replace("_", " ") for each in ConfigSo
 
 @click.group("configs", context_settings=HELP)
 def command() -> None:
-    """Show and change settings of topics, brokers, groups, client metrics, and quotas."""
+    """Show and change settings of topics, brokers, groups and client metrics, and quotas."""
 
 
 @command.command("list")
 @asks_brokers
 def list_all(asking: Asking) -> None:
-    """List what has settings, or could have some; Kafka 4.1 or newer (3.7: client metrics)."""
+    """List the resources that can have settings (Kafka 4.1 or newer; 3.7 to 4.0: client
+    metrics)."""
     with asking.client() as client:
         found = list_config_resources(client)
     if asking.as_json:
@@ -46,11 +47,11 @@ def list_all(asking: Asking) -> None:
 
 @command.command("describe")
 @takes_targets
-@click.option("--quotas", is_flag=True, help="All quotas of everybody.")
-@click.option("--all", "show_all", is_flag=True, help="Also defaults, and what they come from.")
+@click.option("--quotas", is_flag=True, help="Show all quotas.")
+@click.option("--all", "show_all", is_flag=True, help="Show defaults and synonyms, too.")
 @asks_brokers
 def describe(asking: Asking, quotas: bool, show_all: bool, **given: Any) -> None:
-    """Show what was set for topics, brokers and others, with --all every setting."""
+    """Show the settings that were set for topics, brokers and others; with --all every setting."""
     resources, entity = read_targets(given)
     if quotas == bool(resources or entity):
         raise click.UsageError("expected --topic, --broker, --user or the like, or --quotas")
@@ -73,10 +74,10 @@ def describe(asking: Asking, quotas: bool, show_all: bool, **given: Any) -> None
 @command.command("alter")
 @takes_targets
 @click.option("--set", "to_set", multiple=True, metavar="NAME=VALUE", help="Set; repeatable.")
-@click.option("--delete", multiple=True, metavar="NAME", help="Let the default hold again.")
-@click.option("--append", multiple=True, metavar="NAME=VALUE", help="Add to a list.")
-@click.option("--subtract", multiple=True, metavar="NAME=VALUE", help="Take out of a list.")
-@click.option("--validate-only", is_flag=True, help="Only say whether it could be done.")
+@click.option("--delete", multiple=True, metavar="NAME", help="Reset to the default.")
+@click.option("--append", multiple=True, metavar="NAME=VALUE", help="Add items to a list.")
+@click.option("--subtract", multiple=True, metavar="NAME=VALUE", help="Remove items from a list.")
+@click.option("--validate-only", is_flag=True, help="Only check the change.")
 @asks_brokers
 def alter(
     asking: Asking,
@@ -87,7 +88,7 @@ def alter(
     validate_only: bool,
     **given: Any,
 ) -> None:
-    """Change settings; those that are not named stay as they are."""
+    """Change settings; other settings stay unchanged."""
     resources, entity = read_targets(given)
     if not resources and not entity:
         raise click.UsageError("expected --topic, --broker, --user or the like")
@@ -125,7 +126,10 @@ def _changes(option: str, operation: ConfigOperation, texts: Sequence[str]) -> l
 
 
 def _quota_changes(changes: Sequence[ConfigChange]) -> dict[str, float | None]:
-    """:raises UsageError: for lists, which quotas are not, and for values that are no numbers"""
+    """Return the changes of quotas.
+
+    :raises UsageError: for list operations, and for values that are not numbers
+    """
     wanted: dict[str, float | None] = {}
     for name, operation, value in changes:
         if operation not in (ConfigOperation.SET, ConfigOperation.DELETE):

@@ -1,4 +1,5 @@
-"""`klog log-dirs`: how large topics are on the disks of brokers, by Kafka's protocol."""
+"""`klog log-dirs`: shows the size of topics on brokers' disks, on any broker with Kafka's
+protocol."""
 
 from collections.abc import Collection, Sequence
 
@@ -11,8 +12,8 @@ from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 
 _HELP = """Show how large replicas are in the data directories of brokers.
 
-The lag is how many offsets a replica is behind the high watermark; of one that is being moved to
-the directory (`moving`), behind the one that serves.
+The lag of a replica is the number of offsets that it is behind the high watermark. A replica that
+is being moved to the directory (`moving`) is compared with the present replica instead.
 """
 
 
@@ -28,10 +29,12 @@ the directory (`moving`), behind the one that serves.
 @click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; repeatable."
 )
-@click.option("--by-topic", is_flag=True, help="A line a topic and directory, not a partition.")
+@click.option(
+    "--by-topic", is_flag=True, help="Show one line per topic and directory, not per partition."
+)
 @asks_brokers
 def command(asking: Asking, brokers: Sequence[int], topics: Sequence[str], by_topic: bool) -> None:
-    """See _HELP."""
+    """Run `klog log-dirs`; the help text is _HELP."""
     with asking.client() as client:
         found = describe_log_dirs(client, brokers or None)
     if asking.as_json:

@@ -1,4 +1,5 @@
-"""`klog topics`: list, create, describe, alter, delete, on brokers that speak Kafka's protocol."""
+"""`klog topics`: lists, creates, describes, alters and deletes topics, on brokers with Kafka's
+protocol."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--internal", is_flag=True, help="Also list topics that hold the brokers' own state.")
+@click.option("--internal", is_flag=True, help="List the brokers' internal topics, too.")
 @asks_brokers
 def list_topics(asking: Asking, internal: bool) -> None:
     """List the topics with their partitions and replicas."""
@@ -41,8 +42,10 @@ def list_topics(asking: Asking, internal: bool) -> None:
 @click.option(
     "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A topic setting; repeatable."
 )
-@click.option("--validate-only", is_flag=True, help="Only say whether the topics could be created.")
-@click.option("--if-not-exists", is_flag=True, help="Leave topics that are there as they are.")
+@click.option(
+    "--validate-only", is_flag=True, help="Only check whether the topics could be created."
+)
+@click.option("--if-not-exists", is_flag=True, help="Ignore topics that already exist.")
 @asks_brokers
 def create(
     asking: Asking,
@@ -84,12 +87,17 @@ def create(
 
 @command.command("describe")
 @click.argument("names", nargs=-1, metavar="[TOPIC...]")
-@click.option("--unavailable-partitions", "unavailable", is_flag=True, help="Only without leader.")
+@click.option(
+    "--unavailable-partitions",
+    "unavailable",
+    is_flag=True,
+    help="Only partitions without a leader.",
+)
 @click.option(
     "--under-replicated-partitions",
     "under_replicated",
     is_flag=True,
-    help="Only with replicas that are not in sync.",
+    help="Only partitions with replicas that are not in sync.",
 )
 @asks_brokers
 def describe(
@@ -127,11 +135,12 @@ def describe(
     type=click.IntRange(min=1),
     required=True,
     metavar="N",
-    help="As many in all, more than there are now.",
+    help="The new number of partitions, more than at present.",
 )
 @asks_brokers
 def alter(asking: Asking, names: Sequence[str], partitions: int) -> None:
-    """Let topics have more partitions. Records of a key may go to others from then on."""
+    """Add partitions to topics. Records with the same key may go to other partitions from then
+    on."""
     with asking.admin() as admin:
         for name in names:
             admin.create_partitions(name, partitions)
@@ -145,10 +154,10 @@ def alter(asking: Asking, names: Sequence[str], partitions: int) -> None:
 
 @command.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
-@click.option("--if-exists", is_flag=True, help="Say nothing of topics that are not there.")
+@click.option("--if-exists", is_flag=True, help="Ignore topics that do not exist.")
 @asks_brokers
 def delete(asking: Asking, names: Sequence[str], if_exists: bool) -> None:
-    """Delete topics and all their records, at once and for good."""
+    """Delete topics and all their records, at once and permanently."""
     with asking.admin() as admin:
         if if_exists:
             there = set(admin.describe_topics())
@@ -161,7 +170,7 @@ def delete(asking: Asking, names: Sequence[str], if_exists: bool) -> None:
 def _in_trouble(
     infos: Sequence[TopicInfo], unavailable: bool, under_replicated: bool
 ) -> list[TopicInfo]:
-    """The topics that have such partitions, with these alone."""
+    """Return the topics that have such partitions, with only these partitions."""
     found = []
     for info in infos:
         partitions = {

@@ -1,4 +1,4 @@
-"""`klog transactions find-hanging` and `abort`: what readers wait for in vain, and its end."""
+"""`klog transactions find-hanging` and `abort`: find and abort transactions that block readers."""
 
 from collections.abc import Sequence
 
@@ -25,13 +25,17 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
 _AT_ONCE = 1_000
-"""Partitions that are asked for at once, between two steps of the bar."""
+"""How many partitions are requested at once, between two steps of the progress bar."""
 
 
 @click.command("find-hanging", context_settings=HELP)
 @click.argument("topics", nargs=-1, metavar="[TOPIC[:0,1]...]")
 @click.option(
-    "--broker", "broker_id", type=click.IntRange(min=0), metavar="ID", help="Only what it leads."
+    "--broker",
+    "broker_id",
+    type=click.IntRange(min=0),
+    metavar="ID",
+    help="Only partitions that it leads.",
 )
 @click.option(
     "--max-transaction-timeout",
@@ -39,21 +43,23 @@ _AT_ONCE = 1_000
     default=15,
     show_default=True,
     metavar="MINUTES",
-    help="Younger ones are not looked at: transaction.max.timeout.ms of the brokers.",
+    help="Ignore younger transactions: transaction.max.timeout.ms of the brokers.",
 )
 @asks_brokers
 def find_hanging(
     asking: Asking, topics: Sequence[str], broker_id: int | None, max_transaction_timeout: int
 ) -> None:
-    """Find transactions that are open in a partition, but no coordinator knows of (default: in
-    all partitions). Readers of committed records wait for their ends; `abort` ends them.
+    """Find transactions that are open in a partition, but unknown to their coordinator (default: in
+    all partitions).
+
+    Readers of committed records wait for the end of such transactions; `abort` ends them.
     """
     before_ms = epoch_ms() - max_transaction_timeout * 60_000
     suspects: list[OpenTransaction] = []
     refused: list[str] = []
     with asking.client() as client:
         partitions = _partitions(client, topics, broker_id)
-        with progress_bar("looking at partitions", len(partitions)) as advance:
+        with progress_bar("checking partitions", len(partitions)) as advance:
             for at in range(0, len(partitions), _AT_ONCE):
                 some = partitions[at : at + _AT_ONCE]
                 found, errors = active_producers(client, some)
@@ -75,18 +81,18 @@ def find_hanging(
 
 @click.command("abort", context_settings=HELP)
 @click.argument("transactional_id", required=False, metavar="[TRANSACTIONAL_ID]")
-@click.option("--topic", metavar="TOPIC", help="Where it hangs, with --partition.")
-@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Its number.")
-@click.option("--start-offset", type=click.IntRange(min=0), metavar="N", help="Where it begins.")
-@click.option("--producer-id", type=click.IntRange(min=0), metavar="N", help="Whose it is.")
+@click.option("--topic", metavar="TOPIC", help="The topic where it hangs, with --partition.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="The topic's partition.")
+@click.option("--start-offset", type=click.IntRange(min=0), metavar="N", help="Its first offset.")
+@click.option("--producer-id", type=click.IntRange(min=0), metavar="N", help="Its producer.")
 @click.option(
-    "--producer-epoch", type=click.IntRange(0, 2**15 - 1), metavar="N", help="The producer's."
+    "--producer-epoch", type=click.IntRange(0, 2**15 - 1), metavar="N", help="The producer's epoch."
 )
 @click.option(
     "--coordinator-epoch",
     type=click.IntRange(0, 2**31 - 1),
     metavar="N",
-    help="Of the last marker there, or newer.",
+    help="The epoch of the partition's last marker, or a newer one.",
 )
 @asks_brokers
 def abort(
@@ -101,16 +107,18 @@ def abort(
 ) -> None:
     """Abort a transaction.
 
-    By TRANSACTIONAL_ID the one that its coordinator knows: its producer can write no more. One
-    that hangs by --topic, --partition and --start-offset; on brokers older than Kafka 3.0 by
-    --producer-id, --producer-epoch and --coordinator-epoch instead of the offset. Only a
-    transaction that hangs may be aborted so: see find-hanging.
+    With TRANSACTIONAL_ID, abort the transaction that its coordinator knows; its producer can write
+    no more. With --topic, --partition and --start-offset, abort a hanging transaction; on brokers
+    older than Kafka 3.0 give --producer-id, --producer-epoch and --coordinator-epoch instead of the
+    offset. Abort only hanging transactions this way: see find-hanging.
     """
     by_producer = (producer_id, producer_epoch, coordinator_epoch)
     at = (topic, partition)
     if transactional_id is not None:
         if any(each is not None for each in (*at, start_offset, *by_producer)):
-            raise click.UsageError("TRANSACTIONAL_ID: expected no --topic and the like beside it")
+            raise click.UsageError(
+                "TRANSACTIONAL_ID: expected no other options with it, such as --topic"
+            )
         with asking.client() as client:
             state = describe(client, transactional_id)
             fence(client, transactional_id, transaction_timeout_ms=max(state.timeout_ms, 1))
@@ -133,7 +141,10 @@ def abort(
 
 
 def _begun_at(client: BlockingClient, where: TopicPartition, offset: int) -> ActiveProducer:
-    """:raises KlogError: if no transaction that is open begins there"""
+    """Return the producer of the open transaction that begins at ``offset``.
+
+    :raises KlogError: if there is no such transaction
+    """
     found, refused = active_producers(client, [where])
     for error in refused.values():
         raise error

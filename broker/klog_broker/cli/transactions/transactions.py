@@ -1,4 +1,5 @@
-"""`klog transactions`: list, describe, abort, on any broker that speaks Kafka's protocol."""
+"""`klog transactions`: lists, describes and aborts transactions, on any broker with Kafka's
+protocol."""
 
 from collections.abc import Sequence
 
@@ -27,11 +28,20 @@ command.add_command(find_hanging)
 
 
 @command.command("list")
-@click.option("--state", "states", multiple=True, metavar="STATE", help="As Ongoing; repeatable.")
 @click.option(
-    "--producer-id", "producer_ids", multiple=True, type=int, metavar="N", help="Repeatable."
+    "--state", "states", multiple=True, metavar="STATE", help="A state such as Ongoing; repeatable."
 )
-@click.option("--longer-than", type=int, metavar="MS", help="Open for so long (Kafka 3.8).")
+@click.option(
+    "--producer-id",
+    "producer_ids",
+    multiple=True,
+    type=int,
+    metavar="N",
+    help="A producer; repeatable.",
+)
+@click.option(
+    "--longer-than", type=int, metavar="MS", help="Open for longer than this (Kafka 3.8)."
+)
 @click.option("--pattern", metavar="REGEX", help="Ids that match a regular expression (Kafka 4.1).")
 @asks_brokers
 def list_all(
@@ -79,7 +89,7 @@ def describe(asking: Asking, transactional_ids: Sequence[str]) -> None:
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:0,1]...")
 @asks_brokers
 def describe_producers(asking: Asking, topics: Sequence[str]) -> None:
-    """Show who has written to partitions with a producer id, and where transactions are open."""
+    """Show the producer ids that have written to partitions, and their open transactions."""
     with asking.client() as client:
         found, refused = active_producers(client, named_partitions(client, topics))
     if asking.as_json:
