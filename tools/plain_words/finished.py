@@ -7,6 +7,7 @@ FINISHED: tuple[str, ...] = (
     "broker/klog_broker/__main__.py",
     "broker/klog_broker/api",
     "broker/klog_broker/app.py",
+    "broker/klog_broker/cli",
     "broker/klog_broker/cluster",
     "broker/klog_broker/compaction",
     "broker/klog_broker/config",
