@@ -74,14 +74,14 @@ def reset(broker: BrokerProcess, *arguments: str) -> Result:
         (["--to-latest"], END, None),
         (["--to-current"], 5, None),
         (["--to-offset", "7"], 7, None),
-        (["--to-offset", "99"], END, "offset 99 is outside of its log, 2 to 10: 10"),
-        (["--to-offset", "0"], FIRST, "offset 0 is outside of its log, 2 to 10: 2"),
+        (["--to-offset", "99"], END, "offset 99 is outside of the log, 2 to 10; using 10"),
+        (["--to-offset", "0"], FIRST, "offset 0 is outside of the log, 2 to 10; using 2"),
         (["--shift-by", "2"], 7, None),
         (["--shift-by", "-1"], 4, None),
-        (["--shift-by", "-9"], FIRST, "offset -4 is outside of its log, 2 to 10: 2"),
+        (["--shift-by", "-9"], FIRST, "offset -4 is outside of the log, 2 to 10; using 2"),
         (["--to-datetime", "1970-01-01T00:00:00.000"], FIRST, None),
-        (["--to-datetime", "2999-01-01T00:00:00.000"], END, "no record is as young as that"),
-        (["--by-duration", "PT0S"], END, "no record is as young as that"),
+        (["--to-datetime", "2999-01-01T00:00:00.000"], END, "no record is as new as that"),
+        (["--by-duration", "PT0S"], END, "no record is as new as that"),
         (["--by-duration", "P40000D"], FIRST, None),
     ],
     ids=str,
@@ -101,8 +101,10 @@ def test_every_strategy(
         [group, topic, "0", "5", str(expected)],
     ]
     assert (warned or "") in planned.stderr
-    assert ("outside" in planned.stderr or "young" in planned.stderr) == bool(warned)
-    assert planned.stderr.endswith("klog: nothing was changed: --execute does it\n")
+    assert ("outside" in planned.stderr or "as new as" in planned.stderr) == bool(warned)
+    assert planned.stderr.endswith(
+        "klog: nothing was changed; add --execute to change the offsets\n"
+    )
     assert committed(broker, group)[0] == 5
     done = reset(broker, group, "--topic", f"{topic}:0", *way, "--execute", "--json")
     assert json.loads(done.stdout) == {
@@ -122,10 +124,10 @@ def test_every_strategy(
 
 def test_where_there_is_no_offset_yet(broker: BrokerProcess, group: str, topic: str) -> None:
     result = reset(broker, group, "--topic", topic, "--shift-by", "1", "--execute")
-    expected = f"klog: there is no offset that could be shifted in {topic}-2\n"
+    expected = f"klog: --shift-by needs present offsets, but there are none in {topic}-2\n"
     assert (result.exit_code, result.stderr) == (1, expected)
     result = reset(broker, group, "--topic", topic, "--to-current", "--execute")
-    assert f"klog: {topic}-2: there is no offset yet: its end, 0\n" in result.stderr
+    assert f"klog: {topic}-2: there is no offset yet; using the end, 0\n" in result.stderr
     assert committed(broker, group) == {0: 5, 1: 0, 2: 0}
 
 

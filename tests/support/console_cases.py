@@ -123,7 +123,7 @@ def a_bad_line_ends_it(servers: str) -> None:
         result = klog(servers, "produce", topic, "--key-separator", "=", given=given)
         assert result.exit_code == 1
         assert result.stderr == (
-            f"klog: line {lines + 1}: it has no '=' behind a key (--key-separator)\n"
+            f"klog: line {lines + 1}: it has no '=' after a key (--key-separator)\n"
             f"klog: {lines} records are written: those of the lines before it\n"
         )
     assert consumed(servers, topic) == [b"v"] * (2 + MANY)
@@ -161,8 +161,8 @@ def reading_begins_where_it_is_told(servers: str) -> None:
     assert of("--offset", "earliest", count=4) == [b"0", b"1", b"2", b"3"]
     lost = klog(servers, "consume", topic, "--partition", "0", "--offset", "99", *IDLE)
     assert lost.stderr == (
-        f"klog: offset 99 of {topic}-0 is out of range: 0 to 10 are there (end exclusive); it is "
-        "read from 10 on\n"
+        f"klog: offset 99 of {topic}-0 is out of range: the log has offsets 0 to 10 (end "
+        "exclusive); continuing at 10\n"
     )
     with client_of(servers) as client:
         delete_records(client, {TopicPartition(topic, 0): 6})
@@ -170,7 +170,7 @@ def reading_begins_where_it_is_told(servers: str) -> None:
         servers, "consume", topic, "--partition", "0", "--offset", "1", "--max-messages", "4"
     )
     assert gone.stdout_bytes.splitlines() == [b"6", b"7", b"8", b"9"]
-    assert "it is read from 6 on" in gone.stderr
+    assert "continuing at 6" in gone.stderr
 
 
 def a_group_goes_on_where_it_was(servers: str) -> None:

@@ -110,7 +110,7 @@ class TestWithoutAnEnd:
         printer(client, most_records=3, group=group).run()
         assert group.errors == []
         assert group.at == {PARTITIONS[0]: 12, PARTITIONS[1]: 10, PARTITIONS[2]: 10}
-        assert printed.readouterr().err == b"klog: no coordinator of g; it is tried again\n"
+        assert printed.readouterr().err == b"klog: no coordinator of g; retrying\n"
 
     def test_a_commit_that_is_refused_ends_it(self) -> None:
         group = PaperGroup(BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "not yours"))

@@ -11,8 +11,8 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     services: BetweenBrokersServices, request: ControlledShutdownRequest, context: RequestContext
 ) -> None:
-    """Answer NOT_CONTROLLER unless this broker stays the controller until the leaderships have
-    moved."""
+    """Answer NOT_CONTROLLER unless this broker stays the controller until it has moved the
+    leaderships. The response lists partitions that no other replica can lead."""
     cluster_of(services, context).controller.shut_down(request, context.reply.send)
 
 

@@ -199,7 +199,8 @@ class FetchSession:
             self._kept.count += 1
         wanted = found.request
         if self.is_of_follower and wanted.current_leader_epoch != request.current_leader_epoch:
-            # The follower drops a response of an older leader epoch, so repeat the offsets.
+            # After a change of the leader epoch the follower drops the last response, so repeat the
+            # offsets.
             found.forget_sent()
         wanted.fetch_offset = request.fetch_offset
         wanted.log_start_offset = request.log_start_offset

@@ -113,7 +113,7 @@ def _larger_batch(file: ReadOnlyFile, header: bytearray, position: int) -> int |
     return Chunk(row, _NO_DATA, position)
 
 
-# --- what is inside of batches --------------------------------------------------------------------
+# --- records inside batches -----------------------------------------------------------------------
 class InsideFault(NamedTuple):
     """A batch whose records contradict its header."""
 

@@ -196,7 +196,7 @@ METRICS = (
     Metric("klog_cleaner_read_bytes_total", "counter", (), "Bytes of logs that these rounds read."),
     Metric("klog_cleaner_kept_bytes_total", "counter", (), "Bytes of logs that these rounds kept."),
     Metric("klog_cleaner_seconds_total", "counter", (), "Duration of these rounds."),
-    # --- waiting ---
+    # --- delayed operations ---
     Metric(
         "kafka_server_delayedoperationpurgatory_purgatorysize",
         "gauge",

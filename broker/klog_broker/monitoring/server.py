@@ -100,7 +100,7 @@ class MetricsServer:
         if self._refusals.allows(self._loop.now_ms()):
             _log.warning("%s%s", text, self._refusals.take_note())
 
-    # -- answers ------------------------------------------------------------------------------
+    # -- responses ----------------------------------------------------------------------------
 
     def answer(self, request: HttpRequest, connection: HttpConnection) -> None:
         """Answer a request, now or later."""

@@ -366,7 +366,7 @@ class ProducePlanner:
                 # The log's directory is offline now: later writes to the log fail.
                 _log.error("partition=%s: %s", log.topic_partition, error)
 
-    # -- answers ------------------------------------------------------------------------------
+    # -- responses ----------------------------------------------------------------------------
 
     def _answer_all(self, turn: _Turn) -> bool:
         """Answer the usual case for all connections at once: all have joined, all their bytes are

@@ -314,7 +314,7 @@ class PlanTables:
                 )
         return found
 
-    # -- what a plan comes to -----------------------------------------------------------------
+    # -- results of a plan --------------------------------------------------------------------
 
     def _column(self, field: int, count: int) -> memoryview:
         """Return one word of each of the plan's first ``count`` connections."""

@@ -64,11 +64,13 @@ def plan(
         missing = [str(each) for each in wanted if each not in committed]
         if missing:
             named = ", ".join(missing)
-            raise KlogError(f"there is no offset that could be shifted in {named}")
+            raise KlogError(f"--shift-by needs present offsets, but there are none in {named}")
         shifted = {each: committed[each] + strategy.shift_by for each in wanted}
         return within_log(client, shifted)
     ends = _ends(client, [each for each in wanted if each not in committed], LATEST)
-    warnings = [f"{each}: there is no offset yet: its end, {end}" for each, end in ends.items()]
+    warnings = [
+        f"{each}: there is no offset yet; using the end, {end}" for each, end in ends.items()
+    ]
     return Plan({each: committed.get(each, ends.get(each, 0)) for each in wanted}, warnings)
 
 
@@ -82,7 +84,7 @@ def within_log(client: BlockingClient, offsets: Offsets) -> Plan:
         made.offsets[partition] = min(max(offset, low), high)
         if not low <= offset <= high:
             made.warnings.append(
-                f"{partition}: offset {offset} is outside of its log, {low} to {high}: "
+                f"{partition}: offset {offset} is outside of the log, {low} to {high}; using "
                 f"{made.offsets[partition]}"
             )
     return made
@@ -94,7 +96,7 @@ def _to_time(client: BlockingClient, partitions: list[TopicPartition], time_ms: 
     ends = _ends(client, late, LATEST)
     return Plan(
         {each: ends.get(each, found[each].offset) for each in partitions},
-        [f"{each}: no record is as young as that: its end, {ends[each]}" for each in late],
+        [f"{each}: no record is as new as that time; using the end, {ends[each]}" for each in late],
     )
 
 

@@ -152,8 +152,8 @@ def _check_idle(client: BlockingClient, group_id: str) -> None:
     """
     if parse(group_id) is not None:
         raise KlogError(
-            f"group {group_id} keeps what a task of an exactly-once sink has written: its offsets "
-            "are no positions (klog sinks describe shows them)"
+            f"group {group_id} stores the progress of an exactly-once sink: its offsets are not "
+            "positions (klog sinks describe shows them)"
         )
     try:
         group = describe_group(client, group_id)
@@ -162,13 +162,13 @@ def _check_idle(client: BlockingClient, group_id: str) -> None:
             raise
         return  # the group is created with its first offsets
     if not group.is_idle:
-        raise _busy(group_id, f"it is {group.state}, with {len(group.members)} of them")
+        raise _busy(group_id, f"it is {group.state} and has {len(group.members)}")
 
 
 def _busy(group_id: str, why: str) -> KlogError:
     return KlogError(
         f"the offsets of group {group_id} cannot be reset while it has members: {why}; stop its "
-        "consumers first (one that was killed is forgotten after its session.timeout.ms)"
+        "consumers first (a killed one leaves after its session.timeout.ms)"
     )
 
 
@@ -192,7 +192,7 @@ def _commit(client: BlockingClient, group_id: str, made: Plan) -> None:
         commit_offsets(client, group_id, offsets)
     except BrokerError as error:
         if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
-            raise _busy(group_id, "somebody has joined it just now") from error
+            raise _busy(group_id, "a member has just joined") from error
         raise
 
 
@@ -209,7 +209,7 @@ def _print(as_json: bool, execute: bool, done: _Done) -> None:
         return
     print_table(("group", "topic", "partition", "offset", "new offset"), rows)
     if not execute:
-        click.echo("klog: nothing was changed: --execute does it", err=True)
+        click.echo("klog: nothing was changed; add --execute to change the offsets", err=True)
 
 
 def _print_csv(done: _Done, *, names_groups: bool) -> None:

@@ -281,7 +281,7 @@ class Printer:
         told_ms = self._trouble_told_ms
         if told_ms is None or now_ms >= told_ms + _TROUBLE_TOLD_EVERY_MS:
             self._trouble_told_ms = now_ms
-            click.echo(f"klog: {trouble}; it is tried again", err=True)
+            click.echo(f"klog: {trouble}; retrying", err=True)
 
 
 def _buffered_stdout() -> BinaryIO:
@@ -293,8 +293,8 @@ def _buffered_stdout() -> BinaryIO:
 def _go_on(lost: OutOfRange) -> int:
     there = lost.earliest if lost.offset < lost.earliest else lost.latest
     click.echo(
-        f"klog: offset {lost.offset} of {lost.partition} is out of range: {lost.earliest} to "
-        f"{lost.latest} are there (end exclusive); it is read from {there} on",
+        f"klog: offset {lost.offset} of {lost.partition} is out of range: the log has offsets "
+        f"{lost.earliest} to {lost.latest} (end exclusive); continuing at {there}",
         err=True,
     )
     return there

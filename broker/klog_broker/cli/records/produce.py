@@ -96,7 +96,9 @@ def command(
 ) -> None:
     """Run `klog produce`; the help text is _HELP."""
     if asking.as_json and (has_headers or (key_separator, null_value) != (None, None)):
-        raise click.UsageError("--json says all of a record: expected no other form of lines")
+        raise click.UsageError(
+            "--json: expected no --headers, --key-separator or --null-value with it"
+        )
     if key_separator == "":
         raise click.UsageError("--key-separator is empty; expected a text between key and value")
     form = LineFormat(
@@ -127,8 +129,8 @@ def command(
 
 
 def _own_settings(asking: Asking, **given: str | None) -> dict[str, Value]:
-    """Return the settings from this command's options, with the wait for topics limited to the
-    timeout."""
+    """Return the settings of this command's options, and max.block.ms, which by default is as long
+    as the command's timeout."""
     wait_ms = asking.settings["default.api.timeout.ms"]
     own: dict[str, Value] = {"max.block.ms": asking.settings.get("max.block.ms", wait_ms)}
     return own | {

@@ -145,7 +145,7 @@ class LineFormat:
             key, separator, line = line.partition(self.key_separator)
             if not separator:
                 shown = self.key_separator.decode(errors="backslashreplace")
-                raise ValueError(f"it has no {shown!r} behind a key (--key-separator)")
+                raise ValueError(f"it has no {shown!r} after a key (--key-separator)")
             found.key = self._nullable(key)
         found.value = self._nullable(line)
         return found

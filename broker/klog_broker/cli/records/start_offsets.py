@@ -112,7 +112,7 @@ class GroupPositions:
             commit_offsets(self._client, self._group_id, changed)
         except BrokerError as error:
             if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
-                raise self._busy("somebody has joined it just now") from error
+                raise self._busy("a member has just joined") from error
             raise
         self._committed |= positions
 
