@@ -94,8 +94,8 @@ class TestWithoutAnEnd:
         out, said = printed.readouterr()
         assert out == b"10\n"
         sentence = (
-            b"klog: t-2 could not be read from offset 10 on within 1000 ms: broker 2 is away; it "
-            b"is tried again\n"
+            b"klog: t-2 could not be read from offset 10 on within 1000 ms: broker 2 is away; "
+            b"retrying\n"
         )
         assert said == 2 * sentence
 

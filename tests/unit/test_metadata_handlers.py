@@ -467,7 +467,7 @@ class TestDescribeConfigs:
             (TOPIC, "b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic b"),
             (TOPIC, "b c", ErrorCode.INVALID_TOPIC_EXCEPTION, "ASCII letters"),
             (BROKER, "2", ErrorCode.INVALID_REQUEST, "this is broker 1"),
-            (BROKER, "x", ErrorCode.INVALID_REQUEST, "not broker 'x'"),
+            (BROKER, "x", ErrorCode.INVALID_REQUEST, "no settings of broker 'x'"),
             (8, "", ErrorCode.INVALID_REQUEST, "the name of the resource is empty"),
             (8, "2", ErrorCode.INVALID_REQUEST, "this is broker 1"),
             (16, "", ErrorCode.INVALID_REQUEST, "the name of the resource is empty"),

@@ -527,7 +527,7 @@ def test_a_segment_that_is_gone_from_the_middle_is_said(data: Path) -> None:
     for path in (data / "topic-0").glob(f"{gone.stem}.*"):
         path.unlink()
     _, lines = verify(data)
-    expected = f"offsets {int(gone.stem)} to {int(logs(data)[1].stem) - 1} are not there"
+    expected = f"offsets {int(gone.stem)} to {int(logs(data)[1].stem) - 1} are missing"
     assert any(expected in line for line in lines)
 
 

@@ -15,6 +15,6 @@ def stored_name(services: SettingsServices, name: str) -> str:
     if name == ALL_BROKERS:
         return name
     if not _NUMBER.fullmatch(name) or int(name) != services.broker_id:
-        text = f"broker {services.broker_id} has only its own settings, not broker {name!r}'s"
+        text = f"this is broker {services.broker_id}, it has no settings of broker {name!r}"
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)
     return str(services.broker_id)
