@@ -32,7 +32,7 @@ def without_settings(resource_type: int) -> str:
 def check_may_alter(
     services: SettingsServices, context: RequestContext, resource_type: int, name: str
 ) -> None:
-    """BrokerError unless the client may alter the settings of the topic, or those of brokers."""
+    """Raise BrokerError unless the client may alter the settings of the topic, or of brokers."""
     if resource_type == ResourceType.TOPIC:
         check_topic(services, context, AclOperation.ALTER_CONFIGS, name)
     elif not is_allowed(

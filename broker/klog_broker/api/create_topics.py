@@ -170,7 +170,7 @@ def _settings(services: TopicsServices, new: NewTopic) -> list[CreatableTopicCon
 def _response(
     names: Counter[str], results: dict[str, CreatableTopicResult]
 ) -> CreateTopicsResponse:
-    """The response, with its topics in the order of the request."""
+    """Return the response, with its topics in the order of the request."""
     return CreateTopicsResponse(topics=[results[name] for name in names])
 
 

@@ -22,7 +22,8 @@ RAISES_EPOCH_SINCE = 5
 
 # The end of a request after the transactional id: producer id, epoch, decision, no tagged fields.
 _LAST_BYTES = struct.calcsize(">qh?B")
-# The start: API key and version, correlation id, length of the client id; later no tagged fields.
+# The start: API key and version, correlation id, length of the client id; and one byte of empty
+# tagged fields after the client id.
 _FIRST_BYTES = struct.calcsize(">4s4sh") + 1
 # Size, correlation id, no tagged fields; throttle time, error, producer id, epoch, no tagged
 # fields.

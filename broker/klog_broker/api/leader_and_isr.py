@@ -1,8 +1,8 @@
 """LeaderAndIsr: the controller assigns roles to replicas on this broker.
 
 A role assignment is refused with STALE_CONTROLLER_EPOCH if the replica already has a role in that
-leader epoch, as in Kafka. The request's type (full or incremental) has no effect, since with
-ZooKeeper a log that no request names stays on disk without a role.
+or a newer leader epoch, as in Kafka. The request's type (full or incremental) has no effect, since
+with ZooKeeper a log that no request names stays on disk without a role.
 """
 
 from collections.abc import Iterator

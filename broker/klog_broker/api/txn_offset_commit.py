@@ -119,8 +119,8 @@ class _Guarded:
 
     If another broker is the transaction coordinator, the transaction can end while this broker
     waits for the answer. Offsets appended after its marker would open a transaction that nobody
-    ends, so as for Produce the log checks a guard. If this broker is the coordinator, there is no
-    guard: it checks again when the offsets are appended.
+    ends, so as for Produce the log checks a guard. If this broker is the coordinator, no guard is
+    needed: the coordinator answers with the state at the time of the append.
     """
 
     def __init__(

@@ -55,7 +55,7 @@ def _steps(
     unreadable = set()
     for topic in request.topic_states:
         if not may_be_topic(topic.topic_name):
-            continue  # No settings exist for an illegal name, and reading them would block others'.
+            continue  # its settings cannot be read, and other topics' would wait behind them
         yield 1
         if topic.topic_id != NO_TOPIC_ID:
             told.append((yield from _told(topic)))

@@ -1,4 +1,4 @@
-"""Appends that wait while a helper thread validates them: decompresses, compresses, converts.
+"""Appends that wait while a helper thread validates them: decompresses, compresses, rewrites.
 
 While an append of a connection waits, all its later appends wait behind it, for whichever
 partition, so that the order is kept; other connections continue. No more requests of the connection

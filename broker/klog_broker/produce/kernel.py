@@ -76,7 +76,7 @@ _TAKEN = 5
 _STOP = 6
 
 # --- the head ------------------------------------------------------------------------------------
-HEAD_ROUND = 0  # the number of this plan; a row with another number is out of date
+HEAD_ROUND = 0  # the number of this plan; slots and producers of another one are out of date
 HEAD_CONNECTIONS = 1
 HEAD_CONNECTION = 2  # the connection that is being read
 HEAD_SLOTS = 3  # slots in use, which outlast a plan

@@ -26,8 +26,8 @@ _PAYLOADS = 10_000
 """The most different random values, which have at most `_PAYLOAD_BYTES` together."""
 _PAYLOAD_BYTES = 1 << 24
 _BATCHES_A_SECOND = 100
-"""With a given throughput, batches have so few records that this many are sent per second: larger
-batches would delay their records."""
+"""With a given throughput, batches have so few records that at least this many are sent per second:
+larger batches would delay their records."""
 
 
 _NAMES = {
