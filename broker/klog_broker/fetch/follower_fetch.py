@@ -77,7 +77,7 @@ class Follower:
         except EarlierLife as error:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error)) from None
         except NotAReplica as error:
-            # Kafka answers the same: the controller may soon make the sender a replica.
+            # The same error as in Kafka: this leader may not know yet that the sender is a replica.
             raise BrokerError(ErrorCode.UNKNOWN_LEADER_EPOCH, str(error)) from None
 
     def note(self, leader: Leader, each: ReadPartition) -> None:

@@ -364,7 +364,7 @@ class ProducePlanner:
                 log.take_back_planned()
             except LogStorageError as error:
                 # The log's directory is offline now: later writes to the log fail.
-                _log.error("partition=%s: %s", log.topic_partition, error)
+                _log.error("partition=%s planned batches stay: %s", log.topic_partition, error)
 
     # -- responses ----------------------------------------------------------------------------
 

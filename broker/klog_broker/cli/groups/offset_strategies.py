@@ -116,7 +116,7 @@ def time_of_datetime(text: str) -> int:
     if time_ms is None:
         raise SettingError(
             f"--to-datetime {text}: expected a time as 2026-01-31T23:59:59.000, in UTC, or with a "
-            "zone behind it, as +02:00"
+            "zone after it, such as +02:00"
         )
     return time_ms
 

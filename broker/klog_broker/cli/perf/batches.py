@@ -33,7 +33,7 @@ def read_payloads(file: Path, delimiter: str) -> list[bytes]:
     :raises SettingError: if the file cannot be read or has no values, or the delimiter is empty
     """
     if not delimiter:
-        raise SettingError("--payload-delimiter is empty; expected what stands between payloads")
+        raise SettingError("--payload-delimiter is empty; expected the text between payloads")
     try:
         pieces = file.read_bytes().split(delimiter.encode())
     except OSError as error:
