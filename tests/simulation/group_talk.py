@@ -2,8 +2,8 @@
 
 The real GroupCoordinator runs on a log in memory and a clock that only ``advance`` moves. There is
 one group, "g", and its members are named by their processes (m1, m2): like a client a process
-remembers the member id and the generation that it was told last. The commands, one method each,
-are told in docs/testing.md.
+remembers the newest member id and generation that it received. The commands are one method each;
+tests/simulation/transcripts/README.md lists them.
 """
 
 from collections.abc import Callable, Mapping
