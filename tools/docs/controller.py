@@ -1,4 +1,4 @@
-"""Prints docs/controller.md: the states of partitions and replicas that a controller keeps."""
+"""Prints docs/controller.md: a controller's states of partitions and replicas."""
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -9,14 +9,14 @@ from klog_broker.controller.decisions import partition_states, replica_states
 State = TypeVar("State", bound=Enum)
 
 _HEAD = """\
-<!-- Printed by `./dev python -m tools.docs`; edit partition_states.py and
-     replica_states.py in broker/klog_broker/controller/, not this page. -->
+<!-- Printed by `./dev python -m tools.docs`; edit tools/docs/controller.py, and partition_states.py
+     and replica_states.py in broker/klog_broker/controller/decisions/, not this page. -->
 # The controller's states
 
-One broker of a cluster is its controller. For each partition, and for each replica of a partition,
-it keeps a state. Every step between the states is a row below, and the controller refuses any
-other step. The states are in its memory alone: the next controller finds them again from what
-ZooKeeper has.
+Look up why a partition has no leader, or whom the controller elects next. One broker of a
+[cluster](clusters-of-brokers.md) is its controller. The controller keeps a state for each partition
+and each replica, and refuses each step that is not a row below. The states are in memory only: a
+new controller derives them from ZooKeeper.
 """
 
 _ELECTIONS = """
@@ -24,49 +24,49 @@ _ELECTIONS = """
 
 The first broker in a partition's assignment is the preferred leader.
 
-| when | who is elected | the in-sync set after it |
+| when | who is elected | the ISR afterwards |
 |---|---|---|
 {rows}
 
-Brokers that shut down count as alive only in the row that names them. A replica that goes offline
-leaves the in-sync set, unless it is the last one in it. Each of these changes begins a new leader
+A broker that shuts down counts as alive only in the row that names it. A replica that goes offline
+leaves the ISR, unless the replica is the last one in it. Each of these changes begins a new leader
 epoch.
 
 A replica has *bounced* when its broker registered again after the partition's state was written.
-Its log may be shorter now than what made it in sync. So it leaves the in-sync set before anybody
-is elected, and a leader that has bounced leads on only if nobody else is in sync, in a new epoch.
-If all have bounced, the leader alone stays in sync. Kafka's controller with ZooKeeper takes a
-bounce that it sees for a death, which comes to the same; a new controller of Kafka's sees none, and
-such a replica may lead though it has lost acknowledged records. Here the partition waits for a
-replica that has not bounced, or for an unclean election.
+Its log may now lack records that made it in-sync, so the replica leaves the ISR before an election.
+A bounced leader leads on, in a new epoch, only if no other replica is in-sync. If all replicas have
+bounced, the leader alone stays in the ISR. In Kafka with ZooKeeper a new controller does not notice
+a bounce, so a bounced replica may lead although it lost acknowledged records. In klog the partition
+waits for a replica that has not bounced, or for an unclean election.
 """
 
 _ELECTED = (
-    ("the partition is new", "the first replica that is alive", "all that are alive"),
+    ("the partition is new", "the first live replica", "all live replicas"),
     (
-        "the leader's broker is gone",
-        "the first replica that is in sync and alive",
-        "those that are in sync and alive",
+        "the leader's broker has failed",
+        "the first live in-sync replica",
+        "the live in-sync replicas",
     ),
     (
-        "the same, nobody in sync is alive, and `unclean.leader.election.enable=true`",
-        "the first replica that is alive: what it lacks is lost",
-        "that one",
+        "the leader's broker has failed, no in-sync replica is alive, and "
+        "`unclean.leader.election.enable=true`",
+        "the first live replica; records that it lacks are lost",
+        "the new leader",
     ),
     (
-        "the preferred leader is to lead again",
-        "the preferred leader, if it is in sync and alive",
-        "as it was",
+        "the preferred leader is requested",
+        "the preferred leader, if alive and in-sync",
+        "unchanged",
     ),
     (
         "the leader's broker shuts down",
-        "the first replica that is in sync, alive and does not shut down",
-        "without those that shut down",
+        "the first live in-sync replica whose broker does not shut down",
+        "without replicas on brokers that shut down",
     ),
     (
         "replicas have bounced",
-        "the leader, if it has not bounced; else as if it were gone",
-        "without those that have bounced, but never empty",
+        "the leader, if it has not bounced; else as after a failure",
+        "without bounced replicas, but never empty",
     ),
 )
 
