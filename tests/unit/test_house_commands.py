@@ -1,4 +1,4 @@
-"""docs/command-line.md: every command is in it, and what it shows can be called so."""
+"""docs/command-line.md has every command, and the `klog` examples of all pages can be called."""
 
 import re
 import shlex
@@ -12,6 +12,15 @@ from tests.support.documents import ROOT
 
 PAGE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^\$ klog (.*)$", PAGE, re.MULTILINE)
+OTHER_EXAMPLES = [
+    pytest.param(example, id=f"{path.name}: {example}")
+    for path in sorted((ROOT / "docs").glob("*.md"))
+    for language, block in re.findall(
+        r"^```(\w*)\n(.*?)^```$", path.read_text(encoding="utf-8"), re.M | re.S
+    )
+    for example in re.findall(r"^klog (.*)$", block, re.MULTILINE)
+    if path.name != "command-line.md" and not language
+]
 ELSEWHERE = {"broker", "dump-log", "verify", "sinks"}
 """Commands that have a page of their own."""
 
@@ -35,9 +44,9 @@ def test_every_command_has_an_example() -> None:
     assert set(here) - set(shown) == {"completion", "configs list", "transactions find-hanging"}
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("example", [*EXAMPLES, *OTHER_EXAMPLES])
 def test_an_example_can_be_called(example: str) -> None:
-    words = shlex.split(example)
+    words = shlex.split(example, comments=True)
     context = click.Context(command)
     found: click.Command = command
     while isinstance(found, click.Group):

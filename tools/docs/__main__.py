@@ -4,6 +4,7 @@ import sys
 
 from tools.docs import (
     apis,
+    bounds,
     configuration,
     connections,
     controller,
@@ -19,6 +20,7 @@ from tools.docs.pages import Pages, print_pages
 PAGES: Pages = {
     "docs/api.md": python_api.python_api_page,
     "docs/apis.md": apis.api_page,
+    "docs/bounds.md": bounds.bounds_page,
     "docs/configuration.md": configuration.configuration_page,
     "broker/server.properties": configuration.server_properties,
     "docs/connections.md": connections.connections_page,

@@ -3,7 +3,7 @@
 Each write has the whole state (temporary file, fsync, rename, fsync of the directory), so a crash
 leaves the old state or the new state. The file consists of lines of JSON: a header; one line for
 each topic, each broker with dynamic settings, and each entity with quotas; and a last line with the
-CRC-32C of all lines before it. docs/operations.md has an example.
+CRC-32C of all lines before it. docs/data-directories.md has an example.
 """
 
 import errno

@@ -1,6 +1,6 @@
 """All bounds of the network: what one connection, and one event-loop turn, may use.
 
-docs/operations.md has a table of these bounds.
+docs/bounds.md has a table of these bounds.
 """
 
 RECEIVE_BYTES = 128 * 1024
