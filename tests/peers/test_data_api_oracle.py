@@ -2,8 +2,8 @@
 
 Each request is sound but for the fields that were changed; `tests/support/oracle_cases.py` makes it
 from the declared fields of the protocol, by a seed. In every field klog's responses must be those
-of one of the Kafkas, unless a row of docs/differences.md says otherwise. With the default seed each
-row must be needed: a row that no request uses has become false, or lacks a case
+of one of the Kafkas, unless a row of docs/differences-from-kafka.md says otherwise. With the
+default seed each row must be needed: a row that no request uses has become false, or lacks a case
 (`tests/support/oracle_row_cases.py`).
 
 A request that fails is printed whole. To send it again alone:

@@ -67,7 +67,7 @@ def compare(path: str, kafka: Any, klog: Any) -> Iterator[tuple[str, object, obj
 
 
 def row_for(found: Found) -> Row | None:
-    """The row of docs/differences.md that allows a difference."""
+    """The row of docs/differences-from-kafka.md that allows a difference."""
     for row in ROWS:
         is_named = row.api in (found.api, "") and (
             not row.field or found.path == row.field or found.path.startswith(f"{row.field}.")

@@ -1,4 +1,4 @@
-"""Prints the table of docs/differences.md that lists where klog's responses differ from Kafka's.
+"""Prints the table of docs/differences-from-kafka.md, which lists fields of responses.
 
 ``python -m tests.support.oracle_docs`` writes it, ``--check`` compares.
 """
@@ -8,7 +8,7 @@ import sys
 from tests.support.oracle_rows import ROWS
 from tests.support.peers import ROOT
 
-PAGE = ROOT / "docs" / "differences.md"
+PAGE = ROOT / "docs" / "differences-from-kafka.md"
 BEGIN = (
     "<!-- Printed by `./dev python -m tests.support.oracle_docs`;"
     " edit tests/support/oracle_rows.py. -->"
@@ -51,10 +51,11 @@ def main() -> int:
     wanted = page()
     if "--check" in sys.argv[1:]:
         is_same = PAGE.read_text(encoding="utf-8") == wanted
-        print("docs/differences.md: " + ("as declared" if is_same else "run this without --check"))
+        state = "as declared" if is_same else "run this without --check"
+        print(f"docs/differences-from-kafka.md: {state}")
         return 0 if is_same else 1
     PAGE.write_text(wanted, encoding="utf-8")
-    print("wrote docs/differences.md")
+    print("wrote docs/differences-from-kafka.md")
     return 0
 
 

@@ -1,7 +1,8 @@
 """Where klog's responses may differ from both Kafkas': the one declaration of these differences.
 
 `tests/peers/test_data_api_oracle.py` reads the rows. `python -m tests.support.oracle_docs` prints
-them as the table in docs/differences.md. The rows of Produce are in `oracle_produce_rows`.
+them as the table in docs/differences-from-kafka.md. The rows of Produce are in
+`oracle_produce_rows`.
 """
 
 from tests.support.oracle_produce_rows import PRODUCE_ROWS
