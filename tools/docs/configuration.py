@@ -24,6 +24,12 @@ _INTRODUCTION = """\
      broker/klog_broker/config/, not this page. -->
 # Configuration
 
+Look up a setting of a broker or a topic, and how to give it:
+
+```
+klog broker --config server.properties --set num.partitions=3 --print-config
+```
+
 A broker's settings have the names, types, defaults and bounds of Kafka 3.9.1, except for what
 [is different here](#what-is-different-here). The file of `--config` overrides the defaults, and
 `--set NAME=VALUE` overrides the file; `--port` sets the port of the first of the `listeners`, and
@@ -32,7 +38,7 @@ A broker's settings have the names, types, defaults and bounds of Kafka 3.9.1, e
 
 The file's syntax is that of Java's `.properties`: `name=value`, `#` and `!` begin a comment, a
 backslash at a line's end joins the next line, `\\u` and four hexadecimal digits are a character,
-and the last of two entries counts. It is read as UTF-8, or as Latin-1 if it is not valid UTF-8.
+and the last of two entries counts. The encoding is UTF-8, or Latin-1 if that is not valid.
 Lists are comma-separated.
 
 There are four kinds of names:
@@ -72,7 +78,7 @@ def configuration_page() -> str:
         " `log.cleaner.io.buffer.load.factor`\nmust be above 0 and at most 1, and"
         " `log.cleaner.io.max.bytes.per.second` must not be 0: Kafka\nstarts with other values, but"
         " its cleaner cannot work then.\n\n"
-        "What Kafka 4.x changed (klog keeps the settings of 3.9.1):\n"
+        "Changes of Kafka 4.x (klog keeps the settings of 3.9.1):\n"
     )
     changes = [*BROKER_CHANGES.items(), *TOPIC_CHANGES.items()]
     parts.append(table(("name", "in Kafka 4.x"), _names(changes)))

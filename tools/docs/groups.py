@@ -16,17 +16,21 @@ _HEAD = """\
      broker/klog_broker/coordinator/group/classic/states.py, not this page. -->
 # Consumer groups
 
-How the broker keeps a group of the classic protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup).
-DescribeGroups and ListGroups show a group's state. Every change of the state is a row below, and
-the coordinator refuses any other change. The durable part of a group (the members of a generation
-and their assignments) is one record in `__consumer_offsets`. Applying the record changes the state
-in the same way when it was just written and when the log is replayed.
+Find out what a consumer group's state means, and what a client gets in it. To show groups, their
+lag and their offsets, use [`klog groups`](command-line.md#groups):
 
-The broker that leads a group's partition coordinates it. In a cluster the group moves with the
-partition: the next leader replays the log, and gives all members one session to show themselves.
-The one before drops what it knew. Whoever waits there is told NOT_COORDINATOR, for commits that
-were not replicated yet, too. Time-outs and offsets that expire are the leader's to act on. A leader
-that leads on in a newer epoch, since a follower was lost, goes on with what it knows.
+```
+klog groups list --state stable
+```
+
+The states are those of the classic protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup). A
+generation's members and assignments are one record in `__consumer_offsets`; the broker changes the
+group's state when it applies the record, after a write and during a replay of the log alike.
+
+The leader of the group's partition is the group's coordinator. When another broker becomes the
+leader, it replays the log, and members get one session timeout to send a heartbeat. The old leader
+drops its state and answers NOT_COORDINATOR, also for commits that were not replicated. Only the
+leader expires sessions and offsets. A leader that only gets a newer leader epoch keeps its state.
 
 ```mermaid
 stateDiagram-v2
@@ -38,6 +42,8 @@ _STEPS = """\
 
 ## Steps
 
+The coordinator makes only these changes of a group's state.
+
 | from | to | when |
 |---|---|---|
 """
@@ -45,13 +51,12 @@ _STEPS = """\
 _ANSWERS = """
 ## What each state answers
 
-The table is for a member that the group knows and that names the current generation. Other members
-are refused in any state: with UNKNOWN_MEMBER_ID, with ILLEGAL_GENERATION, or with
-FENCED_INSTANCE_ID if another process has taken a static member's place. An empty group knows no
-members; the JoinGroup in its column is a new member's. DeleteGroups is a tool's; so is
-OffsetDelete, which an empty group always serves. In a group of consumers it also serves topics that
-no member is subscribed to (others: GROUP_SUBSCRIBED_TO_TOPIC); any other group with members answers
-NON_EMPTY_GROUP.
+The table is for a known member with the current generation. Each state refuses other members with
+UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, or FENCED_INSTANCE_ID if another process has replaced a
+static member. An empty group has no members: the JoinGroup in its column is of a new member.
+DeleteGroups and OffsetDelete come from tools. OffsetDelete succeeds in an empty group and, in a
+group of consumers, for topics without subscribed members (else GROUP_SUBSCRIBED_TO_TOPIC); any
+other group with members answers NON_EMPTY_GROUP.
 
 """
 

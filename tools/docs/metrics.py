@@ -9,23 +9,12 @@ _HEAD = """\
      not this page. -->
 # Metrics and health
 
-A broker with `metrics.listener=127.0.0.1:9404` answers HTTP there; without the setting it does not.
-Nobody is asked who they are, and topics' names and data directories are told: keep the port where
-only your monitoring reaches it.
+Monitor a broker with Prometheus and health probes. The setting `metrics.listener` opens an HTTP
+port:
 
-| path | answer |
-|---|---|
-| `/metrics` | all metrics, in Prometheus' text format |
-| `/health` | 200 while the broker lives, with JSON: `state`, `offline_directories`, `loading` |
-| `/ready` | the same, but 503 unless `state` is `ready` |
-
-`state` is `loading` while partitions of a coordinator's topic load (`loading` has their number for
-`groups` and `transactions`; their clients wait meanwhile, all others are served), `stopping` once
-the broker was told to stop, and `ready` otherwise. A data directory that went offline is named, and
-changes no state: the others serve, and another start would not bring it back by itself.
-
-The port opens when the broker's other listeners do. While a start recovers logs nobody is answered
-yet: let a probe of life wait for as long as that may take, as with Kubernetes' `startupProbe`.
+```
+klog broker --set metrics.listener=127.0.0.1:9404
+```
 
 ```yaml
 scrape_configs:
@@ -34,16 +23,32 @@ scrape_configs:
       - targets: ["127.0.0.1:9404"]
 ```
 
-One rendering is told to all who ask within {kept}: figures are that old at most. It is made in
-pieces of 0.2 ms between the work for clients. A partition has four lines: 10,000 partitions make
-3 MB, which take 45 ms of the broker's core in a second in which somebody asks. What need not be
-kept is dropped by Prometheus (`metric_relabel_configs`).
+There is no authentication, and responses contain names of topics and data directories: restrict the
+port to your monitoring.
 
-Counters begin at 0 with the broker, and a topic's with the topic.
+| path | response |
+|---|---|
+| `/metrics` | all metrics, in Prometheus' text format |
+| `/health` | 200 while the broker runs, with JSON: `state`, `offline_directories`, `loading` |
+| `/ready` | the same, but 503 unless `state` is `ready` |
+
+`state` is `loading` while a coordinator loads partitions (`loading` has their number for `groups`
+and `transactions`; only their clients wait), `stopping` during shutdown, and otherwise `ready`. An
+offline data directory does not change the state, because the other directories are served and a
+restart would not repair it.
+
+The port opens together with the other listeners, after the recovery of logs: give liveness probes
+enough time, for example with Kubernetes' `startupProbe`.
+
+The broker renders the metrics at most once in {kept}, in short steps between requests of clients.
+Each partition has four lines: 10,000 partitions make 3 MB and take 45 ms per scrape. Drop metrics
+that you do not need with `metric_relabel_configs`.
+
+Counters start at 0 with the broker; those of a topic, with the topic.
 
 ## What to alert on
 
-| expression | says |
+| expression | meaning |
 |---|---|
 """
 
@@ -51,35 +56,35 @@ _ALERTS = (
     ('up{job="klog"} == 0', "the broker does not answer"),
     (
         "kafka_server_replicamanager_underminisrpartitioncount > 0",
-        "partitions that take no records with acks=all: [too few replicas](clusters-of-brokers.md)",
+        "partitions that refuse acks=all: [too few replicas](clusters-of-brokers.md)",
     ),
     (
         "kafka_server_replicamanager_underreplicatedpartitions > 0",
-        "for minutes: a broker is away or lags; the next loss may stop a partition",
+        "if for minutes: a broker is down or lags, and the next loss may stop a partition",
     ),
     (
         "kafka_controller_kafkacontroller_offlinepartitionscount > 0",
-        "partitions that nobody leads: their replicas in sync are away",
+        "partitions without a leader: their in-sync replicas are down",
     ),
     (
         "sum(kafka_controller_kafkacontroller_activecontrollercount) != 1",
-        "in a cluster, for minutes: nobody elects leaders",
+        "in a cluster, if for minutes: there is no controller to elect leaders",
     ),
     (
         "kafka_log_logmanager_offlinelogdirectorycount > 0",
-        "a disk failed: [its partitions are gone until a start](operations.md#when-the-disk-fails)",
+        "a disk failed: [its partitions are not served](operations.md#when-the-disk-fails)",
     ),
     (
         "kafka_server_replicamanager_offlinereplicacount > 0",
-        "partitions that cannot be served, also where one log alone failed",
+        "partitions that cannot be served, also because a single log failed",
     ),
     (
         'klog_coordinator_partitions{status="failed"} > 0',
-        "groups or transactional ids without a coordinator; the broker's log says why",
+        "groups or transactional ids without a coordinator; the broker's log has the reason",
     ),
     (
         "kafka_log_logcleanermanager_uncleanable_partitions_count > 0",
-        "a log that grows: it is [compacted](compaction.md) no more",
+        "a log grows because it is no longer [compacted](compaction.md)",
     ),
     (
         "increase(klog_bugs_total[1h]) > 0",
@@ -88,16 +93,16 @@ _ALERTS = (
     (
         "sum by (error) (rate(kafka_network_requestmetrics_errors_total"
         '{error=~"KAFKA_STORAGE_ERROR\\|UNKNOWN_SERVER_ERROR"}[5m])) > 0',
-        "requests fail because of the broker; Produce with damaged compressed records counts, too, "
-        "as with Kafka",
+        "requests fail because of the broker; as in Kafka, also Produce requests with damaged "
+        "compressed records",
     ),
     (
         "rate(process_cpu_seconds_total[5m]) > 0.9",
-        "the loop's core is used up; helper threads can bring it above 1",
+        "the event loop's core is busy; helper threads can raise the value above 1",
     ),
     (
         "histogram_quantile(0.99, rate(klog_loop_turn_ms_bucket[5m])) > 25",
-        "requests wait for the loop",
+        "requests wait for the event loop",
     ),
     (
         "process_open_fds / process_max_fds > 0.8",
@@ -108,13 +113,12 @@ _ALERTS = (
 _ALL = """
 ## All metrics
 
-Where Kafka has the same thing the name is what the usual rules of Prometheus' JMX exporter make of
-it, so that dashboards and alerts for Kafka find it. Kafka's names say `ms`, and so the histograms
-are in milliseconds. They are whole histograms where the exporter has quantiles: use
-`histogram_quantile`. As with the exporter, a sum over `topic` counts twice: the line without the
-label is the sum.
+Names are those of Kafka's metrics after the usual rules of Prometheus' JMX exporter, so that
+dashboards and alerts for Kafka work. Histograms are in milliseconds, since Kafka's names say `ms`,
+and have buckets where the exporter has quantiles: use `histogram_quantile`. Do not sum over
+`topic`: the line without this label already is the sum, as with the exporter.
 
-| name | type | labels | |
+| name | type | labels | meaning |
 |---|---|---|---|
 """
 

@@ -18,58 +18,60 @@ _HEAD = """\
      broker/klog_broker/coordinator/transaction/states.py, not this page. -->
 # Transactions
 
-A producer with a `transactional.id` writes records to any partitions, and positions of consumer
-groups, so that readers with `isolation.level=read_committed` see all of it or nothing.
+A producer with a `transactional.id` writes records to any partitions, and offsets of consumer
+groups, so that readers with `isolation.level=read_committed` see all of them or none. Administer
+transactions with [`klog transactions`](command-line.md#transactions):
 
-## What is guaranteed
+```
+klog transactions list --state Ongoing
+```
 
-- **All or nothing.** EndTxn is answered when the decision is a record in `__transaction_state` that
-  would survive the loss of the broker. From then on the transaction ends as decided: its markers
-  are written into every partition, by this process or by the one after it, however often it is lost
-  meanwhile. A partition that gets a marker twice takes no harm.
-- **Once.** A producer is fenced as soon as another one begins to use its id (InitProducerId): what
-  it still asks is refused by every API, and its records by every partition. Its open transaction
-  is aborted. Before a record of a transaction is appended, the coordinator is asked whether the
-  partition takes part (KIP-890): no late record can begin a transaction that nobody ends.
-- **Nobody waits for ever.** A transaction that is open longer than its time-out is aborted by the
-  broker, at the latest `transaction.abort.timed.out.transaction.cleanup.interval.ms` later.
-- **Positions with records.** Offsets that a transaction commits (TxnOffsetCommit) count when its
-  marker is applied. Whoever reads them before with require_stable (OffsetFetch 7, as Kafka's
-  consumers do) is told UNSTABLE_OFFSET_COMMIT, and asks again (KIP-447).
+## Guarantees
 
-Both kinds of clients are served: those that add partitions first (AddPartitionsToTxn 0-3,
-AddOffsetsToTxn, EndTxn 0-4), and those of `transaction.version` 2, which let Produce 12 and
-TxnOffsetCommit 5 add them, and whose epoch rises with every end (EndTxn 5). ApiVersions of a broker
-that runs alone tells `transaction.version` 2 as a finalized feature. In a cluster over ZooKeeper
-there are no features, as with Kafka 3.9: clients take the protocol of the first kind.
+- **All or nothing.** The coordinator answers EndTxn when the decision is a record in
+  `__transaction_state` that survives the loss of the broker. The transaction then ends as decided:
+  this process or its successor writes the markers into every partition. A second marker in a
+  partition does no harm.
+- **Once.** InitProducerId of a new producer with the same id fences the old one: every API refuses
+  its requests, every partition refuses its records, and its open transaction is aborted. Before a
+  broker appends a record of a transaction, it asks the coordinator whether the partition takes part
+  (KIP-890), so that a late record cannot begin a transaction that never ends.
+- **Bounded time.** The broker aborts a transaction that exceeds its timeout, at the latest
+  `transaction.abort.timed.out.transaction.cleanup.interval.ms` later.
+- **Offsets with records.** Offsets of a transaction (TxnOffsetCommit) become visible with its
+  marker. Before that, OffsetFetch with require_stable (version 7, as in Kafka's consumers) gets
+  UNSTABLE_OFFSET_COMMIT, and the client retries (KIP-447).
+
+klog serves both protocols: clients that add partitions first (AddPartitionsToTxn 0-3,
+AddOffsetsToTxn, EndTxn 0-4), and clients of `transaction.version` 2, for which Produce 12 and
+TxnOffsetCommit 5 add partitions and each EndTxn 5 raises the epoch. A standalone broker finalizes
+`transaction.version` 2 in ApiVersions. A cluster with ZooKeeper has no features, as with Kafka 3.9,
+so clients use the first protocol.
 
 ## Where the state is
 
-The state of an id is one record in `__transaction_state`, in Kafka's format (version 1, with the
-tagged fields; 0 is read, too): producer id and epoch, the ids before and after, the partitions, the
-times, and the client's transaction.version. The partition is chosen by the id's hash; the broker
-that leads it coordinates the id. The topic is made when a client first asks for a coordinator.
-`klog dump-log` shows its records.
+The state of a transactional id is one record in `__transaction_state`, in Kafka's format (version
+1 with tagged fields; klog reads 0, too): producer ids and epochs, partitions, times, and the
+client's `transaction.version`. A hash of the id selects the partition, and the broker that leads
+this partition is the id's coordinator. The topic is created when a client first looks for a
+coordinator. `klog dump-log` shows its records.
 
 ## In a cluster
 
-- **The id moves with its partition.** A broker that begins to lead one loads it, goes on with what
-  was being ended, and serves then (COORDINATOR_LOAD_IN_PROGRESS before). One that resigns drops
-  what it knew; whoever waits is told NOT_COORDINATOR, and so is all that was not replicated yet.
-  One that leads on in a newer epoch, since a follower was lost, goes on with what it knows.
-- **Markers go to the leaders of the partitions**, whichever brokers these are (WriteTxnMarkers 1,
-  over a connection of its own to each, with all that waits in one request). A leader that does not
-  answer is asked again after 100 ms, then less and less often up to once a second; it is looked up
-  anew each time. A partition counts as deleted when the coordinator's own metadata do not have it,
-  and the controller has told it of all there are, among them the names of topics that it cannot
-  read.
-- **A coordinator that is one no longer is fenced**: its markers carry the leader epoch of its
-  partition, and a partition that has seen a newer one refuses them
-  (TRANSACTION_COORDINATOR_FENCED).
-- **The coordinator is asked by other brokers** whether a partition takes part, before a record is
-  appended (AddPartitionsToTxn 4 and later). While it does not answer, Produce is answered with
-  NOT_ENOUGH_REPLICAS and TxnOffsetCommit with COORDINATOR_LOAD_IN_PROGRESS: clients ask again. A
-  marker that comes between the answer and the append voids the answer (INVALID_TXN_STATE).
+- **Coordinators move with their partitions.** A new leader loads the partition
+  (COORDINATOR_LOAD_IN_PROGRESS), continues transactions that were ending, and then serves. An old
+  leader drops its state and answers NOT_COORDINATOR to waiting clients and for changes that were
+  not replicated. A leader that only gets a newer leader epoch keeps its state.
+- **Markers go to the leaders of the partitions** (WriteTxnMarkers 1), in one request for each
+  broker over a separate connection. The coordinator retries after 100 ms, then less and less often
+  up to once a second, and looks up the leader each time. A partition counts as deleted if the
+  coordinator's metadata lacks it and the controller has sent the complete list of partitions.
+- **Former coordinators are fenced**: markers carry the leader epoch of the coordinator's partition,
+  and a partition that has seen a newer one refuses them (TRANSACTION_COORDINATOR_FENCED).
+- **Other brokers ask the coordinator** whether a partition takes part before they append a record
+  (AddPartitionsToTxn 4 and later). While there is no response, Produce gets NOT_ENOUGH_REPLICAS and
+  TxnOffsetCommit COORDINATOR_LOAD_IN_PROGRESS, and clients retry. A marker that arrives between the
+  response and the append makes the response invalid (INVALID_TXN_STATE).
 
 ```mermaid
 stateDiagram-v2
@@ -82,7 +84,7 @@ _STEPS = """\
 
 ## Steps
 
-Every change of a state is a row here, and the coordinator refuses any other.
+The coordinator makes only these changes of a transaction's state.
 
 | from | to | when |
 |---|---|---|
@@ -91,10 +93,10 @@ Every change of a state is a row here, and the coordinator refuses any other.
 _ANSWERS = """
 ## What each state answers
 
-To the producer whose id and epoch are the current ones. Others are refused in any state:
-INVALID_PRODUCER_ID_MAPPING for another producer id, PRODUCER_FENCED for another epoch (clients of
-the oldest versions know INVALID_PRODUCER_EPOCH for it). InitProducerId needs neither: a new process
-fences the one before. With both (KIP-360) it raises its own epoch.
+The table is for the producer with the current id and epoch. Each state refuses other producers:
+with INVALID_PRODUCER_ID_MAPPING for another producer id, with PRODUCER_FENCED for another epoch
+(INVALID_PRODUCER_EPOCH for the oldest clients). InitProducerId needs neither: a new process fences
+the old one. InitProducerId with both (KIP-360) raises the producer's own epoch.
 
 """
 
@@ -108,26 +110,26 @@ _SETTINGS = """
 _DIFFERENT = """
 ## What differs from Kafka
 
-- A transaction keeps the `transaction.version` that it was begun with. Kafka 4.3 aborts one that
-  timed out under the broker's version, and takes each EndTxn by its own. Here only EndTxn 0 to 4
-  changes it, to 0: their answers have no place for the epoch that version 2 would begin.
-- InitProducerId that names an epoch which is not the current one never aborts an open transaction:
-  it is refused with PRODUCER_FENCED. Kafka aborts the transaction of the newer producer then.
-- After an end the next transaction can begin at once where all its partitions are led by the
-  coordinator's own broker, and a new process takes over the id with its first InitProducerId:
-  clients see CONCURRENT_TRANSACTIONS only while one of the partitions cannot be written to.
-- Two questions about one transaction that wait for the same coordinator are asked one after the
-  other. Kafka answers the first of them with NETWORK_EXCEPTION, and its client asks again.
-- A marker that a partition refuses for good (it knows a newer epoch of the producer or a newer
-  coordinator) counts as written. Kafka's transaction waits for the next load of its shard then.
-- `__consumer_offsets` and `__transaction_state` have the numbers of partitions and the policy of
-  the broker's settings, whoever creates them; CreateTopics says so. Kafka lets clients make them
-  otherwise, and its coordinators never work then.
-- Two-phase commit (KIP-939, InitProducerId 6) is off and cannot be switched on, and
-  `transaction.partition.verification.enable` cannot be switched off.
-- The regular expressions of ListTransactions 2 neither look around nor back: they are matched in a
-  time that grows with the ids alone. Others are refused (INVALID_REGULAR_EXPRESSION).
-- There is no authorizer: whoever reaches the broker may use any transactional id.
+- A transaction keeps the `transaction.version` that it began with. Kafka 4.3 aborts a timed-out
+  transaction by the broker's version and handles each EndTxn by its own. Here only EndTxn 0 to 4
+  changes the version, to 0, because its response has no field for the epoch of version 2.
+- InitProducerId with an epoch that is not current never aborts an open transaction, and gets
+  PRODUCER_FENCED. Kafka aborts the newer producer's transaction.
+- The next transaction can begin immediately if the coordinator's broker leads all partitions of the
+  last one, and a new process takes over the id with its first InitProducerId. Clients see
+  CONCURRENT_TRANSACTIONS only while one of the partitions is not writable.
+- Two verifications of one transaction that wait for the same coordinator are sent one after the
+  other. Kafka fails the first with NETWORK_EXCEPTION, and its client retries.
+- A marker that a partition refuses permanently (a newer producer or coordinator epoch) counts as
+  written. Kafka's transaction waits for the next load of the coordinator.
+- `__consumer_offsets` and `__transaction_state` always have the partitions and the cleanup policy
+  of the broker's settings; CreateTopics reports this. Kafka lets clients create them otherwise, and
+  its coordinators then never work.
+- Two-phase commit (KIP-939, InitProducerId 6) is off, and
+  `transaction.partition.verification.enable` is on; neither can be changed.
+- Regular expressions of ListTransactions 2 have no lookaround and no backreferences, so that
+  matching takes linear time. Others get INVALID_REGULAR_EXPRESSION.
+- klog has no authorizer: any client may use any transactional id.
 """
 
 
