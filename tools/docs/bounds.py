@@ -11,7 +11,7 @@ _HEAD = """\
 # Fixed limits
 
 Look up a limit here when a request is refused or a connection is closed and no setting says why.
-These limits bound the memory and the time that one client can take. They cannot be changed; limits
+These limits bound the memory and the time that one client can take, and cannot be changed. Limits
 that can, such as `socket.request.max.bytes`, `max.connections` and `message.max.bytes`, are in
 [configuration.md](configuration.md).
 
