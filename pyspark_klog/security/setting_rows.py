@@ -27,7 +27,7 @@ def _without(reason: str, *names: str) -> Iterator[Setting]:
 
 _JAVA_TLS = "Python's TLS is OpenSSL, which has no Java providers"
 _KERBEROS = "sasl.mechanism GSSAPI (Kerberos) is not supported"
-_BROKERS_CHECK = "it is for brokers, which check tokens: a client passes them on"
+_BROKERS_CHECK = "brokers check tokens; a client only passes them on"
 _WHEN_NEEDED = "a token is renewed when a connection needs one, not by a timer"
 
 _OAUTH = "sasl.oauthbearer."
@@ -62,29 +62,48 @@ SECURITY: tuple[Setting, ...] = (
         "module:callable that gives a token, or (user, password)",
     ),
     _text("sasl.login.class", "Java's own classes are accepted, others refused"),
-    _number("sasl.login.connect.timeout.ms", 10_000, "longest wait for an endpoint", 600_000),
-    _number("sasl.login.read.timeout.ms", 10_000, "longest wait for its answer", 600_000),
-    _number("sasl.login.retry.backoff.ms", 100, "wait before it is asked again"),
-    _number("sasl.login.retry.backoff.max.ms", 10_000, "longest time of all attempts"),
-    _number("sasl.login.refresh.buffer.seconds", 300, "a token is renewed so long before", 3_600),
-    _number("sasl.login.refresh.min.period.seconds", 60, "and used at least so long", 900),
-    _text("sasl.login.refresh.window.factor", "or at this part of its life, 0.5 to 1.0", "0.8"),
-    _text(f"{_OAUTH}token.endpoint.url", "where tokens are: https://..., or file:///path"),
-    _text(f"{_OAUTH}client.credentials.client.id", "who asks for a token"),
-    _secret(f"{_OAUTH}client.credentials.client.secret", "and its secret"),
-    _text(f"{_OAUTH}scope", "the scope that is asked for"),
+    _number(
+        "sasl.login.connect.timeout.ms",
+        10_000,
+        "longest wait for a connection to the token endpoint",
+        600_000,
+    ),
+    _number(
+        "sasl.login.read.timeout.ms", 10_000, "longest wait for the endpoint's response", 600_000
+    ),
+    _number("sasl.login.retry.backoff.ms", 100, "wait before the next request"),
+    _number("sasl.login.retry.backoff.max.ms", 10_000, "longest time of all attempts together"),
+    _number(
+        "sasl.login.refresh.buffer.seconds",
+        300,
+        "how long before its end a token is renewed",
+        3_600,
+    ),
+    _number("sasl.login.refresh.min.period.seconds", 60, "how long a token is used at least", 900),
+    _text(
+        "sasl.login.refresh.window.factor",
+        "part of its lifetime after which a token is renewed, 0.5 to 1.0",
+        "0.8",
+    ),
+    _text(
+        f"{_OAUTH}token.endpoint.url",
+        "the token endpoint, https://..., or a file with a token, file:///path",
+    ),
+    _text(f"{_OAUTH}client.credentials.client.id", "the client id for the token endpoint"),
+    _secret(f"{_OAUTH}client.credentials.client.secret", "the secret of that client id"),
+    _text(f"{_OAUTH}scope", "the scope of the requested token"),
     Setting(f"{_OAUTH}header.urlencode", bool, False, "whether id and secret are URL-encoded"),
     _text(f"{_OAUTH}jwt.retriever.class", "Java's own classes, or module:callable"),
     # TLS
     _text("ssl.truststore.location", "certificates to trust: a PEM or PKCS12 file"),
-    _text("ssl.truststore.type", "PEM or PKCS12; told from the file when it is not given"),
+    _text("ssl.truststore.type", "PEM or PKCS12; by default recognised from the file"),
     _secret("ssl.truststore.password", "password of a PKCS12 truststore"),
     _secret("ssl.truststore.certificates", "certificates to trust, as PEM text"),
     _text("ssl.keystore.location", "the client's key and certificates: a PEM or PKCS12 file"),
-    _text("ssl.keystore.type", "PEM or PKCS12; told from the file when it is not given"),
+    _text("ssl.keystore.type", "PEM or PKCS12; by default recognised from the file"),
     _secret("ssl.keystore.password", "password of a PKCS12 keystore"),
     _secret("ssl.keystore.key", "the client's private key, as PEM text"),
-    _secret("ssl.keystore.certificate.chain", "its certificates, as PEM text"),
+    _secret("ssl.keystore.certificate.chain", "the client's certificates, as PEM text"),
     _secret("ssl.key.password", "password of a private key in PEM"),
     _text(
         "ssl.endpoint.identification.algorithm",

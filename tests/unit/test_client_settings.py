@@ -71,7 +71,7 @@ def test_a_setting_without_effect_warns_once(caplog: pytest.LogCaptureFixture) -
         ClientSettings({"metrics.num.samples": "3"}).warn_of_ignored()
         ClientSettings({"metrics.num.samples": "4"}).warn_of_ignored()
     assert [r for r in caplog.messages if "metrics.num.samples" in r] == [
-        "setting=metrics.num.samples is accepted without effect: it belongs to the JVM"
+        "setting=metrics.num.samples is accepted without effect: the setting belongs to the JVM"
     ]
 
 

@@ -154,7 +154,7 @@ JOBS = (
         "metric reporters",
         {"kafka.metric.reporters": "com.example.Reporter", "kafka.client.dns.lookup": "use_all"},
         warned={
-            "kafka.metric.reporters": "it belongs to the JVM",
+            "kafka.metric.reporters": "the setting belongs to the JVM",
             "kafka.client.dns.lookup": "all addresses of a name are always tried",
         },
     ),
@@ -162,7 +162,7 @@ JOBS = (
         "sink: batches that wait",
         {"kafka.linger.ms": "50", "kafka.batch.size": "65536"},
         "sink",
-        {"kafka.linger.ms": "batches are made of Spark's Arrow batches at once, nothing lingers"},
+        {"kafka.linger.ms": "klog writes Spark's Arrow batches at once, without lingering"},
     ),
     Job(
         "serializers on a source",

@@ -23,10 +23,8 @@ _INTRODUCTION = """\
      not this page. -->
 # Options
 
-Those of `format("klog")`: of `spark.readStream` (S), `spark.read` (B), and of the sinks,
-`writeStream` and `write` (W). Names, values and defaults are those of `format("kafka")` wherever it
-has the option; [what differs](differences.md) is little. Names are case-insensitive, values are
-text (Spark turns numbers and truth values into it).
+Look up the options of `format("klog")`: of `spark.readStream` (S), of `spark.read` (B), and of the
+sinks `writeStream` and `write` (W).
 
 ```python
 stream = (
@@ -38,66 +36,71 @@ stream = (
 )
 ```
 
-They are checked when the source or sink is loaded: a value that cannot be is refused with what was
-expected, and so is a name that looks misspelt. (What only the brokers know, and what differs
-between batch and stream, is checked when the query begins.) Names behind `kafka.` that Kafka's
-clients do not have are ignored, as in Java, with one warning on the driver that says what was
-meant. They are refused where that would change how connections are secured or which records are
-read (`kafka.sasl.username`, a misspelt `kafka.isolation.level`). Other unknown names are ignored,
-as Spark passes options of its own along.
-Error messages: [troubleshooting](troubleshooting.md).
+Options of `format("kafka")` have the same names, values and defaults, with [few
+differences](differences.md). Names are case-insensitive; Spark turns numbers and truth values into
+text.
+
+klog checks options when the source or sink is loaded, and refuses an invalid value or a name that
+looks misspelt. Checks that need the brokers, or differ between batch and stream, follow when the
+query begins. A `kafka.` name that Kafka's clients do not have is ignored, as in Java; the driver
+warns once and proposes a name. The name is refused if ignoring it could change the security of
+connections or the records that are read (`kafka.sasl.username`, a misspelt
+`kafka.isolation.level`). Other unknown names are ignored, because Spark passes its own options
+along.
+Errors: [troubleshooting](troubleshooting.md).
 """
 
 _SECTIONS: dict[str, tuple[str, ...]] = {
-    "Which brokers": ("kafka.bootstrap.servers", "bootstrap.servers"),
-    "What is read": (
+    "Brokers": ("kafka.bootstrap.servers", "bootstrap.servers"),
+    "Topics, partitions, columns": (
         *("assign", "subscribe", "subscribePattern", "includeHeaders", "columns", "keys"),
     ),
-    "Where it begins and ends": (
+    "Start and end": (
         *("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),
         *("startingOffsetsByTimestampStrategy", "endingTimestamp", "endingOffsetsByTimestamp"),
         *("endingOffsets", "committedOffsetsMissing"),
     ),
-    "How much a micro-batch takes": (
+    "Size of a micro-batch": (
         *("maxOffsetsPerTrigger", "maxOffsetsPerTriggerByTopic", "maxBytesPerTrigger"),
         *("minOffsetsPerTrigger", "maxTriggerDelay"),
     ),
-    "How reading is cut into tasks": ("minPartitions", "maxRecordsPerPartition"),
-    "When something is missing, or late": (
+    "Number of tasks": ("minPartitions", "maxRecordsPerPartition"),
+    "Missing data, and waits": (
         *("failOnDataLoss", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries"),
         *("fetchOffset.retryIntervalMs", "idleWaitMs", "allowSlow"),
     ),
     "Progress for other tools": ("commitGroupId", "lagDetails"),
-    "Instead of a topic's records": ("table", "path", "stopped"),
+    "Other sources than topics": ("table", "path", "stopped"),
     "Writing": ("topic", "timestampColumn", "deadLetterTopic", "deadLetterMax"),
     "Writing exactly once": (
         *("exactlyOnce", "exactlyOnceName", "exactlyOncePrefix", "exactlyOnceTopic"),
         *("exactlyOnceMismatch", "exactlyOnceMissing", "exactlyOnceQuery"),
     ),
 }
-"""Titles and names. A row that stands nowhere comes last, in a section of its own."""
+"""Titles and names of options. Options that no section names come last, under "Others"."""
 
 _NOTES = {
-    "Where it begins and ends": (
-        "Starting options count for a new query alone: one that goes on begins where its "
-        "checkpoint says. JSON has to name exactly the partitions that are read."
+    "Start and end": (
+        "Starting options count only for a new query; a query with a checkpoint continues from it. "
+        "JSON must name exactly the partitions that are read."
     ),
-    "How much a micro-batch takes": (
-        "These need Spark 4.2 or later. The trigger AvailableNow honours the maxima and ignores "
-        "the minimum; Once ignores all."
+    "Size of a micro-batch": (
+        "These options need Spark 4.2 or later. The trigger AvailableNow honours the maxima and "
+        "ignores the minimum; Once ignores all."
     ),
     "Writing": (
-        "Columns of what is written: `value` (required), `key`, `headers`, `topic`, `partition`, "
-        "and the one that `timestampColumn` names; others are ignored, `timestamp` too. Their "
-        "types, and what happens to a row that cannot be written, are in [the sink](sink.md)."
+        "The sink writes the columns `value` (required), `key`, `headers`, `topic`, `partition`, "
+        "and the one that `timestampColumn` names. The sink ignores others, also `timestamp`: "
+        "[the sink](sink.md)."
     ),
 }
 
 _CLIENT = """\
 ## Settings of the client: `kafka.*`
 
-Kafka's own, with `kafka.` in front: `.option("kafka.fetch.max.wait.ms", "100")`. They hold for what
-reads and what writes. Numbers that end in `.ms` are milliseconds, in `.bytes` bytes.
+Put `kafka.` before the name of a client's setting: `.option("kafka.fetch.max.wait.ms", "100")`. The
+settings hold for sources and sinks. Numbers are milliseconds in names that end in `.ms`, and bytes
+in `.bytes`.
 """
 
 
@@ -113,7 +116,9 @@ def options_page() -> str:
             parts.append(f"## {title}\n\n{note}{_optiontable(rows)}")
     none = [row for row in OPTIONS if row.status is Status.NONE]
     reasons = (f"`{row.name}` ({row.doc})" for row in none)
-    parts.append(f"## Without effect\n\nAccepted, and change nothing: {', '.join(reasons)}.\n")
+    parts.append(
+        f"## Without effect\n\nklog accepts these options without effect: {', '.join(reasons)}.\n"
+    )
     parts.append(_CLIENT)
     for title, settings in (
         ("Connections", CONNECTIONS),
@@ -121,12 +126,12 @@ def options_page() -> str:
         ("Writing", WRITING),
         ("Security", SECURITY),
     ):
-        see = "How to write them: [security](security.md).\n\n" if title == "Security" else ""
+        see = "Examples: [security](security.md).\n\n" if title == "Security" else ""
         parts.append(f"### {title}\n\n{see}{_settingtable(settings)}")
     parts.append("### Refused\n\n" + table(("name", "by", "instead"), _refused()))
     parts.append(
-        "### Accepted, without effect\n\nThere is one warning for each, so that a job's settings "
-        f"can be brought along.\n\n{_without_effect()}"
+        "### Accepted, without effect\n\nThe driver warns once for each, so that a job's settings "
+        f"can stay.\n\n{_without_effect()}"
     )
     return "\n".join(parts)
 

@@ -28,9 +28,13 @@ CONNECTIONS: tuple[Setting, ...] = (
     _number("reconnect.backoff.max.ms", 1_000, "longest wait before an attempt to connect"),
     _number("socket.connection.setup.timeout.ms", 10_000, "longest wait for a connection", 1),
     _number(
-        "connections.max.idle.ms", 540_000, "an unused connection is closed then", -1, LONG_MAX
+        "connections.max.idle.ms",
+        540_000,
+        "idle time after which a connection is closed",
+        -1,
+        LONG_MAX,
     ),
-    _number("metadata.max.age.ms", 300_000, "metadata is fetched anew after this time"),
+    _number("metadata.max.age.ms", 300_000, "metadata is fetched again after this time"),
     _number("receive.buffer.bytes", -1, "SO_RCVBUF; -1 leaves it to the system", -1),
     _number("send.buffer.bytes", -1, "SO_SNDBUF; -1 leaves it to the system", -1),
 )
@@ -43,8 +47,8 @@ READING: tuple[Setting, ...] = (
         "whether records of open and aborted transactions are read",
         choices=("read_uncommitted", "read_committed"),
     ),
-    _number("fetch.min.bytes", 0, "a fetch is answered once there is so much (Kafka: 1)"),
-    _number("fetch.max.wait.ms", 500, "or after this time"),
+    _number("fetch.min.bytes", 0, "bytes for which a broker delays a fetch (Kafka: 1)"),
+    _number("fetch.max.wait.ms", 500, "longest such delay"),
     _number("fetch.max.bytes", 52_428_800, "bytes of one reply to a fetch", 1),
     _number(
         *("max.partition.fetch.bytes", 4_194_304),
@@ -54,16 +58,18 @@ READING: tuple[Setting, ...] = (
         "client.rack",
         str,
         "",
-        "the reader's rack: a replica there is read, if the broker names one",
+        "the reader's rack: the broker may name a replica there to read from",
     ),
     Setting("check.crcs", bool, True, "whether the checksum of each batch is checked"),
-    Setting("allow.auto.create.topics", bool, True, "whether asking for a topic may create it"),
+    Setting(
+        "allow.auto.create.topics", bool, True, "whether a metadata request may create a topic"
+    ),
 )
 
 WRITING: tuple[Setting, ...] = (
     Setting(
         *("acks", str, "all"),
-        "who must have a record: all replicas in sync (-1 is the same), the leader, or nobody",
+        "replicas that must have a record: all in sync (also -1), the leader (1), or none (0)",
         choices=("all", "-1", "0", "1"),
     ),
     Setting("enable.idempotence", bool, True, "each record once, in order, through retries"),
@@ -72,7 +78,7 @@ WRITING: tuple[Setting, ...] = (
     _number(
         "max.block.ms",
         60_000,
-        "longest wait for a topic that is not there yet, or has no leader",
+        "longest wait for a topic that does not exist yet or has no leader",
         0,
         LONG_MAX,
     ),
@@ -86,12 +92,13 @@ WRITING: tuple[Setting, ...] = (
     _number("retries", INT_MAX, "attempts after the first"),
     _number(
         *("transaction.timeout.ms", 900_000),
-        "of exactlyOnce: longest time of a transaction, which its broker bounds, too (Kafka: "
-        "60000)",
+        "longest time of a transaction of exactlyOnce; the broker has a limit, too (Kafka: 60000)",
         1,
     ),
     Setting("partitioner.class", str, None, "module:callable, or one of Java's built-in ones"),
-    Setting("partitioner.ignore.keys", bool, False, "whether keys count for no partition"),
+    Setting(
+        "partitioner.ignore.keys", bool, False, "whether the partition does not depend on the key"
+    ),
     Setting(
         "compression.type",
         str,
@@ -107,8 +114,8 @@ WRITING: tuple[Setting, ...] = (
 APPLIED: tuple[Setting, ...] = (*CONNECTIONS, *READING, *WRITING)
 
 _NO_GROUP = "klog reads given offsets: it joins no group"
-_JVM = "it belongs to the JVM"
-_BATCHES = "batches are made of Spark's Arrow batches at once, nothing lingers"
+_JVM = "the setting belongs to the JVM"
+_BATCHES = "klog writes Spark's Arrow batches at once, without lingering"
 _BY_SPARK = "Spark converts columns"
 
 
@@ -164,11 +171,11 @@ WITHOUT_EFFECT: tuple[Setting, ...] = (
     *_without(_BY_SPARK, "key.serializer", "value.serializer", "key.deserializer"),
     *_without(_BY_SPARK, "value.deserializer"),
     *_without("the sink ends its transactions itself", "transaction.two.phase.commit.enable"),
-    *_without("sources and sinks ask brokers, not controllers", "bootstrap.controllers"),
+    *_without("klog connects to brokers, not to controllers", "bootstrap.controllers"),
     *_without("all addresses of a name are always tried", "client.dns.lookup"),
-    *_without("unused topics cost nothing here", "metadata.max.idle.ms"),
+    *_without("unused topics cost nothing", "metadata.max.idle.ms"),
     *_without(
-        "the bootstrap servers are asked again when no known broker answers",
+        "klog uses the bootstrap servers again when no known broker answers",
         "metadata.recovery.strategy",
         "metadata.recovery.rebootstrap.trigger.ms",
     ),

@@ -49,20 +49,22 @@ OPTIONS: tuple[Option, ...] = (
     # Which brokers
     Option(
         *("kafka.bootstrap.servers", _ALL, None),
-        "required (but for `path`): one or more brokers of the cluster, to begin with",
+        "one or more brokers of the cluster; required without `path`",
         "`host:port,host:port`",
     ),
-    Option("bootstrap.servers", _ALL, None, "the same without the prefix", "the same"),
+    Option(
+        "bootstrap.servers", _ALL, None, "as `kafka.bootstrap.servers`", "`host:port,host:port`"
+    ),
     # What is read
     Option(
         *("assign", _SB, None),
-        "these partitions; exactly one of this and the next two is required to read",
+        "these partitions; a read needs exactly one of `assign`, `subscribe`, `subscribePattern`",
         """JSON: `{"orders":[0,1],"bills":[0]}`""",
     ),
     Option("subscribe", _SB, None, "all partitions of these topics", "`orders,bills`"),
     Option(
         *("subscribePattern", _SB, None),
-        "topics in whose names the expression is found, new ones too; internal ones are left out",
+        "topics whose names contain a match, including new topics, without internal topics",
         "Java's regular expressions: `^orders-.*`",
     ),
     Option(
@@ -72,87 +74,87 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         *("columns", _SB, None),
-        "only these columns are made, in this order: less for Spark to copy; all unless given",
+        "make only these columns, in this order, so that Spark copies less; all by default",
         "`key,value`; any of `key`, `value`, `topic`, `partition`, `offset`, `timestamp`, "
         "`timestampType`, `headers`",
     ),
     Option(
         *("keys", _B, None),
         "only records with one of these keys, from the partitions in which the default partitioner "
-        "puts them: see [backfills](backfills.md)",
+        "puts them ([backfills](backfills.md))",
         """JSON: `["customer-1","customer-7"]`""",
     ),
     # Where it begins and ends
     Option(
         *("startingTimestamp", _SB, None),
-        "begin at the first record that is not older; goes before the next two",
+        "begin at the first record that is not older; overrides the other starting options",
         "ms since 1970: `1700000000000`",
     ),
     Option(
         *("startingOffsetsByTimestamp", _SB, None),
-        "the same with a time for each partition; goes before `startingOffsets`",
+        "`startingTimestamp` for each partition; overrides `startingOffsets`",
         """JSON: `{"orders":{"0":1700000000000}}`""",
     ),
     Option(
         *("startingOffsets", _SB, None),
-        "where a new query begins: `latest` is a stream's default, `earliest` a batch's; a stream "
-        "that goes on has its checkpoint. `committed`: where the group of `commitGroupId` is",
+        "where a new query begins: by default streams at `latest`, batches at `earliest`. "
+        "`committed`: at the offsets of the group `commitGroupId`",
         "`earliest`, `latest` (streams), `committed`, or JSON with an offset for every partition, "
         """-2 for earliest, -1 for latest (streams), or a word for a topic: """
         """`{"orders":{"0":23,"1":-2},"bills":"earliest"}`""",
     ),
     Option(
         *("startingOffsetsByTimestampStrategy", _SB, "error"),
-        "where no record is as young as a starting timestamp: fail, or begin at the end",
+        "if no record is as new as the starting timestamp: fail, or begin at the end",
         "`error`, `latest`",
     ),
     Option(
         *("endingTimestamp", _B, None),
-        "end before the first record that is not older, whatever stands behind it; at the end if "
-        "there is none: see [backfills](backfills.md)",
+        "end before the first record that is not older, even if older records follow; without such "
+        "a record at the end ([backfills](backfills.md))",
         "ms since 1970",
     ),
     Option(
         *("endingOffsetsByTimestamp", _B, None),
-        "the same with a time for each partition",
-        "JSON, as above",
+        "`endingTimestamp` for each partition; overrides `endingOffsets`",
+        """JSON: `{"orders":{"0":1700000000000}}`""",
     ),
     Option(
         *("endingOffsets", _B, "latest"),
-        "where a batch ends (exclusive), as of when the query runs first",
+        "where a batch ends (exclusive); `latest` is found when the first query is planned",
         """`latest`, or JSON, -1 for latest: `{"orders":{"0":50,"1":-1}}`""",
     ),
     # How much a micro-batch takes (Spark 4.2 and later)
     Option(
         *("maxOffsetsPerTrigger", _S, None),
         "most offsets of one micro-batch, shared by backlog; a partition with records gets at "
-        "least 1",
+        "least one",
         _FROM_1,
     ),
     Option(
         *("maxOffsetsPerTriggerByTopic", _S, None),
-        "the same for some of the topics, beside or without it",
+        "`maxOffsetsPerTrigger` for single topics; both can be combined",
         """JSON: `{"orders":1000}`""",
     ),
     Option(
         *("maxBytesPerTrigger", _S, None),
-        "about the most bytes of one micro-batch, compressed as they are in the log; by samples",
+        "most bytes of one micro-batch, compressed as in the log; estimated from samples",
         f"{_FROM_1}: `67108864`",
     ),
     Option(
         *("minOffsetsPerTrigger", _S, None),
-        "a micro-batch waits until so many offsets are there; the first does not",
+        "a micro-batch, except the first, waits for this many offsets",
         _FROM_1,
     ),
     Option(
         *("maxTriggerDelay", _S, "15m"),
-        "but no longer than this",
+        "longest wait for `minOffsetsPerTrigger`",
         "a number and us, ms, s, m, min, h or d: `90s`",
     ),
     # How it is cut into tasks
     Option(
         *("minPartitions", _SB, None),
-        "about so many tasks: large ranges of offsets are cut; without it a partition is a task",
+        "cut large ranges of offsets into about this many tasks; by default one task a partition",
         _FROM_1,
     ),
     Option(
@@ -163,129 +165,135 @@ OPTIONS: tuple[Option, ...] = (
     # When something is missing, or late
     Option(
         *("failOnDataLoss", _SB, "true"),
-        "fail when records, partitions or topics that were to be read are gone; else warn and go "
-        "on with what is there",
+        "fail if records, partitions or topics were deleted before they were read; `false` warns "
+        "and reads the rest",
         _FLAG,
     ),
     Option(
         *("kafkaConsumer.pollTimeoutMs", _SB, "120000"),
-        "longest time without progress in a task, retries included; then it fails",
+        "a task fails after this time without progress, retries included",
         f"ms, {_FROM_1}",
     ),
     Option(
         *("fetchOffset.numRetries", _SB, "3"),
-        "how often topics and offsets are asked for in all while they are not there",
+        "most attempts to find topics and offsets",
         _FROM_1,
     ),
-    Option("fetchOffset.retryIntervalMs", _SB, "1000", "wait between these attempts", _MS),
+    Option(
+        "fetchOffset.retryIntervalMs",
+        _SB,
+        "1000",
+        "wait between the attempts of `fetchOffset.numRetries`",
+        _MS,
+    ),
     Option(
         *("idleWaitMs", _S, "50"),
-        "wait before a stream that has read all looks again (none before Spark 4.2); 0 never waits",
+        "wait before an idle stream looks for records again (no wait before Spark 4.2, or with 0)",
         _MS,
     ),
     Option(
         *("allowSlow", _ALL, "false"),
-        "run without numba, orders of magnitude slower, instead of refusing to",
+        "run without numba, orders of magnitude slower, instead of failing",
         _FLAG,
     ),
     # Progress for other tools
     Option(
         *("commitGroupId", _SB, None),
-        "a stream commits its position to this consumer group, for lag tools, once Spark has it in "
-        "the checkpoint; also the group of `startingOffsets=committed`",
+        "commit a stream's position to this consumer group, for lag tools, once it is in Spark's "
+        "checkpoint; also the group of `startingOffsets=committed`",
         "a group's id, without active members",
     ),
     Option(
         *("committedOffsetsMissing", _SB, "error"),
-        "what `startingOffsets=committed` does in a partition in which the group has no offset",
+        "where `startingOffsets=committed` begins in a partition without an offset of the group",
         "`error`, `earliest`, `latest`",
     ),
     Option(
         *("lagDetails", _S, "false"),
-        "the progress tells the lag in time, too, as `pyspark_klog.lag` reads it",
+        "add the lag in time to the progress, for `pyspark_klog.lag`",
         _FLAG,
     ),
     # Something else than a topic's records
     Option(
         *("table", _B, None),
-        "these facts of the cluster as rows, instead of records",
+        "read facts about the cluster "
+        "([columns](progress-and-lag.md#what-the-cluster-knows-table))",
         "`topics`, `partitions`, `groups`, `offsets`, `sinks`",
     ),
     Option(
         *("path", _B, None),
-        "a broker's data directory (`log.dirs`): its files are read and no broker is asked; "
-        "`load(DIR)` is the same ([segment files](segment-files.md))",
+        "read the files of a broker's data directory (`log.dirs`) without a broker; `load(DIR)` is "
+        "the same ([segment files](segment-files.md))",
         "a directory that the driver and all executors see",
     ),
     Option(
         *("stopped", _B, "false"),
-        "no broker runs on `path`: all that is in its files counts",
+        "states that no broker runs on `path`, so that its files can be read to their ends",
         _FLAG,
     ),
     # Writing
     Option(
         *("topic", Use.SINK, None),
-        "where all rows go; goes before the column `topic`. One of both is required",
+        "the topic of all rows; overrides the column `topic`. One of both is required",
         "a topic's name",
     ),
     Option(
         *("timestampColumn", Use.SINK, None),
-        "the column of Spark's type timestamp whose values are the records' timestamps; without "
-        "this option, and for a null, that is the time of writing "
-        "([timestamps](sink.md#the-records-timestamps))",
+        "the column, of Spark's type timestamp, with the records' timestamps; by default, and for "
+        "null, the time of writing ([timestamps](sink.md#the-records-timestamps))",
         "a column's name: `timestamp`",
     ),
     Option(
         *("deadLetterTopic", Use.SINK, None),
-        "where rows go that cannot be written, with the reason; else the first one fails the job "
-        "([the sink](sink.md))",
+        "the topic for rows that cannot be written, with the reason; without it the first such row "
+        "fails the job ([dead letters](sink.md#dead-letters))",
         "a topic's name",
     ),
     Option(
         *("deadLetterMax", Use.SINK, None),
-        "most such rows of one batch; more fail it",
+        "most dead letters of one batch; more fail it",
         "a whole number from 0 on",
     ),
     Option(
         *("exactlyOnce", Use.SINK, "false"),
-        "each row is written exactly once, in transactions, for those who read committed records",
+        "write each row exactly once, in transactions, for readers of committed records "
+        "([exactly once](exactly-once.md))",
         _FLAG,
     ),
     Option(
         *("exactlyOnceName", Use.SINK, DEFAULT_NAME),
-        "tells the sinks of one query apart; `batch_writer` requires it. Once a query runs, keep "
-        "it: by another name nothing of what was written is known",
+        "the sink's name within its query; required by `batch_writer`. Do not change it later: "
+        "under another name the sink has no progress",
         f"{_PART}: `orders`",
     ),
     Option(
         *("exactlyOncePrefix", Use.SINK, DEFAULT_PREFIX),
         "the first part of the sink's transactional ids and groups, "
-        "`<prefix>.<query id>.<name>.<task>`; keep it, too",
+        "`<prefix>.<query id>.<name>.<task>`. Do not change it later",
         f"{_PART}, `.`",
     ),
     Option(
         *("exactlyOnceTopic", Use.SINK, None),
-        "the topic under which the groups' positions are stored; the option `topic` unless given, "
-        "and required without that. It must exist; keep it, too",
+        "the existing topic whose partition 0 the progress rows name as their offset; by default "
+        "the option `topic`, without which it is required. Do not change it later",
         "a topic's name",
     ),
     Option(
         *("exactlyOnceMismatch", Use.SINK, "fail"),
-        "what a repeated micro-batch does that has other rows than what was committed of it: fail, "
-        "or keep what was committed",
+        "if a repeated task has other rows than were committed: fail, or keep the committed rows "
+        "if the number of rows is equal (for sums of floats, which depend on the order)",
         "`fail`, `keep`",
     ),
     Option(
         *("exactlyOnceMissing", Use.SINK, "fail"),
-        "what a query does that goes on while what it wrote last is not known any more: fail, or "
-        "continue, which may write a micro-batch again; also to begin with exactlyOnce on a "
-        "checkpoint that was without it",
+        "if progress rows are missing: fail, or continue, which may write a micro-batch again. Set "
+        "`continue` for one start only, also to begin with exactlyOnce on an older checkpoint",
         "`fail`, `continue`",
     ),
     Option(
         *("exactlyOnceQuery", Use.SINK, None),
-        "for `batch_writer` under Spark Connect, which cannot tell the query's id: a name of this "
-        "query alone; keep it, too",
+        "for `batch_writer` under Spark Connect, which does not know the query's id: a name that "
+        "only this query has. Do not change it later",
         f"{_PART}: `orders-copy`",
     ),
     # Without effect
