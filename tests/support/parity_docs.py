@@ -34,15 +34,18 @@ _COLUMNS = (
 )
 """Titles, and the engines whose results each has."""
 _HEAD = """\
-# Beside Spark's own Kafka connector, row by row
+# Compare klog with Spark's own Kafka connector, row by row
 
-Printed by `python -m tests.support.parity_docs`; do not edit. Each row is a promise of klog's
-connector, with the tests that show it. The columns say how those tests ended when they last ran:
-**klog** on klog's own broker with the newest Spark and the oldest (`./dev test`), **Kafka 3.9** and
-**Kafka 4.3** on Apache Kafka with Spark 4.2 (`./dev peers`), where **the peer**, `format("kafka")`,
-runs the same scenario: `same` is the same rows and schema, `fails too` an error from both, and a
-link leads to what differs and why. A dash: the tests of the row have no part there. Why the peer
-fails where both do is in `tests/golden/peer_failures.json`, and each run compares it.
+Printed by `python -m tests.support.parity_docs`; do not edit. Look up whether klog does what
+`format("kafka")`, *the peer*, does. Each row is a promise with its tests. The columns have the
+results of the last runs:
+
+- **klog**: on klog's broker, with the newest Spark and the oldest (`./dev test`).
+- **Kafka 3.9**, **Kafka 4.3**: on Apache Kafka with Spark 4.2 (`./dev peers`).
+- **the peer**, in the same scenario there: `same` rows and schema, `fails too` with an error like
+  klog (`tests/golden/peer_failures.json` has the reasons), or a link to the difference.
+
+A dash means that the row's tests do not run there.
 
 | results of | files of tests | commit | day | Spark | Python |
 |---|---|---|---|---|---|
