@@ -1,8 +1,8 @@
-"""A Kafka client: connections without I/O, their blocking driver, reading, producing, admin.
+"""A Kafka client: connections without I/O, blocking sockets that drive them, and the calls on top.
 
-May import: protocol, records, ids, errors; never pyspark, never klog_broker.
-Start reading at connection.py (the protocol's state), then links.py (sockets) and
-blocking_client.py (calls).
+May import: security, protocol, records, ids, errors; never pyspark, never klog_broker.
+Start reading at transport/connection.py (the protocol's state), then transport/links.py (sockets)
+and cluster/blocking_client.py (calls).
 """
 
 from pyspark_klog.log_fallback import install

@@ -1,26 +1,26 @@
-"""Chance for the drivers: jitter, where to begin, and secrets that are used once."""
+"""Random values for the drivers: jitter, a first choice among several, secrets, unique ids."""
 
 import random
 
 
 def fraction() -> float:
-    """From 0 up to, not including, 1."""
+    """A random number from 0 up to, but not including, 1."""
     return random.random()
 
 
 def below(limit: int) -> int:
-    """From 0 up to, not including, `limit`, which is above 0."""
+    """A random number from 0 up to, but not including, `limit`, which is above 0."""
     return random.randrange(limit)
 
 
 def secret_text() -> str:
-    """A text that nobody can guess: 192 bits, as 32 characters of letters, digits, - and _."""
-    # Not before SASL or a key store wants it: it takes 2.5 ms to import.
+    """A secret text: 192 random bits as 32 characters (letters, digits, ``-`` and ``_``)."""
+    # Imported when SASL or a key store needs it, because the import takes 2.5 ms.
     import secrets
 
     return secrets.token_urlsafe(24)
 
 
 def unique_text() -> str:
-    """128 bits as 32 hexadecimal digits, from the system: other in every process, forked or not."""
+    """128 bits from the system as 32 hexadecimal digits: unique in every process, even forked."""
     return f"{random.SystemRandom().getrandbits(128):032x}"

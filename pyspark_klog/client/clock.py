@@ -1,23 +1,23 @@
-"""The machine's clocks, for the drivers, which tell modules without I/O the time."""
+"""The machine's clocks. Drivers read them and pass the time to modules without I/O."""
 
 import time
 
 
 def monotonic_ms() -> int:
-    """Milliseconds of a clock that never goes back."""
+    """Milliseconds of the system's monotonic clock, which never goes back."""
     return time.monotonic_ns() // 1_000_000
 
 
 def monotonic_s() -> float:
-    """The same clock in seconds."""
+    """Seconds of the system's monotonic clock."""
     return time.monotonic()
 
 
 def epoch_ms() -> int:
-    """Milliseconds since 1970-01-01 UTC; may jump either way."""
+    """Milliseconds since 1970-01-01 UTC; the system may set this clock forward or back."""
     return time.time_ns() // 1_000_000
 
 
 def sleep(seconds: float) -> None:
-    """Blocks for so long."""
+    """Block the thread for ``seconds``."""
     time.sleep(seconds)

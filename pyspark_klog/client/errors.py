@@ -12,13 +12,13 @@ from pyspark_klog.security.errors import one_line as one_line
 
 
 class ConnectionFailed(ClientError):
-    """The connection could not be made, or was lost; the request may or may not have been done."""
+    """The connection failed or was lost; the broker may or may not have executed the request."""
 
     retriable = True
 
 
 class RequestTimedOut(ClientError):
-    """The reply did not come within the request's timeout; the broker may have done the request."""
+    """The reply did not come within the request's timeout; the broker may have executed it."""
 
     retriable = True
 
@@ -56,7 +56,7 @@ class TimedOut(ClientError):
 
 
 class DeliveryFailed(ClientError):
-    """Records were not acknowledged in time, or were refused: then ``code`` is the broker's."""
+    """Records were refused, with the broker's ``code``, or were not acknowledged in time."""
 
     def __init__(self, text: str, code: ErrorCode | None = None) -> None:
         super().__init__(text)
@@ -64,11 +64,12 @@ class DeliveryFailed(ClientError):
 
 
 class TransactionMisuse(ClientError):
-    """A call that the state of the producer's transaction does not allow; nothing was done."""
+    """The state of the producer's transaction does not allow the call; nothing was done."""
 
 
 class _TransactionFailed(ClientError):
-    """``code`` is the coordinator's or the leader's, if one refused; ``reason`` has no advice."""
+    """``code`` is the error code that a coordinator or leader answered; ``reason`` is the message
+    without the advice."""
 
     def __init__(self, reason: str, code: ErrorCode | None = None, advice: str = "") -> None:
         super().__init__(reason + advice)
@@ -82,13 +83,14 @@ class TransactionMustAbort(_TransactionFailed):
 
 
 class ProducerUnusable(_TransactionFailed):
-    """This producer can do nothing more; another one has to take over its transactional id, which
-    ends its transaction (KIP-1050: recoverable by the application, or a wrong configuration)."""
+    """This producer can't be used any more. A new producer has to take over its transactional id,
+    which ends the transaction (KIP-1050: the application can recover, or is misconfigured)."""
 
 
 class ProducerFenced(ProducerUnusable):
-    """A newer producer has the transactional id, and the coordinator ends the transaction of this
-    one. Before transaction.version 2 also: the transaction took longer than it may."""
+    """A newer producer has taken the transactional id, and the coordinator ends this producer's
+    transaction. Before transaction.version 2 a transaction that exceeds its timeout raises it too.
+    """
 
 
 _CODES = {code.value: code for code in ErrorCode}
@@ -102,7 +104,7 @@ def is_retriable(error: BaseException) -> bool:
 
 
 def error_code(number: int) -> ErrorCode:
-    """Kafka's code of a number from the wire; one that klog does not know is a server error."""
+    """Kafka's error code for a number; UNKNOWN_SERVER_ERROR for a number that klog lacks."""
     return _CODES.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -114,21 +116,21 @@ _NEEDED = {
 
 
 def broker_error(code: ErrorCode, what: str) -> BrokerError:
-    """A broker's refusal of something that is named: ``fetch from t-0``."""
+    """The error for a broker's refusal; ``what`` names the refused work: ``fetch from t-0``."""
     needed = f"; {_NEEDED[code]}" if code in _NEEDED else ""
     return BrokerError(code, f"{what}: {code.message}{needed}")
 
 
 def check_answer(number: int, text: str | None, what: str) -> None:
-    """Raise what a broker answered, with the reason that it gave, unless it is no error."""
+    """Raise BrokerError with the broker's reason (``text``), unless ``number`` means no error."""
     code = error_code(number)
     if code is not ErrorCode.NONE:
         raise BrokerError(code, f"{what}: {text or code.message}")
 
 
 def may_pass_at_controller(error: BaseException) -> bool:
-    """Whether to ask for an administrative change again: an answer about its subject is final,
-    unless it came from a broker that is not the controller, or did not reach it."""
+    """Whether to repeat an administrative request after an error. A broker's error code is final,
+    except NOT_CONTROLLER; errors of the connection are repeated if they are retriable."""
     if isinstance(error, BrokerError):
         return error.code is ErrorCode.NOT_CONTROLLER
     return is_retriable(error)

@@ -1,4 +1,4 @@
-"""A position that a group commits. Pure."""
+"""The position that a group commits for a partition. Pure."""
 
 from typing import NamedTuple
 

@@ -209,7 +209,7 @@ def test_tls_to_a_plaintext_port_and_back(secured: str, authority: Authority, sh
     with PlayedBroker(tls=server_context(shown)) as broker:
         text = failure({"bootstrap.servers": broker.address}, ClientError)
         # The alert comes, or the connection's end before it.
-        alert = f"{broker.address}: what came is an alert of TLS, not a reply: set security.protoc"
+        alert = f"{broker.address}: the broker sent a TLS alert instead of a reply: set security."
         end = f"{broker.address} closed the connection while asking for versions: has this listene"
         assert alert in text or end in text
 

@@ -287,8 +287,8 @@ def test_the_wrong_port(kafka: Kafka) -> None:
     for listener in ("TLS", "SECURED"):
         address = server.address_of(listener)
         assert failure({"bootstrap.servers": address}, ReplyUnreadable) == (
-            f"{address}: what came is an alert of TLS, not a reply: set security.protocol to SSL "
-            "(or SASL_SSL), or use the port of a listener without TLS"
+            f"{address}: the broker sent a TLS alert instead of a reply: set security.protocol to "
+            "SSL (or SASL_SSL), or use the port of a listener without TLS"
         )
     for given in ({}, tls):
         listener = "SECURED" if given else "PASSWORDS"

@@ -313,8 +313,8 @@ def test_an_alert_of_tls_where_a_reply_should_be() -> None:
     connection.received(7)
     assert isinstance(connection.error, ReplyUnreadable)
     assert str(connection.error) == (
-        "broker:9093: what came is an alert of TLS, not a reply: set security.protocol to SSL (or "
-        "SASL_SSL), or use the port of a listener without TLS"
+        "broker:9093: the broker sent a TLS alert instead of a reply: set security.protocol to "
+        "SSL (or SASL_SSL), or use the port of a listener without TLS"
     )
 
 

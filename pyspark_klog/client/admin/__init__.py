@@ -1,4 +1,4 @@
-"""Administration: topics, settings, quotas, groups, log directories and transactions of others.
+"""Administration: topics, settings, quotas, groups, log directories and transactions.
 
 May import: everything else in client. One file for each kind of resource.
 """

@@ -1,4 +1,4 @@
-"""The settings of topics, brokers, groups and client metrics: read, and changed one by one."""
+"""Read and change the settings of topics, brokers, groups and client metrics."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -28,11 +28,11 @@ from pyspark_klog.protocol.apis.list_config_resources import (
 T = TypeVar("T")
 
 _SYNONYMS_SINCE = 1
-"""Versions of DescribeConfigs from this one on tell synonyms and sources."""
+"""The first version of DescribeConfigs whose response has synonyms and the source of a value."""
 
 
 class ResourceType(IntEnum):
-    """What has settings, by Kafka's numbers."""
+    """The types of resources that have settings, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -42,7 +42,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, by Kafka's numbers."""
+    """Where a value comes from, with Kafka's numbers."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -56,7 +56,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigOperation(IntEnum):
-    """How a setting is changed, by Kafka's numbers; the last two are for lists."""
+    """How a setting is changed, with Kafka's numbers; APPEND and SUBTRACT are for lists."""
 
     SET = 0
     DELETE = 1
@@ -65,7 +65,7 @@ class ConfigOperation(IntEnum):
 
 
 class Resource(NamedTuple):
-    """Something that has settings; a broker by its id, all brokers as one with an empty name."""
+    """A resource that has settings. A broker's name is its id; an empty name means all brokers."""
 
     type: ResourceType
     name: str
@@ -77,7 +77,7 @@ class Resource(NamedTuple):
 
 
 class ConfigChange(NamedTuple):
-    """One change of one setting; the value is None where it is deleted."""
+    """One change of one setting; the value is None for DELETE."""
 
     name: str
     operation: ConfigOperation
@@ -85,7 +85,7 @@ class ConfigChange(NamedTuple):
 
 
 class Synonym(NamedTuple):
-    """A setting that would give the value, were those before it not there."""
+    """A setting that gives the value if none of the synonyms before it is set."""
 
     name: str
     value: str | None
@@ -94,7 +94,7 @@ class Synonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting of a resource; ``source`` is Kafka's number for where it comes from."""
+    """One setting of a resource; ``source`` is Kafka's number of the value's `ConfigSource`."""
 
     name: str
     value: str | None
@@ -105,8 +105,8 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it while brokers run; what was set for all brokers holds for topics,
-        too."""
+        """Whether no command set the value: it stands in a broker's file or is Kafka's default. A
+        value that was set for all brokers while they ran is no default, for a topic either."""
         return self.source in (ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG)
 
 
@@ -120,7 +120,7 @@ _OWN_SOURCES = {
 
 
 def is_own(resource: Resource, entry: ConfigEntry) -> bool:
-    """Whether somebody set it for this very resource."""
+    """Whether the setting was set for this very resource, not for all brokers or by default."""
     if resource.type is ResourceType.BROKER and not resource.name:
         return entry.source == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return entry.source == _OWN_SOURCES[resource.type]
@@ -133,7 +133,7 @@ def describe_configs(
     synonyms: bool = False,
     deadline_ms: int | None = None,
 ) -> dict[str, ConfigEntry]:
-    """The settings of a resource, by name. ``synonyms`` are told since Kafka 1.1."""
+    """The settings of a resource, by name. Brokers give ``synonyms`` since Kafka 1.1."""
     what = f"describe the settings of {resource}"
 
     def build(version: int) -> DescribeConfigsRequest:
@@ -161,7 +161,7 @@ def alter_configs(
     validate_only: bool = False,
     deadline_ms: int | None = None,
 ) -> None:
-    """Change some settings of a resource, all or none; the others stay. Kafka 2.3 or newer.
+    """Change some settings of a resource, all or none; its other settings stay. Kafka 2.3 or newer.
 
     :raises BrokerError: with the broker's reason
     """
@@ -188,8 +188,8 @@ def alter_configs(
 
 
 def list_config_resources(client: BlockingClient, deadline_ms: int | None = None) -> list[Resource]:
-    """What has settings, or could have some, sorted: topics, brokers, groups and client metrics of
-    Kafka 4.1 or newer; of Kafka 3.7 or newer client metrics alone."""
+    """The resources that have settings, or could have some, sorted. Kafka 4.1 and newer list
+    topics, brokers, groups and client metrics; Kafka 3.7 to 4.0 list only client metrics."""
     what = "list what has settings"
     known = {int(each) for each in ResourceType}
 
@@ -214,8 +214,8 @@ def _at_broker(
     what: str,
     deadline_ms: int | None,
 ) -> T:
-    """``attempt`` on a connection to the broker that knows of the resource: of a broker that one
-    itself, of others any."""
+    """Run ``attempt`` on a connection to a broker that can answer for the resource: the broker
+    itself if the resource is a broker or its loggers, else any broker."""
     deadline = client.deadline() if deadline_ms is None else deadline_ms
     is_own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name
 

@@ -1,4 +1,4 @@
-"""Groups with their members and what each of them reads, of the classic and the newer protocol."""
+"""Groups with their members and each member's assignment, in both protocols (KIP-848, classic)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,22 +21,22 @@ from pyspark_klog.state_records.consumer_protocol import PROTOCOL_TYPE, decode_a
 CLASSIC, CONSUMER = "classic", "consumer"
 """Types of groups, as ListGroups 5 names them."""
 _DEAD = "Dead"
-"""What DescribeGroups before version 6 says of a group that does not exist."""
+"""The state that DescribeGroups before version 6 gives for a group that does not exist."""
 _ABSENT = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member; ``assigned`` is what it reads, in order."""
+    """A member of a group; ``assigned`` are the partitions that it reads, sorted."""
 
     member_id: str
     client_id: str
     host: str
     assigned: tuple[TopicPartition, ...] = ()
     instance_id: str | None = None
-    """Of a static member (group.instance.id)."""
+    """The group.instance.id of a static member; None for other members."""
     epoch: int | None = None
-    """Of a member of the newer protocol (KIP-848)."""
+    """The member epoch in the newer protocol (KIP-848); None in the classic protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +52,17 @@ class DescribedGroup:
     members: tuple[GroupMember, ...] = ()
     epoch: int | None = None
     assignment_epoch: int | None = None
-    """Both of the newer protocol: of the group, and of the assignment that it goes to."""
+    """In the newer protocol the group's epoch, and the epoch of the target assignment. Both are
+    None in the classic protocol."""
 
     @property
     def knows_members(self) -> bool:
-        """Whether klog's client can ask who is in groups of that type."""
+        """Whether klog's client can ask for the members of groups of this type."""
         return self.group_type in (CLASSIC, CONSUMER)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is in it, so that offsets can be committed from outside."""
+        """Whether the group has no members, so that offsets can be committed from outside."""
         return not self.members and self.state in ("Empty", _DEAD)
 
 
@@ -70,7 +71,7 @@ def describe_group(
 ) -> DescribedGroup:
     """A group of the classic or of the newer protocol with its members.
 
-    :raises BrokerError: GROUP_ID_NOT_FOUND, if there is none (a share group is none, either)
+    :raises BrokerError: GROUP_ID_NOT_FOUND if there is no such group, or it is a share group
     """
     what = f"describe group {group_id}"
 
@@ -119,8 +120,8 @@ def _classic(group: describe_groups.DescribedGroup, coordinator: Coordinator) ->
 
 
 def _assigned(data: bytes) -> Iterator[TopicPartition]:
-    """What a member's bytes name. They are the members' own: those that cannot be read name none,
-    as while the group is being rebalanced."""
+    """The partitions in a classic member's assignment. Members encode it themselves: bytes that
+    are not a consumer's assignment give no partitions, nor do the empty bytes of a rebalance."""
     if not data:
         return
     try:

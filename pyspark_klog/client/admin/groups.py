@@ -1,6 +1,6 @@
 """Consumer groups seen from outside: listed, described, deleted; their offsets read and written.
 
-Nothing here joins a group. A commit from outside is taken as long as the group has no members.
+This module never joins a group. Coordinators accept outside commits while a group is empty.
 """
 
 from collections import defaultdict
@@ -47,20 +47,20 @@ _CLASSIC, _CONSUMER, _SHARE = "classic", "consumer", "share"
 """Types of groups, as ListGroups 5 names them."""
 
 _ONE_GROUP_FETCH = 7
-"""From version 8 on OffsetFetch asks for several groups."""
+"""The last version of OffsetFetch for a single group; version 8 and later ask for several."""
 _STABLE_FETCH = 7
-"""From this version on OffsetFetch can wait for transactions that are not ended (KIP-447)."""
+"""The first version of OffsetFetch that can wait for open transactions (KIP-447)."""
 _TOPICS_BY_NAME = 9
-"""From version 10 on OffsetCommit names topics by id."""
+"""The last version of OffsetCommit that names topics; version 10 and later use topic ids."""
 _RETENTION_COMMITS = (2, 4)
-"""Only these versions of OffsetCommit say how long a position is kept; every broker has one."""
+"""The only versions of OffsetCommit with a retention time; every broker supports one of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group as its coordinator describes it; the state is empty where brokers do not tell.
+    """A group as its coordinator describes it; the state is empty if the broker does not send it.
 
-    Of share groups and streams groups the members are not known (None).
+    The member count is None for share groups and streams groups: the client cannot ask for it.
     """
 
     group_id: str
@@ -81,13 +81,14 @@ def commit_offsets(
     *,
     retention_ms: int | None = None,
 ) -> None:
-    """Let a group that has no members go on at these offsets.
+    """Set the offsets at which a group without members goes on.
 
-    They are kept for ``retention_ms`` from now on, whatever the group does; unless given, as the
-    brokers' offsets.retention.minutes says. (A leader epoch is not stored with a retention.)
+    The offsets are kept for ``retention_ms`` from now on, even if the group stays empty; without
+    it the brokers' offsets.retention.minutes holds. (The versions of OffsetCommit with a
+    retention cannot store a leader epoch.)
 
-    :raises BrokerError: the first that the coordinator refused; UNKNOWN_MEMBER_ID means that the
-        group has members, which alone may commit
+    :raises BrokerError: the first refusal of the coordinator; UNKNOWN_MEMBER_ID means that the
+        group has members, and only these may commit
     """
     by_topic: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
     for partition, at in sorted(offsets.items()):
@@ -127,11 +128,11 @@ def committed_offsets(
     require_stable: bool = False,
     while_unstable: Callable[[], None] | None = None,
 ) -> dict[TopicPartition, CommittedOffset]:
-    """A group's positions in these partitions (None: in all); those without one are left out.
+    """A group's positions in these partitions (None: in all); partitions without one are left out.
 
-    With ``require_stable`` transactions that are not ended yet, but have committed offsets of the
-    group, are waited for; if partitions are not named, only those of partitions that have a
-    position already. ``while_unstable`` is called before each such wait, and may raise.
+    With ``require_stable`` the call waits while an open transaction has offsets of the group that
+    it has not committed yet; without ``partitions`` it waits only for partitions that already have
+    a position. ``while_unstable`` is called before each such wait, and may raise.
     """
     by_topic: dict[str, list[int]] = defaultdict(list)
     for partition in sorted(partitions or ()):
@@ -163,9 +164,9 @@ def committed_offsets(
 
 
 def delete_group(client: BlockingClient, group_id: str, deadline_ms: int | None = None) -> None:
-    """Forget a group that has no members, with all its offsets.
+    """Delete a group that has no members, with all its offsets.
 
-    :raises BrokerError: NON_EMPTY_GROUP if it has members, GROUP_ID_NOT_FOUND if it is not there
+    :raises BrokerError: NON_EMPTY_GROUP if it has members, GROUP_ID_NOT_FOUND if it does not exist
     """
     what = f"delete group {group_id}"
 
@@ -183,11 +184,11 @@ def delete_offsets(
     partitions: Iterable[TopicPartition],
     deadline_ms: int | None = None,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Forget a group's positions in these partitions, whether or not it has any.
+    """Delete a group's positions in these partitions, whether or not it has any.
 
-    Returns those that were refused; GROUP_SUBSCRIBED_TO_TOPIC: a member reads the topic.
+    Returns the refused partitions; GROUP_SUBSCRIBED_TO_TOPIC means that a member reads the topic.
 
-    :raises BrokerError: for all of them; GROUP_ID_NOT_FOUND if there is no such group
+    :raises BrokerError: if the whole request is refused; GROUP_ID_NOT_FOUND if there is no group
     """
     by_topic: dict[str, list[OffsetDeleteRequestPartition]] = defaultdict(list)
     for partition in sorted(partitions):
@@ -211,7 +212,7 @@ def delete_offsets(
 
 
 def list_group_ids(client: BlockingClient, deadline_ms: int | None = None) -> list[str]:
-    """The ids of every group of the cluster, sorted, whatever their types."""
+    """The ids of the cluster's groups of every type, sorted."""
 
     def of_broker(link: Link, broker_id: int) -> list[str]:
         return [row.group_id for row in _ask_for_groups(client, link, broker_id)]
@@ -220,7 +221,7 @@ def list_group_ids(client: BlockingClient, deadline_ms: int | None = None) -> li
 
 
 def list_groups(client: BlockingClient, deadline_ms: int | None = None) -> list[Group]:
-    """Every group of the cluster, by name: each broker is asked for those that it coordinates."""
+    """Every group of the cluster, by name: each broker lists the groups that it coordinates."""
 
     def of_broker(link: Link, broker_id: int) -> list[Group]:
         by_type: dict[str, list[ListedGroup]] = defaultdict(list)
@@ -235,7 +236,7 @@ def list_groups(client: BlockingClient, deadline_ms: int | None = None) -> list[
         return found
 
     groups = client.of_every_broker(of_broker, "listing the groups", deadline_ms)
-    # One that moves meanwhile may be told by both of its coordinators.
+    # A group whose coordinator changes during the calls may be listed by both brokers.
     by_id = {group.group_id: group for group in groups}
     return [by_id[group_id] for group_id in sorted(by_id)]
 
@@ -264,7 +265,7 @@ def _describe_classic(
 def _describe_newer(
     client: BlockingClient, link: Link, broker_id: int, listed: list[ListedGroup]
 ) -> list[Group]:
-    """Groups of the newer protocol (KIP-848), which DescribeGroups calls dead."""
+    """Describe groups of the newer protocol (KIP-848), which DescribeGroups reports as dead."""
     if not listed:
         return []
     types = {row.group_id: row.protocol_type for row in listed}

@@ -1,7 +1,7 @@
-"""Transactions that hang: the producers of partitions, those that nobody will end, and ending one.
+"""Hanging transactions: list the producers of partitions, find transactions that hang, end one.
 
-A transaction hangs if it is open in a partition's log and its coordinator does not know of it: then
-no marker will ever come, and readers of committed records wait for it.
+A transaction hangs if it is open in a partition's log and its coordinator does not know of it: no
+marker will ever end it, and readers of committed records wait for it.
 """
 
 from collections.abc import Collection, Iterable
@@ -37,11 +37,11 @@ class ActiveProducer(NamedTuple):
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
-    """Of its last marker; -1 if there was none."""
+    """The coordinator epoch of the producer's last marker; -1 if there was none."""
     last_sequence: int
     last_timestamp_ms: int
     start_offset: int
-    """Where its open transaction begins; -1 without one."""
+    """The first offset of the producer's open transaction; -1 without one."""
 
 
 class OpenTransaction(NamedTuple):
@@ -56,7 +56,7 @@ def active_producers(
     partitions: Iterable[TopicPartition],
     deadline_ms: int | None = None,
 ) -> Answers[list[ActiveProducer]]:
-    """The producers of partitions, by their ids; Kafka 2.8 or newer."""
+    """The producers of each partition, sorted by id; Kafka 2.8 or newer."""
 
     def ask(
         link: Link, by_topic: dict[str, list[int]]
@@ -86,7 +86,7 @@ def active_producers(
 def open_before(
     producers: Iterable[ActiveProducer], partition: TopicPartition, before_ms: int
 ) -> list[OpenTransaction]:
-    """The open transactions of a partition whose producers wrote last before a time."""
+    """The open transactions of a partition whose producers last wrote before ``before_ms``."""
     return [
         OpenTransaction(partition, each)
         for each in producers
@@ -95,7 +95,7 @@ def open_before(
 
 
 def hanging(client: BlockingClient, suspects: Collection[OpenTransaction]) -> list[OpenTransaction]:
-    """Those of the transactions of which no coordinator knows; Kafka 3.0 or newer."""
+    """The ``suspects`` that no coordinator knows; Kafka 3.0 or newer."""
     if not suspects:
         return []
     ids = sorted({each.producer.producer_id for each in suspects})
@@ -106,7 +106,7 @@ def hanging(client: BlockingClient, suspects: Collection[OpenTransaction]) -> li
         try:
             known[listed.producer_id] = describe(client, listed.transactional_id).partitions
         except BrokerError as error:
-            # It has ended and was forgotten since it was listed.
+            # The transaction ended and the coordinator forgot the id after listing it.
             if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
     return [
@@ -124,8 +124,9 @@ def abort_in_partition(
     coordinator_epoch: int,
     deadline_ms: int | None = None,
 ) -> None:
-    """Write the marker that ends a transaction in one partition as aborted, in its coordinator's
-    place. Who may do so may alter the cluster.
+    """Write the marker that aborts a transaction in one partition, in place of its coordinator.
+
+    The client's user needs permission to alter the cluster.
 
     :raises KlogError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED, if a newer
         producer or coordinator has written there

@@ -17,8 +17,9 @@ from pyspark_klog.protocol.apis.describe_log_dirs import (
 
 
 class ReplicaSize(NamedTuple):
-    """A replica in a directory. ``offset_lag`` is how far it is behind: behind the high watermark,
-    or, of a replica that is being moved here (``is_future``), behind the one that serves."""
+    """A replica in a directory. ``offset_lag`` counts the records that it lacks, compared with the
+    high watermark; with ``is_future`` (a copy that is being moved to this directory), compared
+    with the replica that serves requests."""
 
     size_bytes: int
     offset_lag: int
@@ -27,8 +28,8 @@ class ReplicaSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """A directory of a broker; -1 is told by brokers that do not know their disk's size (before
-    Kafka 3.3). The error is KAFKA_STORAGE_ERROR where the directory is offline."""
+    """A directory of a broker. The sizes are -1 for brokers before Kafka 3.3, which do not send
+    them. The error is KAFKA_STORAGE_ERROR if the directory is offline."""
 
     broker_id: int
     path: str
@@ -43,9 +44,9 @@ def describe_log_dirs(
     broker_ids: Collection[int] | None = None,
     deadline_ms: int | None = None,
 ) -> list[LogDir]:
-    """The directories of these brokers (None: of all), in order.
+    """The directories of these brokers (None: of all brokers), sorted by broker and path.
 
-    :raises BrokerError: if a broker refuses, or has no such id
+    :raises BrokerError: if a broker refuses, or there is no broker with one of the ids
     """
 
     def of_broker(link: Link, broker_id: int) -> list[LogDir]:

@@ -1,4 +1,4 @@
-"""Where a producer has a transaction open, as the leaders of partitions see it."""
+"""Finds a producer's open transactions by asking the leaders of partitions."""
 
 from collections import defaultdict
 from functools import partial
@@ -22,13 +22,13 @@ def open_since(
     topic: str,
     deadline_ms: int | None = None,
 ) -> dict[int, int]:
-    """By partition of the topic the first offset of the transaction that the producer has open
-    there since an epoch before this one. One of a newer epoch is that of somebody who has the
-    transactional id now.
+    """The first offset of the transaction that the producer has open in each partition of the
+    topic, begun with an epoch older than ``producer_epoch``. A transaction of a newer epoch
+    belongs to the producer that has taken the transactional id over, and is left out.
 
     :raises UnsupportedByBroker: by brokers older than Kafka 2.8
     :raises BrokerError: TOPIC_AUTHORIZATION_FAILED, if this user may not read the topic
-    :raises TimedOut: if a partition has no leader until the deadline
+    :raises TimedOut: if a partition still has no leader at the deadline
     """
     deadline = client.deadline() if deadline_ms is None else deadline_ms
     what = f"open transactions of producer {producer_id} in {topic}"
@@ -62,7 +62,7 @@ def _same(request: DescribeProducersRequest, _: int) -> DescribeProducersRequest
 def _open_of(
     row: PartitionResponse, producer_id: int, producer_epoch: int, what: str
 ) -> tuple[int, int]:
-    """The partition, and the first offset of the older transaction, -1 without one."""
+    """The partition, and the first offset of a transaction of an older epoch; -1 without one."""
     code = error_code(row.error_code)
     if code is not ErrorCode.NONE:
         raise broker_error(code, what)

@@ -16,11 +16,11 @@ from pyspark_klog.protocol.apis.describe_client_quotas import (
 )
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
-"""Types of what quotas are for."""
+"""The types of entities that have quotas."""
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 Entity = Mapping[str, str | None]
-"""For whom a quota is: names by type, None the default of that type."""
+"""The entity that a quota is for: names by type; None stands for the default of that type."""
 
 
 class Quotas(NamedTuple):
@@ -36,9 +36,9 @@ def describe_quotas(
     any_of: tuple[str, ...] = (),
     deadline_ms: int | None = None,
 ) -> list[Quotas]:
-    """The quotas of exactly this entity, with ``any_of`` those of all names of these types.
+    """The quotas of exactly this entity; with ``any_of`` the quotas of every name of these types.
 
-    An empty entity without types has the quotas of everybody.
+    An empty entity and an empty ``any_of`` give the quotas of all entities.
     """
     components = [
         describe_client_quotas.ComponentData(
@@ -77,7 +77,7 @@ def alter_quotas(
     validate_only: bool = False,
     deadline_ms: int | None = None,
 ) -> None:
-    """Set quotas of an entity; None takes one away.
+    """Set quotas of an entity; the value None removes a quota.
 
     :raises BrokerError: with the broker's reason
     """

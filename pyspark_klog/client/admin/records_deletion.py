@@ -1,4 +1,4 @@
-"""The start of partitions' logs raised: what lies before an offset is deleted (DeleteRecords)."""
+"""Delete the records of partitions before an offset (DeleteRecords)."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from pyspark_klog.protocol.apis.delete_records import (
 )
 
 HIGH_WATERMARK = -1
-"""As an offset: all records that readers can see."""
+"""An offset for `delete_records` that means the partition's high watermark."""
 
 
 def delete_records(
@@ -24,11 +24,11 @@ def delete_records(
     before: Mapping[TopicPartition, int],
     deadline_ms: int | None = None,
 ) -> Answers[int]:
-    """Delete the records before an offset in each partition, for good.
+    """Delete the records before an offset in each partition, for ever.
 
-    Returns by partition the first offset that is left, on all of its replicas; refused with
-    OFFSET_OUT_OF_RANGE is an offset behind the high watermark, with POLICY_VIOLATION a topic that
-    is only compacted.
+    Returns each partition's new log start offset, the lowest of all its replicas. Brokers refuse
+    an offset above the high watermark with OFFSET_OUT_OF_RANGE, and a topic that is only compacted
+    with POLICY_VIOLATION.
     """
     deadline = client.deadline() if deadline_ms is None else deadline_ms
 

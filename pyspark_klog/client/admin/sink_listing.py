@@ -1,4 +1,4 @@
-"""The groups of exactly-once sinks, told from those of consumers."""
+"""Finds the groups of exactly-once sinks among the groups of a cluster."""
 
 from collections.abc import Iterable
 
@@ -10,10 +10,10 @@ from pyspark_klog.client.cluster.blocking_client import BlockingClient
 def find_sinks(
     client: BlockingClient, groups: Iterable[Group], deadline_ms: int | None = None
 ) -> dict[str, SinkGroup]:
-    """Those of the groups that are a sink's, by their ids.
+    """The groups that belong to a sink, by their ids.
 
-    Only groups without members whose ids a sink could have are asked for their positions. A group
-    that has none is a sink's if another group of that sink has some.
+    Only groups without members whose id has a sink's form are asked for their positions. A group
+    without positions belongs to a sink if another group of the same sink has some.
     """
     deadline = client.deadline() if deadline_ms is None else deadline_ms
     found = {}

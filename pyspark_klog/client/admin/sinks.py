@@ -1,13 +1,13 @@
-"""What an exactly-once sink of Spark stores on brokers: ids, and positions of groups. Pure.
+"""The progress that an exactly-once sink of Spark stores on brokers: ids and positions. Pure.
 
-A task's transactional id is the id of its group, too: ``<prefix>.<query id>.<name>.<index>``. Ids
-per worker slot would fence nobody: whoever repeats a task must meet its id. One group a task: a
-group for all tasks would fail with more tasks than partitions, and its rows could not be committed
-in one transaction each.
+A task's transactional id is also the id of its group: ``<prefix>.<query id>.<name>.<index>``. The
+id names the task, not the worker: a repeated attempt of a task must fence the earlier attempt, and
+may run in another worker. Each task has a group of its own: a group for all tasks would fail with
+more tasks than partitions, and each task's row could not be committed in the task's transaction.
 
-All positions are those of partition 0 of one topic of the sink: its offset is the number of a
-micro-batch, its metadata is text. `pyspark_klog/spark/sink/exactly_once` writes them; tools tell
-them from the positions of consumers here.
+All positions are in partition 0 of one of the sink's topics: the offset is the number of a
+micro-batch, the metadata is text. `pyspark_klog/spark/sink/exactly_once` writes them. Tools use
+this module to distinguish these positions from the positions of consumers.
 """
 
 from collections.abc import Mapping
@@ -26,14 +26,14 @@ _PAST_RUNS = 20
 
 
 class SinkId(NamedTuple):
-    """Which sink of which query."""
+    """Identifies a sink of a streaming query."""
 
     prefix: str
-    """Text with dots, as a user gives it."""
+    """The user's prefix for transactional ids; may contain dots."""
     query_id: str
-    """The id of the streaming query, which its checkpoint keeps; without dots, as the name."""
+    """The id of the streaming query, from its checkpoint; must not contain dots."""
     name: str
-    """Tells the sinks of one query apart."""
+    """Distinguishes the sinks of one query; must not contain dots."""
 
     def task(self, index: int) -> str:
         """The transactional id, and the group, of the task with this number (Spark's partition)."""
@@ -41,12 +41,12 @@ class SinkId(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """The group that holds the mark of the query's run: `RunMark`."""
+        """The id of the group that holds the `RunMark` of the query's run."""
         return f"{self.stem}.{_RUN}"
 
     @property
     def stem(self) -> str:
-        """What all its ids begin with, without the last dot."""
+        """The common beginning of all ids of the sink, without the last dot."""
         for what, part in (("query id", self.query_id), ("name", self.name)):
             if not part or "." in part:
                 raise ValueError(f"the {what} of a sink is {part!r}; expected text without dots")
@@ -56,11 +56,11 @@ class SinkId(NamedTuple):
 
 
 def parse(group_id: str) -> tuple[SinkId, int | None] | None:
-    """Which sink's a transactional id or a group is, and of which task; the task is None for the
-    mark. None for an id that no sink has.
+    """The sink and the task of a transactional id or group id. The task is None for the group of
+    marks; the result is None for an id that no sink can have.
 
-    Every id of a sink is given back as it was made; an id of another program that happens to have
-    four parts and a number is taken for a sink's, too: what its row says tells.
+    Another program's id that also ends in ``.<text>.<text>.<number>`` is parsed as a sink's id;
+    only the metadata of the group's position shows that the group is not a sink's.
     """
     parts = group_id.rsplit(".", 3)
     if len(parts) != 4 or not all(parts):
@@ -79,13 +79,13 @@ class ForeignProgress(KlogError):
 
 
 class ProgressRow(NamedTuple):
-    """What a task has written of a micro-batch; committed in the transaction of its records."""
+    """A task's progress in a micro-batch; committed in the same transaction as its records."""
 
     batch_id: int
     run_id: str
-    """Of the run of the query that wrote the rows; without spaces."""
+    """The id of the query's run that wrote the rows; without spaces."""
     row_count: int
-    """Rows that the task was given, those that became dead letters among them."""
+    """The number of rows that the task received, dead letters included."""
     byte_count: int
     row_hash: int
     """`RowHash.value`: 128 bits."""
@@ -93,7 +93,8 @@ class ProgressRow(NamedTuple):
     """When the row was made, by the clock of the task's host."""
     producer_id: int = -1
     next_epoch: int = -1
-    """Of the identity that the transactional id's next producer has, if none came in between."""
+    """``producer_id`` and ``next_epoch``: the identity that the next producer with the
+    transactional id gets, unless yet another producer takes the id in between."""
 
     def to_offset(self) -> CommittedOffset:
         """The row as a position that its task's group commits."""
@@ -105,9 +106,9 @@ class ProgressRow(NamedTuple):
 
     @classmethod
     def from_offset(cls, position: CommittedOffset) -> "ProgressRow":
-        """The row of a position.
+        """Parse a position's metadata as a row.
 
-        :raises ForeignProgress: if it is no row of this version
+        :raises ForeignProgress: if the metadata is not a row of this version
         """
         text = position.metadata
         words = text.removeprefix(_ROW).split(" ")
@@ -133,11 +134,11 @@ class ProgressRow(NamedTuple):
 
 
 class RunMark(NamedTuple):
-    """That a run of the query has passed its first batch: stored once a run by the driver, after
-    the first batch in which a task left its transaction open or verified another run's row.
+    """Records that a run of the query has passed its first batch. The driver stores one mark a run,
+    after the first batch in which a task left its transaction open or verified another run's row.
 
-    From then on each row of a later batch that another run wrote is that of another copy of the
-    query, and not of a run that was stopped.
+    From then on a row of a later batch that another run wrote can only come from another copy of
+    the query, not from an earlier run that was stopped.
     """
 
     batch_id: int
@@ -146,7 +147,7 @@ class RunMark(NamedTuple):
     time_ms: int
     """When the mark was made, by the clock of the driver's host."""
     past: tuple[str, ...] = ()
-    """The runs before, newest first. One of them that writes still is a copy, too."""
+    """The ids of earlier runs, newest first. If one of them still writes, it is a copy, too."""
 
     def to_offset(self) -> CommittedOffset:
         """The mark as a position that the group `SinkId.mark` commits."""
@@ -157,9 +158,9 @@ class RunMark(NamedTuple):
 
     @classmethod
     def from_offset(cls, position: CommittedOffset) -> "RunMark":
-        """The mark of a position.
+        """Parse a position's metadata as a mark.
 
-        :raises ForeignProgress: if it is no mark of this version
+        :raises ForeignProgress: if the metadata is not a mark of this version
         """
         time_ms, *runs = position.metadata.removeprefix(_MARK).split(" ")
         try:
@@ -171,29 +172,29 @@ class RunMark(NamedTuple):
 
     @classmethod
     def after(cls, last: "RunMark | None", batch_id: int, run_id: str, time_ms: int) -> "RunMark":
-        """The mark of a run that follows the one of the last mark; of past runs some are kept."""
+        """The mark of the run after ``last``'s run; it keeps the ids of 20 earlier runs."""
         past = () if last is None else (last.run_id, *last.past)
         return cls(batch_id, run_id, time_ms, tuple(r for r in past if r != run_id)[:_PAST_RUNS])
 
 
 class SinkGroup(NamedTuple):
-    """A group that holds positions of a sink, by the partition that they name."""
+    """A group that holds positions of a sink, by the partition of each position."""
 
     group_id: str
     sink: SinkId
     task: int | None
-    """None: the group of marks."""
+    """The task's index; None for the group of marks."""
     rows: Mapping[TopicPartition, ProgressRow]
-    """Empty in the group of marks, and where a task's first transaction is not committed."""
+    """Empty for the group of marks, and until a task's first transaction is committed."""
     marks: Mapping[TopicPartition, RunMark]
 
 
 def sink_group(
     group_id: str, positions: Mapping[TopicPartition, CommittedOffset]
 ) -> SinkGroup | None:
-    """A group with these positions as a sink's; None if it is another program's.
+    """Recognize a sink's group by its id and positions; None if it is another program's group.
 
-    Its id and each of its positions have to be a sink's: four parts and a number are not enough.
+    The id alone is not enough: every position has to be a sink's row or mark as well.
     """
     known = parse(group_id)
     if known is None:

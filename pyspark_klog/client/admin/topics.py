@@ -37,9 +37,9 @@ from pyspark_klog.protocol.message import Response
 R = TypeVar("R", bound=Response)
 
 BROKERS_DEFAULT = -1
-"""As a number of partitions or replicas: the one of the broker's configuration."""
+"""A number of partitions or replicas that stands for the brokers' default."""
 _BROKERS_DEFAULT_SINCE = 4
-"""CreateTopics takes -1 for both from this version on (KIP-464, Kafka 2.4)."""
+"""The first version of CreateTopics that accepts `BROKERS_DEFAULT` (KIP-464, Kafka 2.4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Admin:
 
         ``timeout_ms`` is default.api.timeout.ms unless given, here and below.
 
-        :raises BrokerError: for the first that could not be created, with the broker's reason
+        :raises BrokerError: for the first topic that was not created, with the broker's reason
         """
         wanted = list(topics)
         timeout_ms = self._timeout_ms(timeout_ms)
@@ -116,7 +116,7 @@ class Admin:
     def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
         """Delete topics.
 
-        :raises BrokerError: for the first that could not be deleted, with the broker's reason
+        :raises BrokerError: for the first topic that was not deleted, with the broker's reason
         """
         wanted = list(names)
         timeout_ms = self._timeout_ms(timeout_ms)
@@ -138,7 +138,7 @@ class Admin:
     def create_partitions(
         self, topic: str, total_count: int, *, timeout_ms: int | None = None
     ) -> None:
-        """Let a topic have ``total_count`` partitions, more than it has now."""
+        """Raise a topic's number of partitions to ``total_count``."""
         timeout_ms = self._timeout_ms(timeout_ms)
 
         def build(_: int) -> CreatePartitionsRequest:
@@ -155,7 +155,7 @@ class Admin:
         self._wait_for_leaders([topic], timeout_ms, at_least=total_count)
 
     def list_topics(self, *, internal: bool = False) -> list[str]:
-        """The names of all topics, sorted; internal ones if asked for."""
+        """The names of all topics, sorted; internal topics only with ``internal``."""
         view = self._client.refresh(None)
         return sorted(n for n, topic in view.topics.items() if internal or not topic.is_internal)
 

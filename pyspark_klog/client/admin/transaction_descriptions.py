@@ -1,4 +1,4 @@
-"""The state of a transactional id, as its coordinator tells it."""
+"""Describes a transactional id, as its coordinator knows it (DescribeTransactions)."""
 
 from typing import NamedTuple
 
@@ -15,32 +15,32 @@ from pyspark_klog.protocol.apis.describe_transactions import (
 
 
 class Described(NamedTuple):
-    """A transactional id, as its coordinator tells it."""
+    """The state of a transactional id, from its coordinator."""
 
     state: str
-    """By Kafka's name: Empty, Ongoing, PrepareCommit, CompleteAbort ..."""
+    """Kafka's name of the state: Empty, Ongoing, PrepareCommit, CompleteAbort ..."""
     partitions: frozenset[TopicPartition]
-    """Partitions in its transaction, as far as this user may describe their topics."""
+    """The transaction's partitions whose topics this user may describe."""
     coordinator_id: int = -1
     producer_id: int = -1
     producer_epoch: int = -1
     timeout_ms: int = 0
     start_ms: int = -1
-    """When its transaction began; -1 without one."""
+    """When the transaction began; -1 without a transaction."""
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics of its partitions."""
+        """The topics of `partitions`."""
         return frozenset(partition.topic for partition in self.partitions)
 
 
 def describe(
     client: BlockingClient, transactional_id: str, deadline_ms: int | None = None
 ) -> Described:
-    """Ask for the state of an id.
+    """Ask the coordinator for the state of a transactional id.
 
     :raises UnsupportedByBroker: by brokers older than Kafka 3.0
-    :raises BrokerError: TRANSACTIONAL_ID_NOT_FOUND, or if this user may not describe the id
+    :raises BrokerError: TRANSACTIONAL_ID_NOT_FOUND, or that this user may not describe the id
     """
     what = f"state of transactional id {transactional_id}"
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])

@@ -1,6 +1,6 @@
-"""Transactional ids seen from outside: listed with their states, and fenced.
+"""Transactional ids seen from outside: lists them with their states, and fences their producers.
 
-Nothing here writes in a transaction.
+This module never writes in a transaction.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from pyspark_klog.protocol.apis.list_transactions import (
 )
 
 ONGOING = "Ongoing"
-"""The state of a transaction that has begun and that nobody has decided to end."""
+"""The state of a transaction that has begun and whose end nobody has requested."""
 _BOUND = "max.block.ms"
 
 
@@ -29,17 +29,17 @@ class ListedTransaction(NamedTuple):
     transactional_id: str
     producer_id: int
     state: str
-    """As Kafka names it: Empty, Ongoing, PrepareCommit, CompleteAbort ..."""
+    """Kafka's name of the state: Empty, Ongoing, PrepareCommit, CompleteAbort ..."""
     coordinator_id: int
 
 
 class TransactionFilter(NamedTuple):
-    """Which transactional ids to list; what is left empty keeps none away."""
+    """Conditions for the transactional ids to list; an empty condition excludes no id."""
 
     states: Sequence[str] = ()
     producer_ids: Sequence[int] = ()
     longer_than_ms: int | None = None
-    """Whose transaction has lasted so long; Kafka 3.8 or newer."""
+    """List only transactions that have lasted longer; Kafka 3.8 or newer."""
     pattern: str | None = None
     """A regular expression that the whole id has to match; Kafka 4.1 or newer."""
 
@@ -49,9 +49,9 @@ def list_transactions(
     deadline_ms: int | None = None,
     only: TransactionFilter = TransactionFilter(),  # noqa: B008 (it is immutable)
 ) -> list[ListedTransaction]:
-    """Every transactional id that this user may describe, sorted; brokers of Kafka 3.0 or newer.
+    """All transactional ids that this user may describe, sorted; brokers of Kafka 3.0 or newer.
 
-    :raises UnsupportedByBroker: if a broker is older, or older than one of the filters
+    :raises UnsupportedByBroker: if a broker is older, or does not support one of the filters
     """
     low = 2 if only.pattern is not None else 1 if only.longer_than_ms is not None else 0
     request = ListTransactionsRequest(
@@ -88,14 +88,14 @@ def fence(
     transaction_timeout_ms: int,
     timeout_ms: int | None = None,
 ) -> Identity:
-    """Take a transactional id over and do nothing with it: older producers can end nothing any
-    more, and what they left open is aborted, or committed if that was decided.
+    """Take a transactional id over and then leave it unused: older producers with the id are
+    fenced. Their open transaction is aborted, or committed if its commit was already decided.
 
-    Returns the identity that the id has now. ``transaction_timeout_ms`` is stored with the id;
-    ``timeout_ms`` is max.block.ms unless given.
+    Returns the producer id and epoch that the id has now. ``transaction_timeout_ms`` is stored with
+    the id; ``timeout_ms`` is max.block.ms unless given.
 
     :raises ProducerUnusable: if the coordinator refuses
-    :raises TimedOut: if there was no answer in time: the id may have been taken over or not
+    :raises TimedOut: if the coordinator did not answer in time; the id may have been taken over
     """
     block_ms = client.settings.number(_BOUND) if timeout_ms is None else timeout_ms
     manager = TransactionManager(transactional_id, transaction_timeout_ms, client.wait_ms)

@@ -1,7 +1,7 @@
-"""The blocking driver: calls that are waited for, retries, and the cluster's metadata kept fresh.
+"""The blocking client: calls that wait for their replies, retries, and the cluster's metadata.
 
-One `BlockingClient` belongs to one thread. Its connections are those of `links.py`. What requests
-other than Metadata mean is not known here.
+One `BlockingClient` belongs to one thread. `Links` holds its connections. The only requests whose
+contents this module knows are those for metadata.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -41,7 +41,7 @@ R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
 Build = Callable[[int], Request]
-"""Makes a request for the version that was chosen."""
+"""Makes a request in the version that the client has chosen."""
 
 
 class BlockingClient:
@@ -77,9 +77,9 @@ class BlockingClient:
         self.view = ClusterView()
         self._refreshed_ms: dict[str, int] = {}
         self._forgotten: dict[str, TopicInfo | None] = {}
-        """What was known of topics whose metadata turned out to be old."""
+        """By topic the metadata that `forget` discarded as old."""
         self._asked: Address | None = None
-        """Whom `link_to_any` gave last."""
+        """The broker that `link_to_any` returned last."""
         self._doubted: Address | None = None
         self._sleep = sleep
         self._random = random
@@ -99,7 +99,7 @@ class BlockingClient:
 
     # --- time ------------------------------------------------------------------------------------
     def deadline(self, timeout_ms: int | None = None) -> int:
-        """The end of an operation that begins now; default.api.timeout.ms unless given."""
+        """When an operation that starts now must end; default.api.timeout.ms unless given."""
         if timeout_ms is None:
             timeout_ms = self.settings.number("default.api.timeout.ms")
         return self.now_ms() + timeout_ms
@@ -112,9 +112,8 @@ class BlockingClient:
         may_pass: Callable[[BaseException], bool] = is_retriable,
         bound: str | None = None,
     ) -> T:
-        """``attempt()``, again after errors that may pass, with growing waits until the deadline.
-
-        ``bound`` is the setting that the deadline comes from, for what the log says meanwhile.
+        """Call ``attempt``; after errors that may pass call it again, with growing waits, until the
+        deadline. ``bound`` is the setting that the deadline comes from, for the log's warnings.
 
         :raises TimedOut: with the last error
         """
@@ -129,7 +128,7 @@ class BlockingClient:
                 return found
             except KlogError as error:
                 if isinstance(error, TimedOut) and last is not None:
-                    # What went wrong before says more than where the time ran out.
+                    # An earlier error is a better reason than the timeout that follows it.
                     raise TimedOut(f"{what} did not succeed in time: {last}") from last
                 if not may_pass(error):
                     raise
@@ -144,11 +143,11 @@ class BlockingClient:
             self._sleep(wait_ms / 1000)
 
     def wait_ms(self, failures: int) -> int:
-        """How long to wait after that many failures in a row (retry.backoff.ms)."""
+        """How long to wait after ``failures`` failed attempts in a row (retry.backoff.ms)."""
         return self._retry.wait_ms(failures, self._random)
 
     def pause(self, wait_ms: int) -> None:
-        """Do nothing for a while."""
+        """Block the thread for ``wait_ms``."""
         self._sleep(wait_ms / 1000)
 
     # --- connections -----------------------------------------------------------------------------
@@ -165,15 +164,15 @@ class BlockingClient:
         except ConnectionFailed as error:
             if type(error) is not ConnectionFailed or address in self.bootstrap:
                 raise
-            # Most often a listener's address that only the broker's own network knows.
+            # The usual reason: a listener's address that only the broker's own network knows.
             raise ConnectionFailed(
                 f"{error} (the address that the cluster gives for broker {broker_id}, its "
                 f"advertised.listeners, must be reachable from {this_host()})"
             ) from error
 
     def link_to_any(self, deadline_ms: int) -> Link:
-        """A ready connection to any broker: an open one, a known broker, a bootstrap server; to one
-        that is in doubt only if there is no other.
+        """A ready connection to any broker: an open one, a known broker, a bootstrap server. A
+        broker in doubt (`doubt`) comes last.
 
         :raises NoBrokerAvailable: naming each address and why it did not serve
         """
@@ -182,8 +181,8 @@ class BlockingClient:
         return link
 
     def doubt(self) -> None:
-        """What the broker that `link_to_any` gave last tells of the cluster does not help: it may
-        be cut off from the controller, and not know. The next one is another, if one answers."""
+        """Mark the broker that `link_to_any` returned last as doubtful: its metadata does not help,
+        perhaps because the broker has lost the controller. `link_to_any` then prefers another."""
         self._doubted = self._asked
 
     # --- calls -----------------------------------------------------------------------------------
@@ -238,11 +237,12 @@ class BlockingClient:
     def of_every_broker(
         self, ask: Callable[[Link, int], list[T]], what: str, deadline_ms: int | None = None
     ) -> list[T]:
-        """What each broker of the cluster answers, one after the other by their ids.
+        """Ask all brokers of the cluster, one after the other by id; return all rows together.
 
-        ``ask`` gets the connection and the broker's id. If one does not answer, all are asked anew:
-        what it had may be at another one by then. A broker that is in the cluster and does not
-        answer before the deadline (default.api.timeout.ms unless given) fails the whole.
+        ``ask`` gets the connection and the broker's id. If a broker does not answer, all are asked
+        again, because its groups or transactions may have moved to another broker by then. The call
+        fails if a broker of the cluster does not answer before the deadline
+        (default.api.timeout.ms unless given).
         """
         deadline = self.deadline() if deadline_ms is None else deadline_ms
 
@@ -262,9 +262,9 @@ class BlockingClient:
         *,
         may_create: bool = False,
     ) -> ClusterView:
-        """Ask for metadata of some topics (None: all) and take it over; retried when lost.
+        """Ask for the metadata of some topics (None: all) and update the view, with retries.
 
-        An error of a single topic stays in the view: the caller knows what it means.
+        The error of a single topic is kept in the view, because only the caller can judge it.
         """
         deadline = self.deadline() if deadline_ms is None else deadline_ms
         names = None if topics is None else sorted(set(topics))
@@ -276,7 +276,7 @@ class BlockingClient:
             )
             found = ClusterView.of(reply)
             if not found.brokers:
-                # A broker that has just started may not have heard of any yet.
+                # A broker that has just started may not have received the list of brokers yet.
                 raise NoBrokerAvailable("the cluster's metadata names no broker")
             return found
 
@@ -289,7 +289,7 @@ class BlockingClient:
             self.view = replace(self.view, topics=there).merged(newer)
             self._refreshed_ms = dict.fromkeys(newer.topics, now_ms)
         else:
-            # Before version 4 the reply is about all topics: only the named ones are taken over.
+            # Before version 4 the response covers all topics: take over only the named ones.
             absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             asked = {n: newer.topics.get(n, TopicInfo(n, error=absent)) for n in names}
             self.view = self.view.merged(replace(newer, topics=asked))
@@ -306,8 +306,8 @@ class BlockingClient:
         return refreshed_ms is not None and self.now_ms() - refreshed_ms < age_ms
 
     def forget(self, topic: str) -> None:
-        """The topic's metadata turned out to be old: `leader_of` will ask for it anew. A broker
-        that then tells the same is in doubt."""
+        """Discard a topic's metadata as old, so that `leader_of` asks for it again. If the next
+        broker answers with the same metadata, that broker is put in doubt."""
         self._refreshed_ms.pop(topic, None)
         self._forgotten[topic] = self.view.topics.get(topic)
 

@@ -1,4 +1,4 @@
-"""Who coordinates a group or a transactional id (FindCoordinator), and asking that broker."""
+"""Finds the coordinator of a group or transactional id (FindCoordinator), and asks that broker."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
@@ -16,14 +16,14 @@ from pyspark_klog.protocol.apis.find_coordinator import (
 T = TypeVar("T")
 
 GROUP, TRANSACTION = 0, 1
-"""Types of keys, as FindCoordinator names them."""
+"""The key types of FindCoordinator."""
 _NAMES = {GROUP: "group", TRANSACTION: "transactional id"}
 _ONE_KEY = 3
-"""From version 4 on FindCoordinator asks for several keys."""
+"""The last version of FindCoordinator for a single key; version 4 and later ask for several."""
 
 
 class Coordinator(NamedTuple):
-    """The broker that has a key's state."""
+    """The broker that coordinates a group or transactional id."""
 
     broker_id: int
     address: Address
@@ -32,9 +32,9 @@ class Coordinator(NamedTuple):
 def find_coordinator(
     client: BlockingClient, key: str, deadline_ms: int, key_type: int = GROUP
 ) -> Coordinator:
-    """Who coordinates a key now.
+    """Ask any broker for the coordinator of a key.
 
-    :raises BrokerError: also those that may pass, as while the coordinator is being elected
+    :raises BrokerError: for every error code, retriable codes included
     """
 
     request = FindCoordinatorRequest(key=key, key_type=key_type)
@@ -55,7 +55,7 @@ def at_coordinator(
     what: str,
     key_type: int = GROUP,
 ) -> T:
-    """``attempt`` on the connection to a key's coordinator, which each retry looks up anew."""
+    """Run ``attempt`` on a connection to a key's coordinator; each retry looks it up again."""
     deadline = client.deadline() if deadline_ms is None else deadline_ms
 
     def find_and_attempt() -> T:

@@ -1,4 +1,4 @@
-"""Asking the leaders of partitions about them, each partition until there is an answer for it."""
+"""Asks the leaders of partitions, and repeats the request until each partition has an answer."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -13,11 +13,11 @@ from pyspark_klog.ids import TopicPartition
 T = TypeVar("T")
 
 Ask = Callable[[Link, dict[str, list[int]]], Mapping[TopicPartition, T | ErrorCode]]
-"""Asks one leader about partitions, given by topic, and returns what it said of each."""
+"""Asks one leader about partitions (numbers by topic) and returns a value or error for each."""
 
 
 class Answers(NamedTuple, Generic[T]):
-    """What the leaders said, by partition: found, or refused with an error that does not pass."""
+    """By partition: the values that leaders returned, and the errors of final refusals."""
 
     found: dict[TopicPartition, T]
     refused: dict[TopicPartition, KlogError]
@@ -30,10 +30,11 @@ def ask_leaders(
     what: str,
     deadline_ms: int | None = None,
 ) -> Answers[T]:
-    """Ask each leader about its partitions; where it has changed or is away, again until the
-    deadline (default.api.timeout.ms unless given). ``what`` names the work: ``delete records``.
+    """Ask each leader about its partitions. While a leader changes or cannot be reached, ask again
+    until the deadline (default.api.timeout.ms unless given). ``what`` names the work in messages:
+    ``delete records``.
 
-    :raises TimedOut: if there is a partition without an answer at the deadline
+    :raises TimedOut: if a partition has no answer at the deadline
     """
     deadline = client.deadline() if deadline_ms is None else deadline_ms
     answers: Answers[T] = Answers({}, {})
@@ -45,7 +46,7 @@ def ask_leaders(
         for partition in sorted(left):
             code = client.view.topics[partition.topic].error
             if code is not ErrorCode.NONE and not code.retriable:
-                # As of a topic that this user may not describe: no leader is told of it.
+                # For example a topic that this user may not describe: leaders need not be asked.
                 answers.refused[partition] = broker_error(code, f"{what}: {partition}")
                 left.discard(partition)
         for leader, named in _by_leader(client, left).items():
@@ -79,7 +80,7 @@ def ask_leaders(
 def _by_leader(
     client: BlockingClient, partitions: Iterable[TopicPartition]
 ) -> dict[int | None, list[TopicPartition]]:
-    """Those that exist, in order; under None those that have no leader now."""
+    """The existing partitions, sorted, by leader; under None the partitions without a leader."""
     found: dict[int | None, list[TopicPartition]] = defaultdict(list)
     for partition in sorted(partitions):
         if client.view.has_partition(partition):

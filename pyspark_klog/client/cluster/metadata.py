@@ -1,5 +1,5 @@
-"""What is known of a cluster: brokers, topics, leaders. Pure; `blocking_client.py` keeps it
-fresh."""
+"""A client's snapshot of a cluster: brokers, topics, leaders. Pure; `blocking_client.py` keeps it
+up to date."""
 
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -44,7 +44,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """A snapshot. A newer one is made by `merged`; it is never changed in place."""
+    """An immutable snapshot of a cluster's metadata; `merged` makes the next one."""
 
     brokers: dict[int, Address] = field(default_factory=dict)
     topics: dict[str, TopicInfo] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class ClusterView:
 
     @classmethod
     def of(cls, reply: MetadataResponse) -> Self:
-        """The snapshot that a reply to Metadata gives."""
+        """The snapshot in a response to a Metadata request."""
         return cls(
             {b.node_id: Address(b.host, b.port) for b in reply.brokers},
             {t.name: _topic(t) for t in reply.topics if t.name is not None},
@@ -64,8 +64,8 @@ class ClusterView:
     def merged(self, newer: "ClusterView") -> "ClusterView":
         """``newer`` with the topics of this view that it lacks, and without older leader epochs.
 
-        A reply can come from a broker that lags behind: a leader with an older epoch than the known
-        one is not taken over, unless the topic was created anew (another id).
+        A response can come from a broker with old metadata: a leader with an older epoch than the
+        known one is ignored, unless the topic was deleted and created again (its id differs).
         """
         topics = dict(self.topics)
         for name, topic in newer.topics.items():
@@ -79,7 +79,7 @@ class ClusterView:
         return replace(newer, topics=topics)
 
     def leader(self, partition: TopicPartition) -> PartitionInfo | None:
-        """The partition, if it and its leader are known."""
+        """The partition's metadata, if it is known and names a leader with a known address."""
         topic = self.topics.get(partition.topic)
         info = topic.partitions.get(partition.partition) if topic else None
         if info is None or info.leader not in self.brokers:
@@ -87,7 +87,7 @@ class ClusterView:
         return info
 
     def has_partition(self, partition: TopicPartition) -> bool:
-        """Whether the partition exists, with or without a leader, as far as is known."""
+        """Whether the partition exists according to the metadata, with or without a leader."""
         topic = self.topics.get(partition.topic)
         if topic is None or topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return False
@@ -132,10 +132,10 @@ def _partition(row: MetadataResponsePartition) -> PartitionInfo:
 
 
 def metadata_request(names: list[str] | None, version: int, may_create: bool) -> MetadataRequest:
-    """A request for the topics ``names`` (None: all) that creates none, unless it may.
+    """A request for the topics ``names`` (None: all); brokers create topics if ``may_create``.
 
-    Before version 4 asking for a topic by name creates it: there the request is for all topics,
-    unless it may create them.
+    Before version 4 a broker creates each topic that a request names. Without ``may_create`` the
+    request therefore asks for all topics.
     """
     request = MetadataRequest()
     if version >= 4:

@@ -1,7 +1,7 @@
-"""Warnings while an operation is tried again: soon after the first failure, then seldom, and a last
-one when it works again.
+"""Warnings while an operation is retried: soon after the first failure, then at growing intervals,
+and once when the operation works again.
 
-`Trouble` is pure: time comes as an argument, sentences are given back. `Retries` logs them.
+`Trouble` is pure: it gets the time as an argument and returns the texts. `Retries` logs them.
 """
 
 import logging
@@ -13,17 +13,18 @@ from pyspark_klog.client.errors import ConnectionFailed, NoBrokerAvailable, Requ
 _log = logging.getLogger(__name__)
 
 FIRST_PAUSE_MS = 5_000
-"""Between the first two warnings; each pause is twice the one before, up to the longest."""
+"""The pause between the first two warnings; it doubles each time, up to `LONGEST_PAUSE_MS`."""
 LONGEST_PAUSE_MS = 60_000
 PATIENCE_MS = 5_000
-"""Leaders change within seconds: there is no warning of brokers' answers before that time."""
+"""Error codes from brokers cause no warning before that time: a partition without a leader
+usually gets one within seconds."""
 
 
 class Trouble:
-    """One operation's failures in a row.
+    """The failures of one operation since it last succeeded.
 
     ``what`` names the operation as the beginning of a sentence, as in "reading t-0". ``bound`` is
-    the setting that says for how long the operation is tried; None if there is none.
+    the setting that limits how long the operation is retried; None if there is none.
     """
 
     def __init__(self, what: str, bound: str | None = None) -> None:
@@ -40,8 +41,8 @@ class Trouble:
         return self._since_ms is not None
 
     def failed(self, error: BaseException, now_ms: int, until_ms: int) -> str | None:
-        """An attempt failed, and there will be others until ``until_ms``; returns the warning, if
-        one is due."""
+        """Count a failed attempt, which is repeated until ``until_ms``; return the warning if one
+        is due."""
         if self._since_ms is None:
             self._since_ms = now_ms
         self._failures += 1
@@ -61,7 +62,7 @@ class Trouble:
         )
 
     def passed(self, now_ms: int) -> str | None:
-        """An attempt succeeded; returns the sentence that says so, if there was a warning."""
+        """Reset after a success; return the text to log if a warning was logged before."""
         since_ms, was_said = self._since_ms, self._due_ms is not None
         self._since_ms = self._due_ms = None
         self._failures = 0
@@ -73,13 +74,13 @@ class Trouble:
     def _is_worth_a_word(self, error: BaseException, age_ms: int) -> bool:
         if isinstance(error, NoBrokerAvailable | RequestTimedOut):
             return True
-        # The attempt after a lost connection often makes a new one, so the first loss is no news.
+        # One lost connection needs no warning, because the next attempt often makes a new one.
         return age_ms >= PATIENCE_MS or (isinstance(error, ConnectionFailed) and self._failures > 1)
 
 
 class Retries:
-    """Logs the trouble of one client. Of operations within each other only the outermost is named:
-    the user knows it, and its time is the one that ends them all."""
+    """Logs the warnings of one client. Among nested operations it names only the outermost: the
+    user knows that operation, and its deadline ends them all."""
 
     def __init__(self, now_ms: Callable[[], int], prefix: str = "") -> None:
         """``prefix`` is put before the names of settings."""
@@ -93,13 +94,13 @@ class Retries:
         self._is_muted = True
 
     def trouble(self, what: str, bound: str | None = None) -> Trouble:
-        """The trouble of an operation, named ``what``, whose time the setting ``bound`` limits."""
+        """The trouble of the operation ``what``, whose time the setting ``bound`` limits."""
         return Trouble(what, None if bound is None else self._prefix + bound)
 
     @contextmanager
     def of(self, trouble: Trouble, until_ms: Callable[[], int]) -> Iterator[None]:
-        """Failures within the block are those of this operation, which will be given up at
-        ``until_ms``, or of the operation around it, if there is one."""
+        """Attribute failures within the block to this operation, which is given up at
+        ``until_ms``. Inside another operation's block the failures belong to that operation."""
         if self._outermost is not None:
             yield
             return
@@ -110,14 +111,14 @@ class Retries:
             self._outermost = None
 
     def failed(self, trouble: Trouble, error: BaseException, until_ms: int) -> None:
-        """An attempt of this operation failed, or of one within it that has its own retries."""
+        """Note a failed attempt; inside another operation's block it counts for that operation."""
         if self._outermost is not None:
             trouble, outermost_until_ms = self._outermost
             until_ms = outermost_until_ms()
         self._say(trouble.failed(error, self._now_ms(), until_ms))
 
     def passed(self, trouble: Trouble) -> None:
-        """The operation goes on, or is done."""
+        """Note that the operation made progress or is done."""
         if trouble.is_open:
             self._say(trouble.passed(self._now_ms()))
 

@@ -1,5 +1,6 @@
-"""Reading: where a partition begins and ends, and the records between two offsets.
+"""Reading: finds the offsets of partitions, and fetches the records between two offsets.
 
 May import: client, protocol, records.
-Start reading at fetcher.py, which gives record sets as they came; offsets.py finds offsets.
+Start reading at fetcher.py, which returns record sets as brokers sent them; offsets.py finds
+offsets.
 """

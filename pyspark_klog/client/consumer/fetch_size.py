@@ -1,16 +1,16 @@
-"""How many bytes a fetch asks for: pure."""
+"""Chooses how many bytes a fetch request asks for. Pure."""
 
 _LEAST_BYTES = 65_536
-"""Room for what lies before the first record and behind the last one in their batches."""
+"""Allowance for the records before and after the range that are in its first and last batches."""
 _FIRST_GUESS_BYTES = 256
 _MARGIN = 1.25
 
 
 class FetchSize:
-    """Learns how many bytes bring a range in few replies, with little of what lies behind it.
+    """Learns how many bytes bring a range in few replies, with few bytes beyond the range's end.
 
-    Bytes beyond the end of a range are dropped, and fetched again for the next range: a stream with
-    a small limit on a long log would read the same bytes many times over.
+    Bytes beyond the end of a range are dropped, and fetched again for the next range. Without this
+    class a stream with a small limit on a long log would fetch the same bytes many times.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -22,9 +22,9 @@ class FetchSize:
         return min(self._most_bytes, _LEAST_BYTES + int(offsets * self._bytes_an_offset))
 
     def learn(self, data_bytes: int, offsets: int) -> None:
-        """A reply of ``data_bytes`` has brought so many offsets."""
+        """Learn from a reply that ``data_bytes`` brought ``offsets`` offsets."""
         self._bytes_an_offset = data_bytes / max(offsets, 1) * _MARGIN
 
     def ask_most(self) -> None:
-        """Ask for as many bytes as may be, until the next `learn`."""
+        """Make `of` return the largest size until the next `learn`."""
         self._bytes_an_offset = self._most_bytes

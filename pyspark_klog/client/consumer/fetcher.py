@@ -1,8 +1,8 @@
-"""The records of one partition between two offsets, fetched ahead of their use.
+"""Fetches the records of one partition between two offsets, ahead of their use.
 
-While the caller works on one chunk the request for the next is already under way. When the leader
-changes, the new one is asked; a lost connection is made anew. The records that are read are the
-same in any case.
+While the caller works on one chunk, the request for the next is already under way. After a leader
+change the new leader is asked, and a lost connection is replaced; neither changes which records
+are returned.
 """
 
 import contextlib
@@ -48,22 +48,22 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.sets import offset_after
 
 _NAMES_UNTIL = 12
-"""Up to this version of Fetch topics go by name, then by id."""
+"""The last version of Fetch that names topics; later versions use topic ids."""
 _GONE_AFTER = 5
-"""So many times in a row fresh metadata must lack the partition, or name another topic id, before
-the partition counts as gone."""
+"""A partition counts as deleted when fresh metadata has lacked it, or has named another topic id,
+this many times in a row."""
 _PATIENCE_WITH_REPLICA = 5
-"""After so many replies in a row without records the leader is read again."""
+"""After this many replies in a row without records the leader is read again."""
 
 
 class Chunk(NamedTuple):
-    """What one reply gave."""
+    """The data of one reply."""
 
     data: memoryview
-    """A record set as the broker sent it: batches may begin before the offset that was asked for,
-    go beyond the end, and the last may be cut off."""
+    """A record set as the broker sent it: its batches may begin before the requested offset and go
+    beyond the range's end, and the last batch may be incomplete."""
     aborted: list[tuple[int, int]]
-    """Under read_committed: transactions whose batches are void, (producer id, first offset)."""
+    """Under read_committed the aborted transactions in the data: (producer id, first offset)."""
 
 
 class RangeFetcher:
@@ -71,10 +71,11 @@ class RangeFetcher:
 
     Gaps (compacted or aborted records, markers) cost no waiting. ``progress_timeout_ms`` is the
     longest time without any progress, ``progress_bound`` the option's name for messages.
-    ``on_lost`` is called when offsets are out of range, or behind the log's end for all of that
-    time. If it returns instead of raising, reading goes on at the earliest offset that is there, or
-    ends where the partition is gone. Another topic of the same name is not read, if ``topic_id``
-    says which one is meant and brokers have topic ids.
+
+    ``on_lost`` is called when the range's offsets are out of range, or when the log's end stays
+    before the position for all of that time. If it returns instead of raising, reading goes on at
+    the earliest existing offset, or ends if the partition was deleted. If ``topic_id`` is given and
+    brokers have topic ids, another topic of the same name is not read.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class RangeFetcher:
         self.position = start
         self.end = end
         self.fetched_bytes = 0
-        """Of record sets, as brokers sent them."""
+        """The size of all record sets so far, as brokers sent them."""
         self._client = client
         self._progress_timeout_ms = progress_timeout_ms
         self._on_lost = on_lost
@@ -104,16 +105,17 @@ class RangeFetcher:
         self._asked_bytes = 0
         self._call: Call[FetchResponse] | None = None
         self._asked: tuple[Link, int] | None = None
-        """Where the last request went, and with which epoch of the leader."""
+        """The connection of the last request, and the leader epoch that the request named."""
         self._is_at_replica = False
-        """Whether the request under way, or the last one, went elsewhere than to the leader."""
+        """Whether the latest request went to a read replica and not to the leader."""
         self._empty_replies = 0
         self._trouble = Trouble(f"reading {partition}", progress_bound)
         self._there: tuple[int, int] | None = None
-        """The offsets that the leader has, if it said just now that all are before the position."""
+        """The offsets that readers can see at the leader (end exclusive), if the leader has just
+        answered that all of them are before the position."""
         self._is_held_back = False
-        """Whether the leader has more of them, behind an open transaction."""
-        # A range is planned once its records are there, so a fetch has no more to wait for.
+        """Whether the leader has more offsets, hidden from this reader by an open transaction."""
+        # The default is 0: a range is planned when its records exist, so no fetch has to wait.
         self._min_bytes = client.settings.number("fetch.min.bytes")
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -163,8 +165,8 @@ class RangeFetcher:
                 client.pause(client.wait_ms(failures or self._empty_replies))
 
     def _give_up(self, last: KlogError | None, timeout: TimedOut | None = None) -> None:
-        """There was no progress for too long, because of the last error or because the log ends
-        before the position."""
+        """End without progress for too long: as lost offsets if the log ends before the position,
+        else with TimedOut and the last error."""
         if last is None and self._there is not None:
             earliest, latest = self._there
             text = f"{self._timeout_text(None)}: {earliest} to {latest} {self._are_there()}"
@@ -176,7 +178,7 @@ class RangeFetcher:
         raise TimedOut(self._timeout_text(last or timeout)) from (timeout or last)
 
     def _is_absent(self, error: KlogError) -> bool:
-        """Whether brokers say that there is no such partition (and not that they are away)."""
+        """Whether brokers answered that the partition does not exist (not that they are down)."""
         if not isinstance(error, BrokerError | LeaderUnknown):
             return False
         return self._is_made_again() or not self._client.view.has_partition(self.partition)
@@ -223,13 +225,13 @@ class RangeFetcher:
             raise broker_error(code, f"fetch from {self.partition}")
         self._there = None
         if not reply.responses and reply.throttle_time_ms > 0:
-            # A reader above its quota gets a reply without any partition.
+            # A broker answers a reader above its quota with a reply without partitions.
             self._empty_replies += 1
             return None
         row = self._own_row(reply)
         code = error_code(row.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_at_replica:
-            # The replica may lag behind; only the leader knows which offsets are there.
+            # The replica may lag behind; only the leader knows which offsets exist.
             self._leave_replica()
             return None
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -248,9 +250,9 @@ class RangeFetcher:
 
     # --- replicas --------------------------------------------------------------------------------
     def _go_to_replica(self, broker: int) -> None:
-        """The leader has named a replica that is nearer to this reader's rack, and given nothing.
+        """Read from the replica that the leader named, without records, for the reader's rack.
 
-        A broker that the metadata lacks is not followed, nor one that was named by a replica.
+        A replica that the metadata lacks is not used, nor one that another replica named.
         """
         client = self._client
         if broker in client.view.brokers and not self._is_at_replica:
@@ -268,17 +270,18 @@ class RangeFetcher:
         return self._client.now_ms() + self._client.settings.number("metadata.max.age.ms")
 
     def _take_nothing(self, row: PartitionData, throttle_time_ms: int) -> None:
-        """There were no records: is the rest of the range a gap, or are they still to come?
+        """Handle a reply without records: the rest of the range is a gap, or is still to come.
 
-        A leader gives at least one batch if there is any below its high watermark. So if the
-        watermark has passed the range's end, compaction has removed the rest. This does not hold
-        for a throttled reader, which is given nothing, nor for what is in a remote tier alone: of
-        it Kafka gives nothing, and no error, when it is slow or over its quota.
+        A leader returns at least one batch if it has any between the position and its high
+        watermark. So if the watermark has passed the range's end, compaction has removed the rest.
+        A throttled reader is an exception, since it gets no records. So are records that only a
+        remote tier has: Kafka answers without records and without an error while the tier is slow
+        or over its quota.
         """
         visible_end = row.last_stable_offset if self._read_committed else row.high_watermark
         if visible_end >= self.end and throttle_time_ms == 0:
             if self._is_at_replica:
-                # Only a leader says what is in a remote tier.
+                # Only a leader can answer what is in a remote tier.
                 self._leave_replica()
                 return
             if not self._is_in_remote_tier():
@@ -287,7 +290,7 @@ class RangeFetcher:
                 return
         self._empty_replies += 1
         if self._is_at_replica and self._empty_replies >= _PATIENCE_WITH_REPLICA:
-            # The leader had the range when it was planned; this one may be cut off from it.
+            # The leader had the range when it was planned; the replica may be cut off from it.
             self._leave_replica()
         elif visible_end <= self.position and not self._is_at_replica:
             self._there = (max(row.log_start_offset, 0), visible_end)
@@ -295,7 +298,7 @@ class RangeFetcher:
             self._client.forget(self.partition.topic)  # another broker may lead by now
 
     def _is_in_remote_tier(self) -> bool:
-        """Whether the leader that gave nothing has the position in a remote tier alone."""
+        """Whether the position, for which the leader sent no records, is only in a remote tier."""
         assert self._asked is not None
         link, epoch = self._asked
         first_local = first_local_offset(self._client, link, self.partition, epoch)
@@ -314,7 +317,7 @@ class RangeFetcher:
         data = memoryview(row.records)
         next_offset = offset_after(data)
         if next_offset is None and self._asked_bytes < self._most_bytes:
-            # Before Fetch 3 a batch of more than the bytes that were asked for comes cut off.
+            # Before Fetch 3 brokers cut off a batch that is larger than the requested size.
             self._size.ask_most()
             return None
         if next_offset is None:
@@ -335,7 +338,7 @@ class RangeFetcher:
         return Chunk(data, [(a.producer_id, a.first_offset) for a in aborted])
 
     def _ask_ahead(self, deadline_ms: int) -> None:
-        """Put the next request under way. If that fails, the next chunk asks again and raises."""
+        """Send the next request. If that fails, the next chunk sends it again and raises."""
         if self.position < self.end:
             with contextlib.suppress(KlogError):
                 self._call = self._request(deadline_ms)
@@ -383,17 +386,17 @@ class RangeFetcher:
         return client.send(link, request, FetchResponse, version, timeout_ms=wait_ms)
 
     def _go_on_where_possible(self, deadline_ms: int) -> None:
-        """The position is out of range: report what is lost and go on behind it, or at the end.
+        """Handle an offset out of range: report the loss, go on at the earliest offset or the end.
 
-        Not before somebody else was asked who leads: a leader that was replaced, and has not heard
-        of it, lacks what its successor has.
+        First ask another broker for the leader: a leader that was replaced and does not know it
+        lacks records that its successor has.
         """
         self._client.forget(self.partition.topic)
         self._client.doubt()
         earliest = self._offset_of(EARLIEST, deadline_ms)
         latest = self._offset_of(LATEST, deadline_ms)
         if earliest <= self.position < latest:
-            # The log changed between the two questions, as when a new leader catches up: ask again.
+            # The log changed between the two requests, perhaps as a new leader caught up: retry.
             raise broker_error(
                 ErrorCode.OFFSET_NOT_AVAILABLE, f"fetch from {self.partition} at {self.position}"
             )

@@ -1,6 +1,6 @@
-"""Many partitions read on and on: what comes, as it comes, one request to each leader at a time.
+"""Reads many partitions continuously, with one request to each leader at a time.
 
-While the caller works on the records of one reply the next request is under way. There are no
+While the caller works on the records of one reply, the next request is under way. There are no
 fetch sessions: every request names its partitions.
 """
 
@@ -34,38 +34,38 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.sets import offset_after
 
 _NAMES_UNTIL = 12
-"""Up to this version of Fetch topics go by name, then by id."""
+"""The last version of Fetch that names topics; later versions use topic ids."""
 _GONE_AFTER = 5
-"""So many times in a row fresh metadata must lack a partition before it counts as gone."""
+"""A partition counts as deleted when fresh metadata has lacked it this many times in a row."""
 
 
 class Fetched(NamedTuple):
-    """What one reply brought of a partition."""
+    """One reply's records of a partition."""
 
     partition: TopicPartition
     start: int
-    """The offset that was asked for; batches may begin before it."""
+    """The requested offset; batches may begin before it."""
     data: memoryview
-    """A record set as the broker sent it; the last batch may be cut off."""
+    """A record set as the broker sent it; the last batch may be incomplete."""
     aborted: list[tuple[int, int]]
-    """Under read_committed: transactions whose batches are void, (producer id, first offset)."""
+    """Under read_committed the aborted transactions in the data: (producer id, first offset)."""
     next_offset: int
-    """Behind the last whole batch: where the next request goes on."""
+    """The offset after the last whole batch, where the next request goes on."""
 
 
 class OutOfRange(NamedTuple):
-    """The leader does not have the offset that was asked for."""
+    """The leader does not have the requested offset."""
 
     partition: TopicPartition
     offset: int
     earliest: int
     latest: int
-    """The end, exclusive."""
+    """The end of the readable offsets, exclusive."""
 
 
 @dataclass(slots=True)
 class _Reading:
-    """How far a partition is, and how it goes there."""
+    """The position of a partition, and the state of its requests and retries."""
 
     position: int
     is_asked: bool = False
@@ -74,7 +74,7 @@ class _Reading:
     not_before_ms: int = 0
     failing_since_ms: int | None = None
     heard_ms: int | None = None
-    """When its leader has answered last, without an error."""
+    """When the partition's leader last answered without an error."""
 
 
 def _give_up(trouble: TimedOut) -> None:
@@ -82,12 +82,12 @@ def _give_up(trouble: TimedOut) -> None:
 
 
 class Follower:
-    """Reads partitions from the given offsets on.
+    """Reads partitions continuously, from the given offsets on.
 
-    ``go_on`` is asked where to go on when an offset is out of range; it may raise instead.
-    ``in_trouble`` is told each time that nothing could be heard of a partition for another
-    ``trouble_timeout_ms``: raising what it is given, as it does unless another one is given, fails
-    the whole, and else the partition is asked for on and on.
+    ``go_on`` is called when an offset is out of range: it returns the offset to go on at, or
+    raises. ``in_trouble`` is called each time that a partition has failed for another
+    ``trouble_timeout_ms``: it gets the error, and raises it by default, which ends the reading. If
+    ``in_trouble`` returns, the partition is requested again.
     """
 
     def __init__(
@@ -109,17 +109,17 @@ class Follower:
         self._max_wait_ms = settings.number("fetch.max.wait.ms")
         self._max_bytes = settings.number("fetch.max.bytes")
         self._partition_bytes = settings.number("max.partition.fetch.bytes")
-        # The default, 0, is for ranges that are there: at a log's end it would ask all the time.
+        # The default of 0 is for ranges that exist: at a log's end it would ask without a pause.
         self._min_bytes = max(settings.number("fetch.min.bytes"), 1)
         self._calls: dict[int, tuple[Call[FetchResponse], list[TopicPartition]]] = {}
-        """By leader: the request under way."""
+        """The request under way to each leader, and its partitions."""
 
     def poll(self, until_ms: int) -> list[Fetched]:
-        """The next records; nothing if none came until that time of the client's clock.
+        """The next records; an empty list if none came until ``until_ms`` of the client's clock.
 
-        :raises TopicMissing: if a partition is gone
-        :raises TimedOut: after a partition's trouble_timeout_ms, if ``in_trouble`` raises it
-        :raises BrokerError: for an answer that will stay the same
+        :raises TopicMissing: if a partition does not exist any more
+        :raises TimedOut: if ``in_trouble`` raises it, after a partition's trouble_timeout_ms
+        :raises BrokerError: for an error that a retry cannot cure
         """
         while True:
             self._ask()
@@ -133,14 +133,14 @@ class Follower:
             self._wait(now_ms, until_ms)
 
     def has_heard_of_all_since(self, time_ms: int) -> bool:
-        """Whether the leader of each partition has answered since then, with records or without."""
+        """Whether each partition's leader has answered since ``time_ms``, even without records."""
         return all(
             each.heard_ms is not None and each.heard_ms >= time_ms
             for each in self._readings.values()
         )
 
     def _wait(self, now_ms: int, until_ms: int) -> None:
-        """Until an answer came, or a partition may be asked for again."""
+        """Wait until a reply came, or a partition may be requested again."""
         waiting = [each for each in self._readings.values() if not each.is_asked]
         next_ms = min((each.not_before_ms for each in waiting), default=until_ms)
         deadline_ms = max(min(next_ms, until_ms), now_ms + 1)
@@ -255,7 +255,7 @@ class Follower:
 
     def _fetched(self, partition: TopicPartition, row: PartitionData) -> Fetched:
         assert isinstance(row.records, bytes | memoryview)
-        # To the end of the queue: where one reply has not room for all, others come first next.
+        # Ask for this partition last next time: a full reply then leaves out others less often.
         reading = self._readings.pop(partition)
         self._readings[partition] = reading
         start, data = reading.position, memoryview(row.records)
@@ -277,7 +277,7 @@ class Follower:
     # --- failures --------------------------------------------------------------------------------
     def _out_of_range(self, partition: TopicPartition) -> None:
         reading = self._readings[partition]
-        # A leader that was replaced, and has not heard of it, lacks what its successor has.
+        # A leader that was replaced and does not know it lacks records that its successor has.
         self._client.forget(partition.topic)
         self._client.doubt()
         try:
@@ -291,7 +291,7 @@ class Follower:
             self._failed([partition], error)
             return
         if earliest <= reading.position <= latest:
-            # The log changed between the questions, as when a new leader catches up: ask again.
+            # The log changed between the requests, perhaps as a new leader caught up: retry.
             text = f"fetch from {partition} at {reading.position}"
             self._failed([partition], broker_error(ErrorCode.OFFSET_NOT_AVAILABLE, text))
             return
@@ -299,7 +299,7 @@ class Follower:
         reading.position = self._go_on(lost)
 
     def _failed(self, partitions: Iterable[TopicPartition], error: KlogError) -> None:
-        """Ask again later, unless that cannot help or has not helped for too long."""
+        """Schedule a retry, unless a retry cannot help or retries have failed for too long."""
         if not (isinstance(error, TimedOut) or may_pass(error)):
             raise error
         client = self._client
@@ -312,7 +312,7 @@ class Follower:
             )
             reading.absences = reading.absences + 1 if is_absent else 0
             if is_absent:
-                # A broker that has just started may not have been told of any topic.
+                # A broker that has just started may not have received any topic's metadata.
                 client.doubt()
             if reading.absences >= _GONE_AFTER:
                 raise TopicMissing(

@@ -1,5 +1,4 @@
-"""Offsets that were to be read and are not there, as an error, and in words; which answers to a
-consumer may pass."""
+"""The error for offsets that do not exist, with its texts, and the errors that consumers retry."""
 
 from pyspark_klog.client.errors import ClientError, is_retriable
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
@@ -12,7 +11,7 @@ _ALSO_PASSING = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
-        # A log in a remote tier that cannot be read for a moment is answered so.
+        # Brokers answer so while a log's remote tier cannot be read.
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
@@ -26,10 +25,10 @@ def may_pass(error: KlogError) -> bool:
 
 
 class OffsetsLost(ClientError):
-    """Offsets from ``start`` on are not there; ``available`` are, the end exclusive.
+    """Offsets from ``start`` on do not exist; ``available`` are those that do, end exclusive.
 
-    ``made_again`` tells whether there is another topic of that name now. ``stable_end`` is where an
-    open transaction begins, if that alone keeps a reader of committed records from the rest.
+    ``made_again`` says that another topic has the name now. ``stable_end`` is where an open
+    transaction begins, if only the transaction hides the rest from a reader of committed records.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class OffsetsLost(ClientError):
 def out_of_range(
     partition: TopicPartition, start: int, end: int, available: tuple[int, int]
 ) -> OffsetsLost:
-    """The leader has only ``available``."""
+    """The error for an offset outside ``available``, the offsets that the leader has."""
     return OffsetsLost(
         f"offset {start} of {partition} is out of range: offsets {start} to {end} were to be read, "
         f"and {available[0]} to {available[1]} are there (ends exclusive)",
@@ -64,7 +63,7 @@ def out_of_range(
 
 
 def partition_gone(partition: TopicPartition, start: int, end: int) -> OffsetsLost:
-    """Brokers know no such partition any more."""
+    """The error for a partition that brokers do not know any more."""
     return OffsetsLost(
         f"{partition} is gone: offsets {start} to {end} were to be read, and it, or its topic, "
         "does not exist any more",
@@ -77,7 +76,7 @@ def partition_gone(partition: TopicPartition, start: int, end: int) -> OffsetsLo
 def topic_made_again(
     partition: TopicPartition, start: int, end: int, was: UUID, now: UUID
 ) -> OffsetsLost:
-    """The topic's name belongs to another topic, whose id is ``now``."""
+    """The error for a topic that was deleted and created again; ``now`` is the new topic's id."""
     return OffsetsLost(
         f"topic {partition.topic} was deleted and made again (its id was {was}, and is {now} now): "
         f"offsets {start} to {end} of {partition} were to be read, and those of the old topic are "

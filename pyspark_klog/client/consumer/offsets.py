@@ -1,4 +1,4 @@
-"""Where partitions begin and end, and where a time lies in them (ListOffsets)."""
+"""Finds the first and last offsets of partitions, and the offset of a time (ListOffsets)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -31,9 +31,9 @@ LATEST = -1
 EARLIEST = -2
 """The timestamp that stands for the first readable offset."""
 NOT_FOUND = -1
-"""As an offset: no record is as young as the timestamp."""
+"""The offset in a result if all records are older than the timestamp."""
 _EARLIEST_LOCAL = -4
-"""As a timestamp, from version 8 on: the first offset that is not in a remote tier alone."""
+"""The timestamp that stands for the first offset on the leader's own disks (KIP-405)."""
 _FIRST_WITH_LOCAL = 8
 
 
@@ -54,12 +54,12 @@ def list_offsets(
 ) -> dict[TopicPartition, OffsetAt]:
     """For each partition the first offset whose record is not older than the timestamp (ms).
 
-    `LATEST` and `EARLIEST` stand for the ends. `NOT_FOUND` is given if all records are older.
-    Where a leader has changed or is away, the partition's leader is asked again until the deadline.
+    `LATEST` and `EARLIEST` stand for the ends. The result is `NOT_FOUND` if all records are older.
+    While a leader changes or cannot be reached, the request is repeated until the deadline.
 
-    :raises TopicMissing: if fresh metadata of two brokers, where there are so many, does not have
-        one of the partitions
-    :raises TimedOut: naming the partitions that could not be asked, with the last error
+    :raises TopicMissing: if fresh metadata lacks one of the partitions, twice in a row and from
+        different brokers if possible
+    :raises TimedOut: naming the partitions without an answer, with the last error
     """
     deadline = client.deadline() if deadline_ms is None else deadline_ms
     found: dict[TopicPartition, OffsetAt] = {}
@@ -92,10 +92,10 @@ def list_offsets(
 def first_local_offset(
     client: BlockingClient, link: Link, partition: TopicPartition, leader_epoch: int
 ) -> int | None:
-    """The first offset of a partition that its leader has on its own disks; what is before is in a
-    remote tier (KIP-405). None if the broker is too old to have one.
+    """The first offset of a partition that is on its leader's own disks; records before it are in a
+    remote tier (KIP-405). Returns None if the broker is too old to have remote tiers.
 
-    :raises BrokerError: also those that may pass, as if it leads in another epoch by now
+    :raises BrokerError: for every error code, retriable codes included
     """
     versions = link.connection.versions
     if versions is None or versions.newest(ApiKey.LIST_OFFSETS, _FIRST_WITH_LOCAL) is None:
@@ -127,8 +127,8 @@ def _ask_leaders(
     found: dict[TopicPartition, OffsetAt],
     absent: set[TopicPartition],
 ) -> dict[TopicPartition, KlogError]:
-    """Ask every leader at the same time, and put the answers into ``found``; returns the errors
-    that may pass, raises the others. ``absent`` are the partitions that fresh metadata lacked."""
+    """Ask all leaders at the same time and put the offsets into ``found``. Return the retriable
+    errors, raise the others. ``absent`` collects the partitions that fresh metadata lacked."""
     errors: dict[TopicPartition, KlogError] = {}
     by_leader: dict[int, list[ListOffsetsPartition]] = defaultdict(list)
     topics: dict[int, list[str]] = defaultdict(list)
@@ -179,7 +179,7 @@ def _send(
     rows: list[ListOffsetsPartition],
     read_committed: bool,
 ) -> Call[ListOffsetsResponse]:
-    # Versions from 1 on give one offset for a timestamp, 0 a list of segments' first offsets.
+    # Version 0 returns a list of segments' first offsets, later versions a single offset.
     version = link.connection.version(ApiKey.LIST_OFFSETS, 2 if read_committed else 1)
     by_topic: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
     for topic, row in zip(topics, rows, strict=True):

@@ -1,13 +1,13 @@
-"""The order of a producer's batches and what becomes of each. Pure: no socket, no clock.
+"""The order of a producer's batches, and the outcome of each. Pure: no socket, no clock.
 
-Batches of a partition wait in a queue and leave in order, several at a time. A batch keeps its
-sequence through all its attempts, so that a broker can tell a repetition from new records and
-refuses a gap (KIP-98, KIP-360). After a failure nothing of that partition is sent until all its
-requests have come back. Then the sending begins again at the head, one batch at a time until those
-that failed are written: a broker remembers a producer's last five batches, so if newer batches were
-sent with a repetition, the broker could have forgotten the repeated one before its answer is known.
-The first batch of an identity also goes alone, since a broker takes any sequence from a producer
-that it does not know.
+Batches of a partition wait in a queue and are sent in order, several at a time. A batch keeps its
+sequence through all its attempts, so that a broker recognizes a repeated batch and refuses a gap
+(KIP-98, KIP-360). After a failure nothing of that partition is sent until all its requests are
+answered. Then sending begins again at the queue's head, one batch at a time until the failed
+batches are written: a broker remembers a producer's last five batches, so if newer batches were
+sent together with a repetition, the broker could have forgotten the repeated batch before it
+answers. The first batch of an identity is also sent alone, because a broker accepts any sequence
+from a producer that it does not know.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,27 +30,27 @@ _ONE_RECORDS_FAULT = (
     ErrorCode.INVALID_RECORD,
     ErrorCode.INVALID_TIMESTAMP,
 )
-"""Refusals of a whole batch that may be the fault of a single record."""
+"""Refusals of a whole batch that a single record may have caused."""
 
 
 class Verdict(Enum):
-    """What a broker's answer about a batch means."""
+    """How the producer handles a broker's response to a batch."""
 
     WRITTEN = auto()
     RETRY = auto()
     NEW_IDENTITY = auto()
-    """The broker lost track of this producer: begin anew under another identity."""
+    """The broker has lost the producer's state: send the batch again under a new identity."""
     SPLIT = auto()
     SET_ASIDE = auto()
-    """One record that its topic does not take; see `BatchOrder.sets_aside`."""
+    """The topic refuses the batch's only record, and `BatchOrder.sets_aside` is true."""
     FAIL = auto()
 
 
 class BatchOrder:
     """All batches of one producer.
 
-    ``max_in_flight`` bounds the batches of one partition that are sent and not answered. In a
-    transaction the identity is the transaction's: no other one is ever asked for.
+    ``max_in_flight`` limits the unanswered batches of one partition. A transactional producer keeps
+    the identity of its transactional id: no new one is requested after a failure.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class BatchOrder:
         self.pending_bytes = 0
         self.written_records = 0
         self.sets_aside = False
-        """Whether a record that its topic does not take is left out and the rest written; else the
+        """Whether records that a topic refuses are left out and the rest is written; otherwise the
         producer fails."""
         self._max_in_flight = max_in_flight
         self._max_request_bytes = max_request_bytes
@@ -77,35 +77,35 @@ class BatchOrder:
         self._in_flight = 0
         self._wants_identity = idempotent and not transactional
 
-    # --- what waits ------------------------------------------------------------------------------
+    # --- the queues ------------------------------------------------------------------------------
     def add(self, batch: Batch) -> None:
-        """Queue a batch behind the others of its partition."""
+        """Queue a batch after the others of its partition."""
         self._queues.setdefault(batch.partition, PartitionQueue()).batches.append(batch)
         self.pending_bytes += len(batch.data)
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything was written."""
+        """Whether no batch is left to be written."""
         return self.pending_bytes == 0
 
     @property
     def in_flight(self) -> int:
-        """Batches that were sent and not answered."""
+        """The number of batches that were sent and not answered."""
         return self._in_flight
 
     @property
     def needs_identity(self) -> bool:
-        """Whether `take_identity` is to be called before anything more is sent.
+        """Whether `take_identity` has to be called before another batch is sent.
 
-        False as long as it is not known of some batch whether it is written: under a new identity
-        that batch could be written twice (KIP-360).
+        False while it is unknown whether some batch was written: under a new identity that batch
+        could be written twice (KIP-360).
         """
         if not self._wants_identity or self._in_flight:
             return False
         return not any(queue.is_unsettled for queue in self._queues.values())
 
     def oldest_ms(self) -> int | None:
-        """When the oldest batch that waits was queued."""
+        """When the oldest queued batch was added; None without batches."""
         heads = [q.batches[0].enqueued_ms for q in self._queues.values() if q.batches]
         return min(heads, default=None)
 
@@ -114,7 +114,7 @@ class BatchOrder:
         return [partition for partition, queue in self._queues.items() if queue.batches]
 
     def next_wakeup_ms(self, now_ms: int) -> int | None:
-        """When a partition that waits after a failure may be sent to again."""
+        """When the next partition that is paused after a failure may be sent to again."""
         times = [
             q.not_before_ms for q in self._queues.values() if q.batches and q.not_before_ms > now_ms
         ]
@@ -122,7 +122,7 @@ class BatchOrder:
 
     # --- sending ---------------------------------------------------------------------------------
     def take_identity(self, identity: Identity) -> None:
-        """Go on under an identity that was never used: every partition's sequence begins at 0."""
+        """Go on under an identity without any batches: each partition's sequence begins at 0."""
         self.identity = identity
         self._wants_identity = False
         for queue in self._queues.values():
@@ -135,7 +135,7 @@ class BatchOrder:
     def numbers_ahead(self, partitions: Iterable[TopicPartition]) -> tuple[Identity, list[int]]:
         """The identity and the sequence that the next batch of each partition is likely to get.
 
-        No sequences are given where there is no identity. A failure may change both.
+        Without an identity there are no sequences. A failure may change both.
         """
         if not self.idempotent or self._wants_identity:
             return NO_IDENTITY, []
@@ -162,20 +162,21 @@ class BatchOrder:
         )
 
     def _most_in_flight(self, queue: PartitionQueue) -> int:
-        # A broker that does not know a producer takes any sequence from it: were the first batch
-        # refused, as too large, the second one would be written before it.
+        # A broker accepts any sequence from a producer that it does not know: if the first batch
+        # were refused, as too large for example, the second one would be written before it.
         return self._max_in_flight if queue.is_known or not self.idempotent else 1
 
     @staticmethod
     def _may_settle(queue: PartitionQueue) -> bool:
         """Whether to send this partition's next batch under the old identity although a new one is
-        wanted, to learn whether the batch is written already."""
+        needed, to find out whether the batch was written."""
         return queue.is_unsettled and not queue.first_unsent.begins_anew
 
     def take(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[Batch]:
-        """Batches for one request: at most one a partition, and no more bytes than a request has.
+        """Take batches for one request: at most one a partition, up to the request's size limit.
 
-        They count as in flight from now on; each must come back through `settle` or `lost`.
+        The batches are in flight from now on. Hand each back with `written`, `retry`,
+        `begin_anew`, `leave_out` or `split`.
         """
         taken: list[Batch] = []
         room = self._max_request_bytes
@@ -202,9 +203,9 @@ class BatchOrder:
             taken.append(batch)
         return taken
 
-    # --- answers ---------------------------------------------------------------------------------
+    # --- responses -------------------------------------------------------------------------------
     def verdict(self, batch: Batch, code: ErrorCode) -> Verdict:
-        """What a broker's answer about a batch in flight means."""
+        """How to handle a broker's response, ``code``, to a batch in flight."""
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             return Verdict.WRITTEN
         if code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
@@ -212,7 +213,8 @@ class BatchOrder:
         if self.sets_aside and code in _ONE_RECORDS_FAULT:
             if batch.record_count > 1:
                 return Verdict.SPLIT
-            # Were the batch in the log after all, the next one under its sequence would be lost.
+            # If this batch were in the log after all, the broker would take the next batch, which
+            # gets its sequence, for a repetition.
             is_unsure = self._transactional and batch.may_be_written
             return Verdict.FAIL if is_unsure else Verdict.SET_ASIDE
         if batch.attempts > self._max_attempts:
@@ -222,7 +224,7 @@ class BatchOrder:
         if self.idempotent and code is ErrorCode.UNKNOWN_PRODUCER_ID:
             return Verdict.NEW_IDENTITY
         if self.idempotent and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            # Behind a batch that failed a gap is expected; at the head the broker lost track.
+            # After a failed batch a gap is expected; at the head the broker has lost the state.
             is_head = self._queues[batch.partition].batches[0] is batch
             return Verdict.NEW_IDENTITY if is_head else Verdict.RETRY
         # A topic that was just created is not yet known to every broker.
@@ -238,7 +240,7 @@ class BatchOrder:
         return Verdict.RETRY if may_pass else Verdict.FAIL
 
     def written(self, batch: Batch, base_offset: int) -> None:
-        """The broker has the batch."""
+        """Remove a batch that the broker has written."""
         queue = self._come_back(batch)
         queue.batches.remove(batch)
         queue.is_known = True
@@ -247,8 +249,8 @@ class BatchOrder:
         self.written_records += batch.record_count
 
     def retry(self, batch: Batch, not_before_ms: int, *, is_unwritten: bool = False) -> None:
-        """The batch is to be sent again, at ``not_before_ms`` or later. ``is_unwritten`` says that
-        this attempt surely wrote nothing."""
+        """Send the batch again, at ``not_before_ms`` or later. ``is_unwritten`` says that this
+        attempt has certainly written nothing."""
         queue = self._come_back(batch)
         if not is_unwritten:
             batch.may_be_written = True
@@ -256,17 +258,17 @@ class BatchOrder:
         queue.not_before_ms = max(queue.not_before_ms, not_before_ms)
 
     def begin_anew(self, batch: Batch) -> None:
-        """The batch is to be sent again under a new identity, once nothing is in flight."""
+        """Send the batch again under a new identity, once nothing is in flight."""
         queue = self._come_back(batch)
         queue.must_drain = True
         self._want_identity(queue.batches)
 
     def leave_out(self, batch: Batch) -> None:
-        """The batch is never to be sent again.
+        """Drop the batch: it is never sent again.
 
-        Its sequence stays missing, so the batches behind it begin anew under a new identity. In a
-        transaction they get new sequences instead: a broker that has batches of a producer takes no
-        batch behind a gap, and the first batch goes alone, so none of them is written yet.
+        Its sequence stays missing, so the batches after it are sent under a new identity. In a
+        transaction they get new sequences instead, since no later batch can be written yet: a
+        broker that knows the producer refuses batches after a gap, and the first batch goes alone.
         """
         queue = self._come_back(batch)
         queue.must_drain = True
@@ -285,9 +287,9 @@ class BatchOrder:
     def split(
         self, batch: Batch, cut: Callable[[bytearray | memoryview], list[tuple[bytearray, int]]]
     ) -> None:
-        """Put several smaller batches (data, records) in the place of one that was too large.
+        """Replace a batch that was too large by several smaller ones (data, record count).
 
-        The parts take over its sequences, so that the sequences of later batches stay right.
+        The parts take over its sequences, so that the sequences of later batches stay valid.
         """
         queue = self._come_back(batch)
         queue.must_drain = True
@@ -312,9 +314,9 @@ class BatchOrder:
         queue.not_before_ms = max(queue.not_before_ms, not_before_ms)
 
     def drop_all(self) -> None:
-        """Forget every batch: their transaction is aborted. No request may be under way.
+        """Drop every batch, because the transaction is aborted. No request may be under way.
 
-        If any of them was sent, its sequence is unknown: then `take_identity` has to follow.
+        If any batch was sent, the broker's sequences are unknown: then call `take_identity`.
         """
         for queue in self._queues.values():
             queue.batches.clear()
@@ -324,7 +326,7 @@ class BatchOrder:
         self.pending_bytes = self._in_flight = 0
 
     def go_without_identity(self) -> None:
-        """The broker is too old for idempotence; batches go out without sequences."""
+        """Send batches without sequences, because the broker is too old for idempotence."""
         self.idempotent = False
         self._wants_identity = False
 

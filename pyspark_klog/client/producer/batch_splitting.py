@@ -1,4 +1,4 @@
-"""A batch cut into two, for a topic that takes only smaller ones. Slow: record by record."""
+"""Splits a batch in two, for a topic that accepts only smaller ones. Slow: record by record."""
 
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
@@ -7,7 +7,7 @@ from pyspark_klog.records.builder import BatchBuilder
 def split_in_half(data: bytearray | memoryview) -> list[tuple[bytearray, int]]:
     """Two batches (bytes, records) with the same records, codec and timestamps, in order.
 
-    A batch of one record stays one.
+    A batch of one record gives one batch.
     """
     whole = BatchView(data)
     records = list(whole.records())

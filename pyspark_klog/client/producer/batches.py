@@ -19,11 +19,12 @@ class Identity(NamedTuple):
 
 NO_IDENTITY = Identity(-1, -1)
 ADDS_IMPLICITLY = 2
-"""The transaction.version from which partitions and offsets join a transaction by being sent."""
+"""From this transaction.version on writing records or committing offsets adds the partition or the
+group to the transaction, without a request of its own (KIP-890)."""
 
 
 class InTransaction(NamedTuple):
-    """The transaction that batches belong to, and its version (the feature transaction.version)."""
+    """The transaction that batches belong to, and its transaction.version."""
 
     transactional_id: str
     version: int
@@ -31,7 +32,7 @@ class InTransaction(NamedTuple):
 
 @dataclass(slots=True)
 class Batch:
-    """A v2 batch on its way. ``data`` gets its producer fields just before it is sent."""
+    """A v2 batch to send. ``data`` gets its producer id, epoch and sequence just before sending."""
 
     partition: TopicPartition
     data: bytearray | memoryview
@@ -40,21 +41,21 @@ class Batch:
     sequence: int = NO_SEQUENCE
     identity: Identity = NO_IDENTITY
     topic_id: UUID = NO_TOPIC_ID
-    """The id by which the last request named the topic, if it named it by id."""
+    """The topic id in the last request with the batch; all zero if the request named the topic."""
     in_flight: bool = False
     attempts: int = 0
     may_be_written: bool = False
-    """Whether an attempt under the same sequence failed: the broker may have the batch
+    """Whether an attempt under the same sequence failed: the broker may have written the batch
     nevertheless."""
     begins_anew: bool = False
-    """Whether a sequence before this batch is missing, so that it can be written only under another
-    identity or, in a transaction, under another sequence."""
+    """Whether a sequence before this batch is missing, so that the batch can be written only under
+    another identity or, in a transaction, under another sequence."""
     base_offset: int = -1
 
 
 @dataclass(slots=True)
 class PartitionQueue:
-    """One partition: batches in order, those in flight first."""
+    """The batches of one partition in order, those in flight first."""
 
     batches: deque[Batch] = field(default_factory=deque)
     next_sequence: int = 0
@@ -62,14 +63,14 @@ class PartitionQueue:
     must_drain: bool = False
     not_before_ms: int = 0
     is_known: bool = False
-    """Whether the broker has a batch of this identity."""
+    """Whether the broker has written a batch of this identity."""
     renumber_from: int = NO_SEQUENCE
-    """The missing sequence, which the first batch that begins anew gets once nothing is in
-    flight."""
+    """The missing sequence. Once nothing is in flight, the first batch with ``begins_anew`` gets
+    it."""
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether a batch may be written already; only sending it again unchanged can tell."""
+        """Whether a batch may be written already; only sending it unchanged again shows it."""
         return any(b.may_be_written and not b.begins_anew for b in self.batches)
 
     @property
@@ -78,7 +79,7 @@ class PartitionQueue:
         return next(b for b in self.batches if not b.in_flight)
 
     def renumber(self) -> None:
-        """Let the batches behind a missing sequence have new ones, from the missing one on."""
+        """Give new sequences, from the missing one on, to the batches after it."""
         self.next_sequence, self.renumber_from = self.renumber_from, NO_SEQUENCE
         for batch in self.batches:
             if batch.begins_anew:
@@ -87,12 +88,12 @@ class PartitionQueue:
 
 
 def plus(sequence: int, count: int) -> int:
-    """Sequences go from 0 to 2^31 - 1 and begin again at 0."""
+    """The sequence ``count`` after ``sequence``; sequences wrap around from 2^31 - 1 to 0."""
     return (sequence + count) & _SEQUENCE_MASK
 
 
 class SetAside(NamedTuple):
-    """A batch of one record that its topic does not take, and why."""
+    """A batch of one record that its topic refuses, with the broker's reason."""
 
     partition: TopicPartition
     data: bytearray | memoryview

@@ -1,4 +1,4 @@
-"""What a producer asks brokers before it can write: its identity, and a topic's partitions."""
+"""A producer's requests before it can write: for its identity, and for a topic's partitions."""
 
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import TopicMissing, broker_error, error_code
@@ -13,10 +13,10 @@ from pyspark_klog.protocol.keys import ApiKey
 
 
 def ask_for_identity(client: BlockingClient, timeout_ms: int) -> Identity:
-    """A producer id and epoch that nobody has used; NO_IDENTITY if brokers are older than 0.11.
+    """A new producer id and epoch; NO_IDENTITY if brokers are older than 0.11.
 
-    :raises BrokerError: if this user may have none
-    :raises TimedOut: if no broker gave one in time
+    :raises BrokerError: if this user may not write idempotently
+    :raises TimedOut: if no broker answered in time
     """
     deadline_ms = client.now_ms() + timeout_ms
 
@@ -39,11 +39,11 @@ def ask_for_identity(client: BlockingClient, timeout_ms: int) -> Identity:
 
 
 def wait_for_topic(client: BlockingClient, topic: str) -> int:
-    """How many partitions a topic has, once it is there. Asking may create the topic, as with
-    Kafka's producer.
+    """Wait for a topic to exist and return its number of partitions. The request may create the
+    topic, as with Kafka's producer.
 
     :raises TopicMissing: if it is still unknown after max.block.ms
-    :raises BrokerError: if this user may not write there
+    :raises BrokerError: if this user may not write to the topic
     """
     max_block_ms = client.settings.number("max.block.ms")
     deadline_ms = client.now_ms() + max_block_ms

@@ -1,7 +1,7 @@
-"""The blocking driver of a producer: batches in, acknowledgements waited for.
+"""The blocking driver of a producer: sends batches and waits for their acknowledgements.
 
-Batches come ready made (v2, one partition each). They are sent as soon as the broker may have
-them; `flush` waits until all are acknowledged. One thread, no linger.
+Callers hand over encoded batches (v2, one partition each). Batches are sent as soon as the order
+of batches allows; `flush` waits until all are acknowledged. One thread, no linger.
 """
 
 import logging
@@ -43,8 +43,8 @@ _log = logging.getLogger(__name__)
 
 
 _MOST_REQUEST_BYTES = 4 << 20
-"""Most bytes of a request with several batches, unless max.request.size is given. A batch by itself
-is bounded by max.request.size in either case."""
+"""The largest request with several batches in bytes, unless max.request.size is given. A single
+batch is limited by max.request.size in either case."""
 _KEPT_PIECES = 8
 _MOST_KEPT_BYTES = 8 << 20
 _ACKS = {"all": -1, "1": 1, "0": 0}
@@ -53,11 +53,11 @@ _ACKS = {"all": -1, "1": 1, "0": 0}
 class Producer:
     """Writes batches through ``client``, which it does not close.
 
-    After a DeliveryFailed it can't be used any more: what of its records was written is unknown.
+    After a DeliveryFailed it can't be used any more: some of its records may be written or not.
     """
 
     is_transactional = False
-    """Whether its batches are to be encoded as parts of a transaction."""
+    """Whether batches have to be encoded as parts of a transaction."""
 
     def __init__(self, client: BlockingClient) -> None:
         settings = client.settings
@@ -76,7 +76,7 @@ class Producer:
         )
         self._transaction: InTransaction | None = None
         self.memory = KeptMemory(_KEPT_PIECES, _MOST_KEPT_BYTES)
-        """For batches that are to be added here; free again once they are acknowledged."""
+        """Memory to encode batches in; reused once they are acknowledged."""
         self._calls: list[tuple[Call[ProduceResponse], list[Batch]]] = []
         self._failure: KlogError | None = None
         self._on_set_aside: Callable[[SetAside], None] | None = None
@@ -87,13 +87,13 @@ class Producer:
         self._away_ms = 0
         self._trouble = client.retries.trouble("writing records", "delivery.timeout.ms")
         self._unheard: dict[int, Link] = {}
-        """With acks=0, by leader: the connection that records went to last."""
+        """With acks=0: the connection on which records were last sent, by leader."""
         self._troubled: set[TopicPartition] = set()
         """Partitions whose last attempt failed."""
 
     def set_aside(self, receiver: Callable[[SetAside], None] | None) -> None:
-        """From now on give ``receiver`` each record that its topic does not take (one that is too
-        large, or refused for what it holds) and write the others; with None, fail as at first.
+        """From now on pass each record that its topic refuses (as too large or as invalid) to
+        ``receiver`` and write the others; with None, fail as by default.
 
         The receiver is called within `add` and `flush` and must not call them. With acks=0 it is
         never called.
@@ -102,13 +102,13 @@ class Producer:
         self._core.sets_aside = receiver is not None
 
     def on_written(self, receiver: Callable[[Batch], None]) -> None:
-        """From now on tell ``receiver`` of each batch that is acknowledged (with acks=0: that was
-        sent). It is called within `add`, `flush` and `attend` and must not call them."""
+        """From now on call ``receiver`` with each acknowledged batch (with acks=0: each sent one).
+        `add`, `flush` and `attend` call it; it must not call them."""
         self._on_written = receiver
 
     def taken_share(self, topic: str) -> float:
-        """How large batches for a topic may be, as a share of those that were refused as too
-        large: 1 as long as none was, then at most a half."""
+        """The factor for the size limit of batches for a topic: 1 until a batch was refused as too
+        large, then at most a half."""
         least, most = self._refused_bytes.get(topic, (2, 1))
         return least / (2 * most)
 
@@ -124,7 +124,7 @@ class Producer:
 
     # --- topics ----------------------------------------------------------------------------------
     def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has. If that is not known, `wait_for_topic` asks.
+        """A topic's number of partitions; waits for the topic (`wait_for_topic`) if it is unknown.
 
         :raises TopicMissing: if the topic is still unknown after max.block.ms
         """
@@ -135,7 +135,7 @@ class Producer:
         return wait_for_topic(client, topic)
 
     def newest_partition_count(self, topic: str) -> int:
-        """As `partition_count`, from metadata that is asked for now."""
+        """A topic's number of partitions, from metadata that is requested now."""
         self._client.forget(topic)
         return self.partition_count(topic)
 
@@ -143,15 +143,15 @@ class Producer:
     def numbers_ahead(self, topic: str, partition_count: int) -> tuple[Identity, list[int]]:
         """The identity, and for each partition the sequence, to encode the next batches with.
 
-        A batch that was encoded with other numbers gets the right ones before it is sent, which
-        takes a second CRC. No sequences are given as long as there is no identity.
+        Other numbers in a batch are corrected before it is sent, which takes a second CRC. The list
+        of sequences is empty while there is no identity.
         """
         return self._core.numbers_ahead(TopicPartition(topic, p) for p in range(partition_count))
 
     def add(
         self, partition: TopicPartition, data: bytes | bytearray | memoryview, record_count: int
     ) -> None:
-        """Queue one v2 batch and send what can be sent: see `add_all`."""
+        """Queue one v2 batch, then send what can be sent, as `add_all` does for several."""
         self.add_all([(partition, data, record_count)])
 
     def add_all(
@@ -160,7 +160,7 @@ class Producer:
         """Queue v2 batches with their numbers of records, then send what can be sent, several in
         a request; waits while buffer.memory is full.
 
-        A buffer that can be written to is not copied: it is the producer's until `flush` returns.
+        A writable buffer is not copied: it belongs to the producer until `flush` returns.
 
         :raises DeliveryFailed: if any batch was refused, or not acknowledged in time
         """
@@ -179,7 +179,7 @@ class Producer:
     def flush(self) -> None:
         """Wait until every batch is acknowledged (with acks=0: until it is sent).
 
-        :raises DeliveryFailed: as `add`
+        :raises DeliveryFailed: if any batch was refused, or not acknowledged in time
         """
         self._check()
         self._come_back()
@@ -190,11 +190,10 @@ class Producer:
         self._client.retries.passed(self._trouble)
 
     def attend(self, until_ms: int) -> None:
-        """Take answers, and send what waits for its turn, until that time of the client's clock.
+        """Handle responses and send queued batches until ``until_ms`` of the client's clock, for
+        callers that have nothing to add for a while.
 
-        For those who have nothing to add for a while.
-
-        :raises DeliveryFailed: as `add`
+        :raises DeliveryFailed: if any batch was refused, or not acknowledged in time
         """
         self._check()
         self._come_back()
@@ -206,12 +205,12 @@ class Producer:
         self._left_ms = self._client.now_ms()
 
     def _come_back(self) -> None:
-        """The caller was elsewhere, and nothing was sent: that time makes no batch late."""
+        """Add the time that the caller spent elsewhere to the time during which no batch ages."""
         if self._left_ms is not None:
             self._away_ms += self._client.now_ms() - self._left_ms
 
     def _now_here_ms(self) -> int:
-        """The time, of a clock that stands still while the caller is elsewhere."""
+        """The time in ms of a clock that stands still while the caller is elsewhere."""
         return self._client.now_ms() - self._away_ms
 
     def _check(self) -> None:
@@ -219,8 +218,8 @@ class Producer:
             raise DeliveryFailed(f"this producer failed before: {self._failure}")
 
     def _turn(self, *, wait: bool, until_ms: int | None = None) -> None:
-        """Send what may be sent, then take the answers that came; ``wait`` for one if need be,
-        not beyond ``until_ms``."""
+        """Send what may be sent, then handle the responses that came. With ``wait``, wait for a
+        response if there is none yet, but not beyond ``until_ms``."""
         client = self._client
         try:
             with client.retries.of(self._trouble, self._gives_up_at_ms):
@@ -247,13 +246,13 @@ class Producer:
         return until_ms if self._calls or wakeup_ms is not None else now_ms
 
     def _gives_up_at_ms(self) -> int:
-        """When the oldest batch will have waited for delivery.timeout.ms."""
+        """When the oldest batch reaches delivery.timeout.ms."""
         oldest_ms = self._core.oldest_ms()
         waited_ms = 0 if oldest_ms is None else self._now_here_ms() - oldest_ms
         return self._client.now_ms() + self._delivery_timeout_ms - waited_ms
 
     def _failed(self, partition: TopicPartition, error: KlogError) -> None:
-        """Note, for what the log says of trouble, that records of this partition wait."""
+        """Note for the log's warnings that records of this partition wait after an error."""
         self._troubled.add(partition)
         self._client.retries.failed(self._trouble, error, self._gives_up_at_ms())
 
@@ -308,7 +307,7 @@ class Producer:
         client = self._client
         link = client.link_to_broker(leader_id, client.now_ms() + self._request_timeout_ms)
         if self._acks == 0 and self._unheard.setdefault(leader_id, link) is not link:
-            # A leader that was replaced can say so only by ending the connection.
+            # With acks=0 a leader that was replaced can only show it by closing the connection.
             self._unheard[leader_id] = link
             for partition in partitions:
                 client.forget(partition.topic)
@@ -334,7 +333,7 @@ class Producer:
                 return
             self._calls.append((call, batches))
 
-    # --- answers ---------------------------------------------------------------------------------
+    # --- responses -------------------------------------------------------------------------------
     def _take_answers(self) -> None:
         waiting: list[tuple[Call[ProduceResponse], list[Batch]]] = []
         for call, batches in self._calls:
@@ -396,7 +395,7 @@ class Producer:
         self._refused_bytes[topic] = min(least, size), max(most, size)
 
     def _lost(self, batches: list[Batch], error: KlogError) -> None:
-        """Whether the batches were written is not known: they are sent again as they were."""
+        """Send batches again unchanged, because it is unknown whether they were written."""
         for batch in batches:
             self._client.forget(batch.partition.topic)
             if batch.attempts > self._client.settings.number("retries"):
@@ -411,8 +410,8 @@ class Producer:
         self._core.retry(batch, now_ms + self._client.wait_ms(batch.attempts))
 
     def _begin_anew(self, batch: Batch) -> None:
-        """Send the batch again under a new identity. If the identity before brought no batch
-        through either, there is a wait first."""
+        """Send the batch again under a new identity. If no batch was written under the last
+        identity either, wait first."""
         self._core.begin_anew(batch)
         if self._new_identities:
             wait_ms = self._client.wait_ms(self._new_identities)
@@ -421,7 +420,7 @@ class Producer:
 
 
 def _nobody(batch: Batch) -> None:
-    """Who is told of a written batch as long as nobody asks for it."""
+    """Ignore a written batch; the receiver until `Producer.on_written` is called."""
 
 
 def _request_bytes(settings: ClientSettings) -> int:

@@ -1,15 +1,15 @@
-"""What brokers refuse a producer, said so that a user knows what to do."""
+"""The errors for brokers' refusals of a producer's requests, with advice for the user."""
 
 from pyspark_klog.client.errors import DeliveryFailed, broker_error, one_line
 from pyspark_klog.client.producer.batches import Batch
 from pyspark_klog.errors import BrokerError, ErrorCode
 
 _LONGEST_TEXT = 1_000
-"""Characters of a broker's words about records that it refuses."""
+"""The most characters of a broker's message about refused records that an error repeats."""
 
 
 def not_authorized(topic: str) -> BrokerError:
-    """This user may not write to the topic."""
+    """The error for a topic that this user may not write to."""
     return BrokerError(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         f"this user may not write to topic {topic}; it needs WRITE and DESCRIBE there",
@@ -17,7 +17,7 @@ def not_authorized(topic: str) -> BrokerError:
 
 
 def no_identity(code: ErrorCode) -> BrokerError:
-    """A broker gave no producer id."""
+    """The error for a broker that gave no producer id."""
     what = "asking for a producer id"
     if code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         return broker_error(code, what)
@@ -29,7 +29,7 @@ def no_identity(code: ErrorCode) -> BrokerError:
 
 
 def records_refused(batch: Batch, code: ErrorCode, text: str | None) -> DeliveryFailed:
-    """A broker refused a batch, and may have said why in ``text``."""
+    """The error for a refused batch; ``text`` is the broker's reason, if it sent one."""
     count = batch.record_count
     what = f"{count} records were" if count > 1 else "a record was"
     what = f"{what} refused for {batch.partition}"

@@ -1,4 +1,4 @@
-"""Produce on the wire: batches as one request, and the answer to each batch in its reply."""
+"""Produce requests: encodes batches as one request, and finds each batch's row in the response."""
 
 from collections.abc import Iterator, Sequence
 
@@ -24,7 +24,7 @@ _FIRST_WITH_V2 = 3
 _FIRST_WITH_ZSTD = 7
 _NAMES_UNTIL = 12
 _FIRST_THAT_ADDS = 12
-"""From this version on a Produce adds its partitions to the transaction (KIP-890)."""
+"""The first version of Produce that itself adds its partitions to the transaction (KIP-890)."""
 
 
 def send_batches(
@@ -37,7 +37,7 @@ def send_batches(
     is_idempotent: bool,
     transaction: InTransaction | None = None,
 ) -> Call[ProduceResponse]:
-    """Queue one request with these batches, each of another partition, in a version for all.
+    """Send one request with these batches, each of a different partition, in a version for all.
 
     Sets the ``topic_id`` of each batch to the id by which the request names its topic.
 
@@ -71,11 +71,11 @@ def send_batches(
 def answers_in(
     reply: ProduceResponse, batches: Sequence[Batch]
 ) -> Iterator[tuple[Batch, PartitionProduceResponse]]:
-    """Each batch of a request with its row of the reply.
+    """Pair each batch of a request with its row of the response.
 
-    :raises ReplyUnreadable: if the reply leaves a batch out
+    :raises ReplyUnreadable: if the response lacks a batch
     """
-    # The topic may have another id by now, or none: it may be gone, or created anew.
+    # By now the topic may have another id (deleted and created again), or none (deleted).
     names = {batch.topic_id: batch.partition.topic for batch in batches}
     rows: dict[TopicPartition, PartitionProduceResponse] = {}
     for topic in reply.responses:

@@ -1,4 +1,4 @@
-"""Rows of one topic, as Arrow columns, to batches for a producer: partitions, sizes, codec."""
+"""Encodes rows of one topic, given as Arrow columns, as batches: partitions, sizes, codec."""
 
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from pyspark_klog.records.arrow import EncodedRows
 
 _LEAST_BATCH_BYTES = 62
-"""A batch's header and one byte: the encoder takes no less as a bound."""
+"""A batch's header and one byte: the smallest size limit that the encoder accepts."""
 
 
 class RowEncoder:
-    """Encodes as the settings say; importing pyarrow and the kernels is left to its first call."""
+    """Encodes rows as the settings say. The first call imports pyarrow and the kernels."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
@@ -41,9 +41,10 @@ class RowEncoder:
         headers: "Array | None",
         timestamp: "Array | None",
     ) -> "EncodedRows":
-        """The rows as batches of the largest size that is allowed. A row that is larger than that
-        gets a batch for itself, up to the largest request, unless its topic has refused batches
-        that were smaller.
+        """Encode the rows as batches of at most batch.size bytes times the topic's `taken_share`.
+
+        If a row is larger, all rows are encoded again with max.request.size times this share as the
+        limit, and if need be with max.request.size.
 
         ``rows`` has a column value, and may have key and partition.
         """
@@ -104,7 +105,7 @@ class RowEncoder:
     def _partitions(
         self, topic: str, rows: "RecordBatch", partition_count: int, sticky: int
     ) -> "Array | None":
-        """The partition of each row, null where the key decides; None if keys decide for all."""
+        """The partition of each row, null where the key decides; None if all rows go by key."""
         given = _column(rows, "partition")
         if self._partitioner is None or (given is not None and not given.null_count):
             return given
@@ -118,7 +119,7 @@ class RowEncoder:
         return pc.replace_with_mask(given, missing, chosen)
 
     def _next_sticky(self, topic: str, partition_count: int) -> int:
-        """Another partition for each batch of rows without keys, beginning anywhere (KIP-480)."""
+        """The next partition for rows without keys, in turn; the first is random (KIP-480)."""
         last = self._sticky.get(topic)
         chosen = chance.below(partition_count) if last is None else (last + 1) % partition_count
         self._sticky[topic] = chosen
@@ -126,7 +127,7 @@ class RowEncoder:
 
 
 def compression_level(settings: ClientSettings) -> int | None:
-    """The level that was given for the codec of compression.type; None for the codec's own."""
+    """The configured level for the codec of compression.type; None for the codec's default."""
     name = f"compression.{settings.text('compression.type')}.level"
     if name not in ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"):
         return None

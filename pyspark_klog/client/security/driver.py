@@ -1,5 +1,4 @@
-"""TLS and SASL of one client's connections: `blocking_client.py` gives one `Security` to its
-links."""
+"""TLS and SASL of one client's connections; `BlockingClient` gives a `Security` to its `Links`."""
 
 import selectors
 import socket
@@ -22,7 +21,7 @@ from pyspark_klog.security.secret import Secret
 
 
 class Security:
-    """Secures a client's connections; used by the client's thread alone."""
+    """Secures a client's connections; used only by the client's thread."""
 
     def __init__(self, config: SecurityConfig) -> None:
         self.config = config
@@ -31,9 +30,9 @@ class Security:
         self._tokens: TokenSource | None = None
 
     def wrap(self, sock: socket.socket, host: str, peer: str) -> socket.socket:
-        """The socket, after TLS's handshake if there is TLS.
+        """The socket, after the TLS handshake if the client uses TLS.
 
-        :raises TlsFailed, ConnectionFailed, SettingError: the socket is closed then
+        :raises TlsFailed, ConnectionFailed, SettingError: and closes the socket
         """
         return sock if self.tls is None else self.tls.wrap(sock, host, peer)
 
@@ -44,13 +43,13 @@ class Security:
         sock: socket.socket,
         selector: selectors.BaseSelector,
     ) -> Link:
-        """The link that moves bytes over a socket that `wrap` gave."""
+        """The link that moves bytes over a socket that `wrap` returned."""
         if self.tls is None:
             return Link(address, connection, sock, selector)
         return TlsLink(address, connection, sock, selector, self.tls.config)
 
     def mechanism(self) -> Mechanism | None:
-        """A new exchange of SASL, for one authentication; None without SASL.
+        """A new SASL exchange for one authentication; None without SASL.
 
         :raises AuthenticationFailed, SettingError: if there is no password or token
         """
@@ -79,7 +78,7 @@ def _ask_for_password(login: PasswordFunction) -> tuple[str, Secret]:
     try:
         given = function(options)
     except Exception as error:
-        # The error's text may hold a secret, so only its type is told; the function can log it.
+        # The error's text may hold a secret: name only its type. The function can log the error.
         raise AuthenticationFailed(
             f"{login.function.setting}: {login.function.name} raised {type(error).__name__}; it "
             "must give (user, password)"

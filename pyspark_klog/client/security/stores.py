@@ -1,6 +1,6 @@
 """Truststores and keystores as PEM: from PEM or PKCS12 files, or from text in the settings.
 
-PKCS12 needs the package cryptography, which is imported when such a file is met.
+PKCS12 needs the package cryptography, which is imported only for such a file.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ _DER_SEQUENCE = b"\x30"
 
 
 class OwnKey(NamedTuple):
-    """A private key with its certificates, as PEM, and the password that the key is under."""
+    """A private key with its certificates, as PEM, and the password that encrypts the key."""
 
     pem: Secret
     password: Secret | None
@@ -48,7 +48,7 @@ def trusted_certificates(store: Store) -> str:
 
 
 def own_key(store: Store) -> OwnKey:
-    """The key of a keystore and its certificates.
+    """The private key of a keystore with its certificates.
 
     :raises SettingError: naming the setting, and what is wrong with the file
     """
@@ -83,7 +83,7 @@ def _read(store: Store) -> tuple[bytes, str]:
 
 
 def _is_pkcs12(store: Store, content: bytes) -> bool:
-    """Whether the file is PKCS12. Only its bytes tell: Java's type JKS opens PKCS12, too."""
+    """Whether the file's bytes are PKCS12; a file whose type is JKS in Java may be PKCS12, too."""
     if content[:4] in _JKS_MAGIC:
         path = Path(store.location or "")
         raise SettingError(
@@ -106,7 +106,7 @@ def _is_pkcs12(store: Store, content: bytes) -> bool:
 
 
 def _load(store: Store, content: bytes) -> "PKCS12KeyAndCertificates":
-    """A PKCS12 store, opened."""
+    """Decrypt and parse a PKCS12 store."""
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization import pkcs12
@@ -122,7 +122,7 @@ def _load(store: Store, content: bytes) -> "PKCS12KeyAndCertificates":
     except UnsupportedAlgorithm:
         raise SettingError(
             f"{store.name}.location {store.location} is encrypted in a way that is no longer "
-            "supported (Java before 8u301 wrote such stores); write it anew with: keytool "
+            f"supported (Java before 8u301 wrote such stores); write it again with: keytool "
             f"-importkeystore -srckeystore {store.location} -destkeystore new.p12 "
             "-deststoretype PKCS12"
         ) from None
@@ -140,8 +140,8 @@ def _pkcs12_certificates(store: Store, content: bytes) -> str:
 
 
 def _pkcs12_key(store: Store, content: bytes) -> OwnKey:
-    """The first key of a PKCS12 store, encrypted anew with a password that only this process knows,
-    so that the key is never in a file in plain text."""
+    """The first key of a PKCS12 store, encrypted again with a password that only this process
+    knows, so that no file ever holds the key in plain text."""
     from cryptography.hazmat.primitives import serialization
 
     found = _load(store, content)
@@ -162,7 +162,7 @@ def _pkcs12_key(store: Store, content: bytes) -> OwnKey:
 
 
 def _chain(leaf: "Certificate", others: list["Certificate"]) -> list["Certificate"]:
-    """A certificate, then its issuer, and so on: the order that TLS asks for."""
+    """The certificate, its issuer, the issuer's issuer and so on: the order that TLS requires."""
     chain = [leaf]
     while chain[-1].issuer != chain[-1].subject and len(chain) <= len(others):
         issuer = next((each for each in others if each.subject == chain[-1].issuer), None)

@@ -1,4 +1,4 @@
-"""TLS to a broker by OpenSSL: the context that the settings ask for, the handshake, its errors."""
+"""TLS to a broker by OpenSSL: the context from the settings, the handshake, its errors."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ from pyspark_klog.security.tls_config import Store, TlsConfig
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG")
-"""What OpenSSL says of bytes that are no TLS."""
+"""OpenSSL's reasons for received bytes that are not TLS."""
 _NO_COMMON = (
     "ALERT_HANDSHAKE_FAILURE",
     "ALERT_PROTOCOL_VERSION",
@@ -30,8 +30,8 @@ _EXPIRED, _NOT_YET, _OTHER_NAME, _OTHER_ADDRESS = 10, 9, 62, 64
 
 
 class Tls:
-    """Wraps sockets in TLS. OpenSSL's context is made when it is first needed, and again when the
-    stores' files have changed (certificates are renewed while a stream runs)."""
+    """Wraps sockets in TLS. The OpenSSL context is made on first use, and again when the stores'
+    files have changed (certificates are renewed while a stream runs)."""
 
     def __init__(self, config: TlsConfig) -> None:
         self.config = config
@@ -39,7 +39,7 @@ class Tls:
         self._stamp: tuple[object, ...] = ()
 
     def context(self) -> ssl.SSLContext:
-        """OpenSSL's context.
+        """The OpenSSL context for the settings and the current files of the stores.
 
         :raises SettingError: naming the setting that is wrong
         """
@@ -58,7 +58,7 @@ class Tls:
         return tuple(stamp)
 
     def wrap(self, sock: socket.socket, host: str, peer: str) -> ssl.SSLSocket:
-        """``sock`` after TLS's handshake, within the socket's timeout; on failure it is closed.
+        """``sock`` after the TLS handshake, within the socket's timeout; on failure it is closed.
 
         ``host`` is the name that the certificate must have; ``peer`` names the address in messages.
 
@@ -85,7 +85,7 @@ class Tls:
 
 
 def make_context(config: TlsConfig) -> ssl.SSLContext:
-    """A client's context as the settings ask for it.
+    """An OpenSSL context for clients that follows the settings.
 
     :raises SettingError: naming the setting that is wrong
     """
@@ -94,7 +94,7 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
         try:
             made = function(dict(config.given))
         except Exception as error:
-            # The error's text may hold a secret, so only its type is told; the function can log it.
+            # The error's text may hold a secret: name only its type. The function can log it.
             raise SettingError(
                 f"{config.engine.setting}: {config.engine.name} raised {type(error).__name__}; it "
                 "must give an ssl.SSLContext"
@@ -135,8 +135,8 @@ def _set_versions(context: ssl.SSLContext, config: TlsConfig) -> None:
 
 
 def _trust(context: ssl.SSLContext, store: Store) -> None:
-    # As in Java every certificate of a truststore is trusted by itself, also one of a broker or an
-    # authority in the middle of a chain.
+    # Java trusts every certificate of a truststore by itself, also one of a broker or of an
+    # authority in the middle of a chain. OpenSSL needs this flag for the same.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         context.load_verify_locations(cadata=trusted_certificates(store))
@@ -162,7 +162,8 @@ def _show(context: ssl.SSLContext, store: Store, prefix: str) -> None:
 
 @contextlib.contextmanager
 def _as_file(pem: str) -> Iterator[str]:
-    """A key as a file, since OpenSSL's context reads only files: in memory where the system can."""
+    """Yield the path of a file with the key, because OpenSSL reads keys only from files. The file
+    is in memory if the system can do so."""
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").exists():
         descriptor = os.memfd_create("key")
         try:
@@ -171,7 +172,7 @@ def _as_file(pem: str) -> Iterator[str]:
         finally:
             os.close(descriptor)
         return
-    with tempfile.TemporaryDirectory() as folder:  # for its owner alone
+    with tempfile.TemporaryDirectory() as folder:  # only its owner can read it
         path = Path(folder) / "key.pem"
         path.touch(0o600)
         path.write_text(pem, encoding="utf-8")
@@ -184,7 +185,7 @@ def _reason(error: BaseException) -> str:
 
 # --- errors --------------------------------------------------------------------------------------
 def handshake_error(error: Exception, host: str, peer: str, config: TlsConfig) -> ClientError:
-    """What went wrong with TLS to ``peer``, in one line with what to do."""
+    """The error for a failed TLS handshake with ``peer``, in one line with advice."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _untrusted(error, host, peer, config)
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionError):
@@ -203,7 +204,7 @@ def handshake_error(error: Exception, host: str, peer: str, config: TlsConfig) -
 
 
 def is_about_certificates(error: ssl.SSLError) -> bool:
-    """Whether the broker wants a certificate of this client, or another one."""
+    """Whether the broker requires a certificate of this client, or refuses the one it has sent."""
     reason = _alert(error)
     return "CERTIFICATE" in reason or "UNKNOWN_CA" in reason
 
@@ -213,7 +214,7 @@ def _alert(error: ssl.SSLError) -> str:
 
 
 def alert_error(error: ssl.SSLError, peer: str, config: TlsConfig) -> ClientError:
-    """An error of TLS that is not about the broker's certificate."""
+    """The error for a TLS failure whose cause is not the broker's certificate."""
     reason = _alert(error)
     prefix = config.prefix
     if reason.endswith(_NO_TLS):
@@ -223,7 +224,7 @@ def alert_error(error: ssl.SSLError, peer: str, config: TlsConfig) -> ClientErro
         )
     if reason.endswith(_NO_COMMON):
         suites = " with the cipher suites of the settings" if config.cipher_suites else ""
-        # Before TLS 1.3 some servers refuse a client without a certificate by the same alert.
+        # Before TLS 1.3 some servers send this alert to a client without a certificate, too.
         unclear = reason.endswith("HANDSHAKE_FAILURE") and config.own is None
         or_else = (
             f", or set {prefix}ssl.keystore.location if it asks for a certificate of this client"

@@ -1,8 +1,9 @@
-"""A connection's bytes over TLS, without blocking.
+"""Moves a connection's bytes over TLS, without blocking.
 
-OpenSSL gives at most one TLS record (16 KiB) a call and keeps the rest of what it has received,
-which no selector shows: reading goes on until it asks for more, and bytes of several TLS records
-are handed on together. Either direction may have to wait for the other.
+OpenSSL returns at most one TLS record (16 KiB) a call and buffers the rest of what it has received,
+where no selector sees it. So reading goes on until OpenSSL asks for more bytes, and the bytes of
+several TLS records are passed on together. Sending may have to wait for received bytes, and
+receiving for space in the send buffer.
 """
 
 import selectors
@@ -34,7 +35,7 @@ class TlsLink(Link):
         self._receiving_waits_for_room = False
 
     def send_pending(self) -> None:
-        """Send what the socket takes now, and wait for room, or for bytes, if there is more."""
+        """Send what the socket accepts now; with more to send wait for space, or for bytes."""
         connection = self.connection
         self._sending_waits_for_bytes = False
         try:
@@ -52,7 +53,7 @@ class TlsLink(Link):
         self._wait()
 
     def receive_available(self) -> None:
-        """Receive until OpenSSL has no more."""
+        """Receive until OpenSSL has no more bytes."""
         connection = self.connection
         self._receiving_waits_for_room = False
         has_more = True
@@ -72,7 +73,7 @@ class TlsLink(Link):
         self._wait()
 
     def _fill(self, buffer: memoryview) -> tuple[int, bool, bool]:
-        """Bytes put into the buffer, whether there may be more, whether the other side ended."""
+        """Fill the buffer; return the count, whether more may follow, whether the peer closed."""
         count, room = 0, len(buffer)
         while count < room:
             try:
@@ -84,7 +85,7 @@ class TlsLink(Link):
                 return count, False, False
             except OSError:
                 if count:
-                    # The bytes that came before are taken first; the next call raises it again.
+                    # Return the bytes that came before the error; the next call raises it again.
                     return count, True, False
                 raise
             if got == 0:
@@ -116,9 +117,9 @@ class TlsLink(Link):
         return ConnectionFailed(str(told))
 
     def _is_refused_quietly(self) -> bool:
-        """Whether the broker may have refused this client's certificate, or its having none; if so,
-        the connection is lost with that reason. Under TLS 1.3 a broker that refuses may close the
-        connection before its alert is read."""
+        """Handle a close by a broker that may have refused this client's certificate, or the lack
+        of one: end the connection with that reason and return True. Under TLS 1.3 a broker that
+        refuses may close the connection before the client has read its alert."""
         if self.connection.state is not State.NEGOTIATING:
             return False
         own = self._config.own

@@ -1,7 +1,7 @@
-"""A token from an endpoint of OAuth 2, by a client's id and secret (RFC 6749, 4.4).
+"""Gets a token from an OAuth 2 endpoint with a client's id and secret (RFC 6749, 4.4).
 
-Redirects are not followed: they would carry the secret to another host. An answer has a bound in
-bytes, and one in time that holds however slowly its bytes come.
+Redirects are not followed, because they would send the secret to another host. A response is
+limited in bytes, and in time however slowly its bytes come.
 """
 
 import base64
@@ -24,20 +24,20 @@ from pyspark_klog.security.sasl_config import ClientCredentials
 
 _MAX_ANSWER_BYTES = 1 << 20
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
-"""HTTP's codes after which asking again may help."""
+"""HTTP status codes after which another attempt may help."""
 _LONGEST_TEXT = 200
 _LONGEST_LIFE_S = 10 * 365 * 86_400
 
 
 class IssuedToken(NamedTuple):
-    """A token, and how long it is valid, if the answer says so."""
+    """A token, and its lifetime in seconds if the response gives one."""
 
     access_token: str
     expires_in_s: int | None
 
 
 class EndpointFailed(KlogError):
-    """The endpoint gave no token. ``may_pass``: asking again may help."""
+    """The endpoint gave no token. ``may_pass`` says whether another attempt may help."""
 
     def __init__(self, text: str, may_pass: bool) -> None:
         super().__init__(text)
@@ -45,7 +45,7 @@ class EndpointFailed(KlogError):
 
 
 class _Alarm:
-    """Ends a connection whose answer takes too long; `rang` tells whether it did."""
+    """Closes a connection whose response takes too long; ``rang`` tells whether it did."""
 
     def __init__(self, limit_s: float) -> None:
         self.rang = False
@@ -53,21 +53,21 @@ class _Alarm:
         self._timer: threading.Timer | None = None
 
     def watch(self, sock: socket.socket) -> None:
-        """Begin to count, for the answer that comes over this socket."""
+        """Start the timer for the response that comes over this socket."""
         self.stop()
         self._timer = threading.Timer(self._limit_s, self._ring, (sock,))
         self._timer.daemon = True
         self._timer.start()
 
     def stop(self) -> None:
-        """There is an answer, or none is waited for any more."""
+        """Stop the timer, because the response has come or is not awaited any more."""
         if self._timer is not None:
             self._timer.cancel()
 
     def _ring(self, sock: socket.socket) -> None:
         self.rang = True
         with contextlib.suppress(OSError):
-            # Not SSLSocket.shutdown, which would drop the TLS state that another thread reads with.
+            # SSLSocket.shutdown would drop the TLS state with which another thread reads.
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
@@ -79,7 +79,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def ask(login: ClientCredentials) -> IssuedToken:
     """Ask the endpoint for a token, once.
 
-    :raises EndpointFailed: naming the endpoint, and its words
+    :raises EndpointFailed: naming the endpoint, with its error text
     """
     where = f"token endpoint {login.url}"
     alarm = _Alarm(login.read_timeout_ms / 1000)
@@ -197,7 +197,7 @@ def _read(content: bytes, where: str) -> IssuedToken:
 
 
 def _seconds(given: Any) -> int | None:
-    """The token's life in an answer, a number or text; None if there is none, or no finite one."""
+    """A token's lifetime, given as a number or text; None if it is missing or infinite."""
     if given is None:
         return None
     seconds = float(given)

@@ -1,6 +1,6 @@
-"""Bearer tokens: where they come from, and how long one is used.
+"""Bearer tokens: gets them from their source, and decides how long to use each.
 
-A token is asked for when a connection needs one and the one at hand is due for renewal.
+A token is requested when a connection needs one and the current token is due for renewal.
 """
 
 import logging
@@ -32,12 +32,12 @@ _MAX_TOKEN_BYTES = 1 << 20
 
 
 def renew_at_ms(token: Token, since_ms: int, renewal: Renewal) -> int:
-    """The time from which on a token that was got at ``since_ms`` is renewed; ``since_ms`` itself
-    if the token's end is not known.
+    """When a token that was received at ``since_ms`` is due for renewal; ``since_ms`` itself if
+    the token's expiry is unknown.
 
-    As Kafka's Java client: after the renewal's part of the token's life, but no later than its
-    buffer before the end, and no sooner than its minimum period. Where buffer and period do not fit
-    the life, only the part counts.
+    Follows Kafka's Java client: the token is renewed after the part ``factor`` of its lifetime, but
+    at least ``buffer_ms`` before its expiry, and not before ``min_period_ms`` has passed. If buffer
+    and period together exceed the lifetime, only the factor counts.
     """
     if token.expires_ms is None:
         return since_ms
@@ -50,7 +50,7 @@ def renew_at_ms(token: Token, since_ms: int, renewal: Renewal) -> int:
 
 
 class TokenSource:
-    """Gives tokens of one login. ``now_ms`` (of the epoch) and ``sleep`` can be replaced."""
+    """The tokens of one login. ``now_ms`` (since 1970) and ``sleep`` can be replaced in tests."""
 
     def __init__(
         self,
@@ -68,8 +68,8 @@ class TokenSource:
         self._renew_at_ms = 0
 
     def token(self) -> Token:
-        """The token at hand, or a new one once it is due for renewal. If no new one can be got, the
-        old one is used as long as it lasts.
+        """The current token, or a new one once the current one is due for renewal. If no new token
+        can be got, the current one is used until it expires.
 
         :raises AuthenticationFailed, SettingError: if there is no token
         """
@@ -120,13 +120,13 @@ class TokenSource:
 
 
 def _from_function(login: TokenFunction) -> Token:
-    """The token of a user's function, which gives it, or (token, its end in ms of the epoch)."""
+    """Call a user's function, which returns a token, or (token, its expiry in ms since 1970)."""
     options = {name: value.reveal() for name, value in login.options.items()}
     function = login.function.load()
     try:
         given = function(options)
     except Exception as error:
-        # The error's text may hold a secret, so only its type is told; the function can log it.
+        # The error's text may hold a secret: name only its type. The function can log the error.
         raise AuthenticationFailed(
             f"{login.function.setting}: {login.function.name} raised {type(error).__name__}; it "
             "must give a token"

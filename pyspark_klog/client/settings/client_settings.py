@@ -17,11 +17,11 @@ _log = logging.getLogger(__name__)
 _warned: set[str] = set()
 
 NoteOnUnknown = Callable[[str], str | None]
-"""Gives what is known of a name that Kafka's clients do not have, as a clause; None for nothing."""
+"""Returns a clause about a name that Kafka's clients lack; None if the caller knows nothing."""
 
 
 class ClientSettings:
-    """Settings that were checked. Equal settings are equal and hash alike, so they key a cache.
+    """Checked settings. Equal settings compare and hash alike, so they can be keys of a cache.
 
     :raises SettingError: for a name that Kafka's clients don't have, and for a value out of bounds
     """
@@ -35,9 +35,9 @@ class ClientSettings:
     ) -> None:
         """``prefix`` is put before names in messages (``kafka.`` for Spark's options).
 
-        With ``note_on_unknown`` a name that Kafka's clients do not have counts as a setting without
-        effect, as in Java, unless that would change security or which records are read.
-        Settings without effect are not warned of here: see `warn_of_ignored`.
+        With ``note_on_unknown`` a name that Kafka's clients lack counts as a setting without
+        effect, as in Java, unless ignoring it would change security or which records are read.
+        The constructor logs nothing about settings without effect; `warn_of_ignored` does.
         """
         self.prefix = prefix
         self._given: dict[str, Value] = {}
@@ -78,7 +78,7 @@ class ClientSettings:
         self._ignored.append((self.prefix + name, reason))
 
     def _security(self, prefix: str) -> "SecurityConfig | None":
-        """How connections are secured; None if they are not, and then nothing more is imported."""
+        """How connections are secured; None for plaintext, which needs no further imports."""
         protocol = self.text("security.protocol")
         if not any(name.startswith(("ssl.", "sasl.")) for name in self._given) and (
             protocol == "PLAINTEXT"
@@ -107,7 +107,7 @@ class ClientSettings:
             raise SettingError(f"{prefix}compression.gzip.level is 0; expected -1, or 1 to 9")
         if self.number("request.timeout.ms") > self.number("delivery.timeout.ms"):
             if not self.is_given("delivery.timeout.ms"):
-                # As in Kafka's producer. A reader does not use the delivery timeout.
+                # Kafka's producer does the same. A reader does not use the delivery timeout.
                 self._given["delivery.timeout.ms"] = self["request.timeout.ms"]
                 return
             raise SettingError(
@@ -116,13 +116,13 @@ class ClientSettings:
             )
 
     def __getitem__(self, name: str) -> Value:
-        """The typed value, or the default; a `Secret` for what must not be shown."""
+        """The typed value, or the default; a `Secret` if the value must not be shown."""
         if name in self._given:
             return self._given[name]
         return SETTINGS[name].default
 
     def warn_of_ignored(self, *, once_in_process: bool = True) -> None:
-        """Log each setting that has no effect here, once in a process or each time."""
+        """Warn of each setting without effect, once in a process or each time."""
         for name, reason in self._ignored:
             if name not in _warned or not once_in_process:
                 _warned.add(name)
@@ -134,17 +134,17 @@ class ClientSettings:
         return frozenset(name for name, _ in self._ignored)
 
     def is_given(self, name: str) -> bool:
-        """Whether the user set it (the default holds otherwise)."""
+        """Whether the user set the value; otherwise the default holds."""
         return name in self._given
 
     def number(self, name: str) -> int:
-        """The value of a number's setting."""
+        """The value of a setting whose type is a whole number."""
         value = self[name]
         assert isinstance(value, int)
         return value
 
     def text(self, name: str) -> str:
-        """The value of a text's setting."""
+        """The value of a setting whose type is text."""
         value = self[name]
         assert isinstance(value, str)
         return value

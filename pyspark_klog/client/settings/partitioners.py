@@ -1,7 +1,7 @@
-"""The partition of a row that has none in a column: `partitioner.class`.
+"""Chooses the partition of rows that have none in a column: `partitioner.class`.
 
-Partitioners choose for many rows at once. Java's built-in ones are known by their class names; one
-of a user's own is ``module:callable``.
+A partitioner chooses for many rows at once. Java's built-in partitioners are recognized by their
+class names; a user's own partitioner is ``module:callable``.
 """
 
 import importlib
@@ -24,8 +24,8 @@ _BUILT_IN = {
 _OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 Choose = Callable[[str, "RecordBatch", int], Any]
-"""``choose(topic, rows, partition_count)`` gives a whole number for each row, as an Arrow or numpy
-array or a sequence; null leaves the row to the default partitioner (the key's hash)."""
+"""``choose(topic, rows, partition_count)`` returns a whole number for each row, as an Arrow or
+numpy array or a sequence; null leaves the row to the default partitioner (the key's hash)."""
 
 
 class Unplaced(NamedTuple):
@@ -38,13 +38,13 @@ class Unplaced(NamedTuple):
 
 
 Partitioner = Callable[[Unplaced], "Array"]
-"""Gives an Arrow array of int32, a number for each row; null means the default partitioner."""
+"""Returns an Arrow array of int32, a partition for each row; null means the default partitioner."""
 
 
 def check_partitioner(name: str, prefix: str = "") -> None:
-    """Refuse a name that cannot be; a module is imported only where rows are written.
+    """Refuse a name that is no partitioner. A module is imported only where rows are written.
 
-    :raises SettingError: naming what is known
+    :raises SettingError: naming the known partitioners
     """
     if _built_in(name) is not None or _OWN.fullmatch(name):
         return
@@ -58,8 +58,8 @@ def check_partitioner(name: str, prefix: str = "") -> None:
 def partitioner_for(name: str | None, *, ignore_keys: bool) -> Partitioner | None:
     """The partitioner for rows that name no partition; None for the default (the key's hash).
 
-    ``name`` is partitioner.class, ``ignore_keys`` partitioner.ignore.keys, which counts for the
-    default only.
+    ``name`` is partitioner.class, ``ignore_keys`` partitioner.ignore.keys, which only the default
+    partitioner uses.
 
     :raises SettingError: if a user's own partitioner cannot be imported
     """
@@ -74,20 +74,20 @@ def partitioner_for(name: str | None, *, ignore_keys: bool) -> Partitioner | Non
 
 
 def _uniform_sticky(given: Unplaced) -> "Array":
-    """Keys count for nothing: all rows of a batch go to the sticky partition."""
+    """Put all rows of a batch into the sticky partition, whatever their keys."""
     import pyarrow as pa
 
     return pa.repeat(pa.scalar(given.sticky_partition, pa.int32()), given.rows.num_rows)
 
 
 class RoundRobin:
-    """Row after row to the next partition, whatever the keys; it begins at the sticky one."""
+    """Puts each row into the next partition, whatever its key; starts at the sticky partition."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
 
     def __call__(self, given: Unplaced) -> "Array":
-        """One partition after the other."""
+        """The partitions of the rows, one after the other."""
         import numpy as np
         import pyarrow as pa
 
@@ -98,16 +98,16 @@ class RoundRobin:
 
 
 class Own:
-    """A user's function."""
+    """Calls a user's function."""
 
     def __init__(self, name: str, function: Choose) -> None:
         self._name = name
         self._function = function
 
     def __call__(self, given: Unplaced) -> "Array":
-        """The function's numbers.
+        """The partitions that the function returns.
 
-        :raises SettingError: if the function does not give a whole number for each row
+        :raises SettingError: if the function does not return a whole number for each row
         """
         import pyarrow as pa
 

@@ -1,6 +1,7 @@
-"""Every setting of Kafka's clients as a row: what klog does with it, its type, default and bounds.
+"""Every setting of Kafka's clients as a row: its type, default and bounds, or why it has no effect.
 
-The names are those of Kafka 4.3's producer, consumer and admin clients. `settings.py` reads them.
+The names are those of Kafka 4.3's producer, consumer and admin clients. `client_settings.py` reads
+the rows.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""Names that Kafka's Java clients do not have as settings: what their user meant. Pure.
+"""Names that Kafka's Java clients lack: finds the setting that a user meant. Pure.
 
-Java's clients log such a name at WARNING and go on without it. So does klog for Spark's options,
-except where the loss would change how connections are secured, or which records are read.
+Java's clients log a warning about such a name and ignore it. So does klog for Spark's options,
+except where ignoring it would change how connections are secured, or which records are read.
 """
 
 import re
@@ -45,12 +45,12 @@ RENAMED: dict[str, str] = {
     "ssl.certificate.pem": "ssl.keystore.certificate.chain",
     "ssl.key.location": "ssl.keystore.location",
     "ssl.key.pem": "ssl.keystore.key",
-    # Written from memory
+    # Plausible guesses
     "ssl.cafile": "ssl.truststore.location",
     "ssl.keystore.path": "ssl.keystore.location",
     "ssl.truststore.path": "ssl.truststore.location",
 }
-"""Names of other clients and earlier releases, and what Kafka's Java clients call the same."""
+"""Names of other clients and earlier releases, with the names in Kafka's Java clients."""
 
 _DECIDES_MORE_THAN_SPEED = ("security.protocol", "isolation.level")
 _LOGINS = (
@@ -102,14 +102,15 @@ _OWNERS = (
 _SIDES = re.compile(r"(kafka|consumer|producer|admin|client|spark)\.")
 _SHORTEST_BEGINNING = 5
 _SHORTEST_FOR_TWO = 10
-"""Names from this length on may have two letters wrong, shorter ones one."""
+"""Names of at least this length may have two wrong letters, shorter names one."""
 
 
 def meant_setting(name: str, known: Collection[str] = SETTINGS) -> str | None:
-    """The setting among ``known`` that a name stands for; None if it is not clear which.
+    """The setting among ``known`` that a name stands for; None if the meaning is unclear.
 
-    Finds other clients' names, a side in front (``consumer.``), a missing end, words in another
-    order, and at most two letters wrong. Never a setting that only looks alike.
+    Recognizes other clients' names, a side in front (``consumer.``), a missing end, words in
+    another order, and at most two wrong letters. A name that belongs to brokers or another program
+    is never matched by its letters.
     """
     plain = re.sub("[_-]", ".", name.strip().lower())
     found = RENAMED.get(plain, plain)
@@ -136,14 +137,14 @@ def meant_setting(name: str, known: Collection[str] = SETTINGS) -> str | None:
 
 
 def unknown_text(name: str, prefix: str = "") -> str:
-    """The sentence about a name that does not exist, with the setting that was meant."""
+    """The sentence about an unknown name, with the setting that was probably meant."""
     return f"{prefix}{name} is no setting of Kafka's clients{_hint(name, prefix)}"
 
 
 def ignored_text(name: str, given: Collection[str], prefix: str, note: str | None) -> str:
     """Why a name has no effect, as a clause.
 
-    ``given`` are the names of all settings, ``note`` is what the caller knows about this one.
+    ``given`` are the names of all settings, ``note`` is what the caller knows about the name.
     """
     meant = meant_setting(name)
     if note:
@@ -209,7 +210,7 @@ def _owner(name: str) -> str | None:
 
 
 def _distance(one: str, other: str, most: int) -> int:
-    """Letters to insert, remove, replace or swap with the next; above ``most`` it is not exact."""
+    """Letters to insert, remove, replace or swap with the next; inexact above ``most``."""
     if abs(len(one) - len(other)) > most:
         return most + 1
     before: list[int] = []

@@ -1,4 +1,4 @@
-"""The blocking driver of a `TransactionManager`: sends its steps, waits, takes the answers back."""
+"""The blocking driver of a `TransactionManager`: sends its steps and hands their responses back."""
 
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import ClientError, TimedOut, is_retriable
@@ -9,9 +9,10 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.message import Response
 
 TRANSACTION_VERSION = "transaction.version"
-"""The feature that decides how brokers are to be asked."""
+"""The feature whose level decides which requests a transaction uses (KIP-890)."""
 _COORDINATORS = 2
-"""That of the transactional id and that of a group: who is looked for more often was not there."""
+"""The coordinators of the transactional id and of a group: more look-ups in one call mean that a
+coordinator was not where a broker had said."""
 
 
 def carry_out(
@@ -19,8 +20,8 @@ def carry_out(
 ) -> None:
     """Send the manager's steps until all are done; ``bound`` is the deadline's setting.
 
-    :raises TimedOut: at the deadline; the manager has the steps still, and may be carried on
-    :raises TransactionMustAbort, ProducerUnusable: as answers say
+    :raises TimedOut: at the deadline; the manager keeps the steps, and another call continues
+    :raises TransactionMustAbort, ProducerUnusable: if a response has such an outcome
     """
     first = manager.next_step()
     if first is None:
@@ -72,8 +73,8 @@ def _ask(
 
 
 def transaction_version(client: BlockingClient) -> tuple[int, int]:
-    """The newest epoch of the features that this client's open connections have heard of, and the
-    transaction.version in it (0 where brokers know of none)."""
+    """The newest epoch of finalized features among this client's open connections, and the
+    transaction.version in it (0 if the brokers send none)."""
     newest = (-1, 0)
     for link in client.links:
         versions = link.connection.versions

@@ -1,9 +1,9 @@
 """A transactional producer as a state machine: no socket, no clock.
 
-The user's calls put steps into a queue; `next_step` gives the one to send now, and its answer or
-its loss comes back through `on_reply` and `on_lost`. One step is under way at a time. A step is
-sent again, unchanged, until it is answered for good: coordinators recognise repetitions. What an
-answer means is in the tables of `outcomes` and `states`.
+The user's calls put steps into a queue; `next_step` returns the step to send now, and `on_reply` or
+`on_lost` handles its response or its loss. One step is under way at a time. A step is sent again,
+unchanged, until it has a final response: coordinators recognize repetitions. The tables of
+`outcomes` and `states` define what a response means.
 """
 
 from collections import deque
@@ -58,7 +58,7 @@ class _Begun(Enum):
 class TransactionManager:
     """The transactions of one transactional id, seen from its producer.
 
-    ``wait_ms`` gives the wait after so many failures in a row.
+    ``wait_ms`` returns the wait after a number of failures in a row.
     """
 
     def __init__(
@@ -77,23 +77,23 @@ class TransactionManager:
         self._coordinators: dict[Coordinator, Address] = {}
         self._begun = _Begun.NO
         self._is_unused = True
-        """Whether no transaction had this epoch yet."""
+        """Whether no transaction has used the current epoch yet."""
         self._is_adopted = False
         self._partitions: set[TopicPartition] = set()
 
     # --- the user's calls ------------------------------------------------------------------------
     def initialize(self) -> None:
-        """Ask for a producer id and epoch, by which all older producers are fenced."""
+        """Ask for a producer id and epoch, which fences all older producers."""
         is_repeated = self.state is State.INITIALIZING
         self._move(Event.INITIALIZE)
         if not is_repeated:
             self._steps.append(Initialize(self._owner, self._timeout_ms, NO_IDENTITY))
 
     def needs_new_epoch(self, version: int) -> bool:
-        """Whether `renew` is to be called before a transaction of this version begins.
+        """Whether `renew` has to be called before a transaction of this version begins.
 
-        From version 2 on a transaction has an epoch of its own: the first such one may not have
-        that of transactions before (KIP-890).
+        From version 2 on each transaction has an epoch of its own: the first transaction of that
+        version must not reuse the epoch of earlier transactions (KIP-890).
         """
         is_first = self.version < ADDS_IMPLICITLY <= version
         return self.state is State.READY and is_first and not self._is_unused
@@ -104,7 +104,7 @@ class TransactionManager:
         self._steps.append(Initialize(self._owner, self._timeout_ms, self.identity))
 
     def begin(self, version: int) -> None:
-        """Begin a transaction, whose version stays as it is until the end."""
+        """Begin a transaction; it keeps ``version`` until its end."""
         self._move(Event.BEGIN)
         self.version = version
         self._begun = _Begun.NO
@@ -112,13 +112,13 @@ class TransactionManager:
         self._partitions.clear()
 
     def adopt(self, identity: Identity, version: int) -> None:
-        """Take over a transaction that another producer began and wrote; only its end is left."""
+        """Take over a transaction that another producer began and wrote, in order to end it."""
         self.state = State.IN_TRANSACTION
         self._is_adopted = True
         self.identity, self.version, self._begun = identity, version, _Begun.YES
 
     def write_to(self, partitions: Iterable[TopicPartition]) -> None:
-        """Batches are going to be written to these partitions."""
+        """Note that batches are about to be written to these partitions."""
         self._move(Event.WRITE)
         added = [p for p in dict.fromkeys(partitions) if p not in self._partitions]
         if not added:
@@ -132,7 +132,7 @@ class TransactionManager:
     def send_offsets(
         self, member: GroupMember, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
-        """Commit a group's offsets in the transaction."""
+        """Commit a group's offsets as part of the transaction."""
         self._move(Event.WRITE)
         if not offsets:
             return
@@ -166,28 +166,28 @@ class TransactionManager:
         self._steps.append(End(self._owner, self.identity, self.version, commit=False))
 
     def leave_open(self) -> None:
-        """Hand the transaction over: another process ends it. All steps must be done."""
+        """Leave the transaction open for another process to end. All steps must be done."""
         assert not self._steps
         self._move(Event.HAND_OVER)
 
     def check(self, event: Event) -> None:
-        """Do nothing if an event may happen now.
+        """Check that an event is allowed in the current state.
 
-        :raises TransactionMisuse, TransactionMustAbort, ProducerUnusable: if it may not
+        :raises TransactionMisuse, TransactionMustAbort, ProducerUnusable: if it is not allowed
         """
         if after(self.state, event) is None:
             if self.state in (State.MUST_ABORT, State.UNUSABLE) and self.error is not None:
                 raise self.error
             raise TransactionMisuse(f"{event.value} is not allowed: producer {self.state.value}")
 
-    # --- what is to be sent ----------------------------------------------------------------------
+    # --- steps to send ---------------------------------------------------------------------------
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is to be sent."""
+        """Whether no step is left to send."""
         return not self._steps
 
     def next_step(self) -> PendingStep | None:
-        """The step to send, at its ``not_before_ms`` or later; None if all are done."""
+        """The step to send, at its ``not_before_ms`` or later; None if all steps are done."""
         if not self._steps:
             return None
         step = self._steps[0]
@@ -199,12 +199,12 @@ class TransactionManager:
         return step
 
     def address_of(self, coordinator: Coordinator) -> Address:
-        """Where a coordinator is, for a step that `next_step` gave."""
+        """The address of the coordinator of a step that `next_step` returned."""
         return self._coordinators[coordinator]
 
-    # --- what came back --------------------------------------------------------------------------
+    # --- responses and failures ------------------------------------------------------------------
     def on_reply(self, step: PendingStep, reply: Response, now_ms: int) -> None:
-        """A step was answered."""
+        """Handle the response to a step."""
         codes = step.codes(reply) or [("", ErrorCode.UNKNOWN_SERVER_ERROR)]
         what, code = max(codes, key=lambda each: outcome(step.step, each[1]).value)
         found = outcome(step.step, code)
@@ -224,11 +224,11 @@ class TransactionManager:
             self._break(ProducerUnusable(text, code, self._of_owner))
 
     def on_lost(self, step: PendingStep, error: KlogError, now_ms: int) -> None:
-        """Nobody knows whether a step was carried out: its coordinator is found anew, and asked."""
+        """Handle a step with an unknown result: find its coordinator again and repeat the step."""
         self._again(step, f"{step.step.value}: {error}", now_ms, find=True)
 
     def on_error(self, error: KlogError) -> None:
-        """A step or a batch met something that trying again does not help against."""
+        """Handle an error of a step or a batch that a retry cannot cure."""
         code = error.code if isinstance(error, DeliveryFailed) else None
         found = Outcome.ABORT if code is None else outcome(Step.PRODUCE, code)
         if found is Outcome.FENCED:
@@ -273,7 +273,7 @@ class TransactionManager:
             self.identity = identity
             self._is_unused = True
         elif step.step is Step.ABORT and not self._is_adopted:
-            # The sequences of batches that were given up are unknown: they have to begin anew.
+            # The sequences of dropped batches are unknown; under a new epoch they begin at 0.
             self._steps.append(Initialize(self._owner, self._timeout_ms, self.identity))
 
     def _again(
@@ -295,7 +295,7 @@ class TransactionManager:
 
     def _fail(self, error: TransactionMustAbort) -> None:
         if after(self.state, Event.FAIL) is None:
-            # There is no transaction to abort, or its abort is what failed.
+            # There is no transaction to abort, or its abort has failed.
             self._break(ProducerUnusable(error.reason, error.code))
             return
         self._move(Event.FAIL)

@@ -1,8 +1,8 @@
-"""What each error code means at each step of a transaction, as one table. Pure.
+"""The outcome of each error code at each step of a transaction, as one table. Pure.
 
-The table follows Kafka 4.3's TransactionManager. It differs where a commit of offsets is refused
-for what is in it (too large, a topic without permission): nothing but the transaction is lost by
-that, so the producer stays usable.
+The table follows Kafka 4.3's TransactionManager, with one difference: if a commit of offsets is
+refused for its contents (too large, a topic without permission), only the transaction is lost and
+the producer stays usable.
 """
 
 from enum import Enum, auto
@@ -11,20 +11,20 @@ from pyspark_klog.errors import ErrorCode
 
 
 class Outcome(Enum):
-    """What is to be done after an answer; of several in one answer the last of this list counts."""
+    """How a response is handled; of several outcomes in one response the last of these counts."""
 
     DONE = auto()
     RETRY = auto()
     FIND = auto()
-    """Another broker coordinates now: find it, then retry."""
+    """Another broker is the coordinator now: find it, then retry."""
     ABORT = auto()
     FATAL = auto()
     FENCED = auto()
-    """As FATAL: a newer producer has the transactional id."""
+    """Like FATAL, because a newer producer has the transactional id."""
 
 
 class Step(Enum):
-    """A request of a transaction, by what it asks for."""
+    """The requests of a transaction, each with its description for messages."""
 
     FIND_COORDINATOR = "finding the coordinator"
     INITIALIZE = "asking for a producer id"
@@ -58,7 +58,7 @@ _OWN: dict[Step, dict[ErrorCode, Outcome]] = {
         ErrorCode.COORDINATOR_NOT_AVAILABLE: Outcome.RETRY,
         ErrorCode.NOT_COORDINATOR: Outcome.RETRY,
     },
-    # No transaction is there that could be aborted.
+    # At this step there is no transaction to abort.
     Step.INITIALIZE: {
         ErrorCode.UNKNOWN_PRODUCER_ID: Outcome.FATAL,
         ErrorCode.TRANSACTION_ABORTABLE: Outcome.FATAL,
@@ -68,9 +68,9 @@ _OWN: dict[Step, dict[ErrorCode, Outcome]] = {
     Step.ADD_OFFSETS: {},
     Step.COMMIT_OFFSETS: {ErrorCode.REQUEST_TIMED_OUT: Outcome.FIND},
     Step.PRODUCE: {
-        # A leader may lag behind the coordinator, which alone knows who is fenced (KIP-588): the
-        # abort tells. Retries happen before this table is asked: these are the codes of a batch
-        # that is given up.
+        # A leader may lag behind the coordinator, and only the coordinator knows whether the
+        # producer is fenced (KIP-588): the abort will show it. Retries come before this table,
+        # so these codes belong to a batch that is given up.
         ErrorCode.COORDINATOR_NOT_AVAILABLE: Outcome.ABORT,
         ErrorCode.NOT_COORDINATOR: Outcome.ABORT,
         ErrorCode.INVALID_PRODUCER_EPOCH: Outcome.ABORT,
@@ -78,7 +78,7 @@ _OWN: dict[Step, dict[ErrorCode, Outcome]] = {
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Outcome.ABORT,
     },
     Step.COMMIT: {ErrorCode.GROUP_AUTHORIZATION_FAILED: Outcome.FATAL},
-    # An abort that can't be done can't be aborted.
+    # If an abort fails, another abort does not help.
     Step.ABORT: {
         ErrorCode.UNKNOWN_PRODUCER_ID: Outcome.FATAL,
         ErrorCode.TRANSACTION_ABORTABLE: Outcome.FATAL,
@@ -96,11 +96,11 @@ _OF_OTHERS = {
     Step.COMMIT: Outcome.FATAL,
     Step.ABORT: Outcome.FATAL,
 }
-"""The outcome of a code that is not named and does not pass by itself."""
+"""By step the outcome of a code that neither table above names and that is not retriable."""
 
 
 def outcome(step: Step, code: ErrorCode) -> Outcome:
-    """What a code means at a step."""
+    """The outcome of ``code`` in the response to ``step``."""
     found = _OWN[step].get(code) or _COMMON.get(code)
     if found is not None:
         return found

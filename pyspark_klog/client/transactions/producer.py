@@ -1,4 +1,4 @@
-"""A producer that writes in transactions, waiting for each step; the names are those of Kafka's."""
+"""A producer that writes in transactions and waits for each step; its methods are Kafka's."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -25,13 +25,13 @@ _BOUND = "max.block.ms"
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction whose records are written and that any process may end."""
+    """A transaction whose records are written, and that any process may end."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     version: int
-    """The transaction.version that it was begun in."""
+    """The transaction.version with which the transaction was begun."""
 
 
 class TransactionalProducer(Producer):
@@ -76,13 +76,13 @@ class TransactionalProducer(Producer):
 
     # --- transactions ----------------------------------------------------------------------------
     def init_transactions(self) -> None:
-        """Take over the transactional id: older producers are fenced, and what they left open is
-        aborted, or committed if that was decided."""
+        """Take over the transactional id: older producers are fenced. Their open transaction is
+        aborted, or committed if its commit was already decided."""
         self._manager.initialize()
         self._carry_out()
 
     def begin_transaction(self) -> None:
-        """Begin a transaction. No broker hears of it before something is written in it."""
+        """Begin a transaction. Brokers learn of it when something is written in it."""
         manager = self._manager
         if manager.state is State.INITIALIZING:
             self._carry_out()
@@ -98,7 +98,7 @@ class TransactionalProducer(Producer):
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, CommittedOffset], group: GroupMember | str
     ) -> None:
-        """Commit a group's offsets if and when the transaction is committed.
+        """Commit a group's offsets as part of the transaction.
 
         ``group`` is the id of a group without members, or the member that commits.
         """
@@ -114,8 +114,8 @@ class TransactionalProducer(Producer):
         self._carry_out()
 
     def abort_transaction(self) -> None:
-        """Drop the batches that were not sent, and abort. Once it has returned, the producer is as
-        good as new."""
+        """Drop the batches that were not sent, and abort. The producer can then begin its next
+        transaction."""
         if self.state is not State.ABORTING:
             self._manager.check(Event.ABORT)
             self._give_up_batches()
@@ -123,8 +123,8 @@ class TransactionalProducer(Producer):
         self._carry_out()
 
     def hand_over(self) -> OpenTransaction:
-        """Wait until all batches are written, and leave the transaction open: `end_transaction`
-        ends it, in whichever process. This producer needs `init_transactions` before it goes on.
+        """Wait until all batches are written, and leave the transaction open for `end_transaction`,
+        in this process or another. This producer needs `init_transactions` before its next use.
         """
         self.flush()
         self._carry_out()
@@ -135,7 +135,7 @@ class TransactionalProducer(Producer):
     def add_all(
         self, batches: Iterable[tuple[TopicPartition, bytes | bytearray | memoryview, int]]
     ) -> None:
-        """Queue batches in the running transaction; waits as `Producer.add_all` does."""
+        """Queue batches in the running transaction; waits while buffer.memory is full."""
         given = list(batches)
         self._manager.write_to(partition for partition, _, _ in given)
         super().add_all(given)
@@ -158,7 +158,7 @@ class TransactionalProducer(Producer):
             raise self._manager.error from error
 
     def _give_up_batches(self) -> None:
-        """A request under way could be written after the abort: wait until none is."""
+        """Wait for the requests under way, which could write after the abort; drop all batches."""
         while any(not call.is_done for call, _ in self._calls):
             self._client.links.poll(self._client.now_ms() + self._request_timeout_ms)
         self._calls.clear()
@@ -182,15 +182,15 @@ def end_transaction(
     commit: bool,
     timeout_ms: int | None = None,
 ) -> None:
-    """Commit or abort a transaction that a producer of another process wrote. It may be done
-    again: a transaction that ended so already is left as it is.
+    """Commit or abort a transaction that a producer of another process wrote. The call may be
+    repeated: a transaction that has already ended in this way stays as it is.
 
     ``timeout_ms`` is max.block.ms unless given.
 
     :raises ProducerFenced: if a newer producer has the transactional id
-    :raises ProducerUnusable: if the transaction ended otherwise, as one that took longer than it
-        may and was aborted (ProducerFenced before transaction.version 2)
-    :raises TimedOut: if there was no answer in time: it may have ended or not
+    :raises ProducerUnusable: if the transaction ended in the other way, for example was aborted
+        because it took too long (ProducerFenced before transaction.version 2)
+    :raises TimedOut: if the coordinator did not answer in time; the transaction may have ended
     """
     block_ms = client.settings.number(_BOUND) if timeout_ms is None else timeout_ms
     manager = TransactionManager(transaction.transactional_id, DEFAULT_TIMEOUT_MS, client.wait_ms)

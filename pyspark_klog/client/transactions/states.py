@@ -1,6 +1,6 @@
-"""The states of a transactional producer, and what may happen in each. Pure.
+"""The states of a transactional producer, and the events that each allows. Pure.
 
-They are those of Kafka's TransactionManager, without its states for two-phase commit. A time-out
+The states are those of Kafka's TransactionManager, without those for two-phase commit. A timeout
 changes no state: the same call may be made again and goes on where the first one stopped.
 """
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class State(Enum):
-    """Where a producer stands."""
+    """The state of a producer and its transaction."""
 
     UNINITIALIZED = "not initialized"
     INITIALIZING = "being initialized"
@@ -21,7 +21,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What happens: calls of the user, then what answers mean."""
+    """The user's calls, then the results of responses."""
 
     INITIALIZE = "init_transactions"
     BEGIN = "begin_transaction"
@@ -39,8 +39,8 @@ _E = Event
 
 TABLE: dict[State, dict[Event, State]] = {
     _S.UNINITIALIZED: {_E.INITIALIZE: _S.INITIALIZING},
-    # The first INITIALIZE timed out; before the first transaction of another transaction.version
-    # the identity is asked for again.
+    # INITIALIZING allows INITIALIZE again after a timeout. READY allows it because the first
+    # transaction of another transaction.version needs a new epoch.
     _S.INITIALIZING: {_E.INITIALIZE: _S.INITIALIZING, _E.DONE: _S.READY},
     _S.READY: {_E.BEGIN: _S.IN_TRANSACTION, _E.INITIALIZE: _S.INITIALIZING},
     _S.IN_TRANSACTION: {
@@ -55,8 +55,8 @@ TABLE: dict[State, dict[Event, State]] = {
     _S.MUST_ABORT: {_E.ABORT: _S.ABORTING, _E.FAIL: _S.MUST_ABORT},
     _S.UNUSABLE: {_E.FAIL: _S.UNUSABLE},
 }
-"""The state after an event; an event that a state's row lacks is refused there. BREAK leads
-everywhere to UNUSABLE."""
+"""The state after an event. A state refuses the events that its row lacks; BREAK leads to UNUSABLE
+from every state."""
 
 
 def after(state: State, event: Event) -> State | None:

@@ -38,35 +38,36 @@ from pyspark_klog.protocol.apis.txn_offset_commit import (
 from pyspark_klog.protocol.message import Request, Response
 
 GROUP, TRANSACTION = 0, 1
-"""What a coordinator coordinates, as FindCoordinator numbers it."""
+"""The key types of FindCoordinator."""
 
 _ONE_KEY = 3
-"""From version 4 on FindCoordinator asks for several keys."""
+"""The last version of FindCoordinator for a single key; version 4 and later ask for several."""
 _RAISES_EPOCH = 3
-"""From this version of InitProducerId on (Kafka 2.5) a producer can go on after an error, under
-another epoch of the same producer id (KIP-360)."""
+"""The first version of InitProducerId (Kafka 2.5) with which a producer can go on after an error,
+under another epoch of the same producer id (KIP-360)."""
 _ONE_TRANSACTION = 3
-"""From version 4 on AddPartitionsToTxn is for brokers."""
+"""The last version of AddPartitionsToTxn for clients; version 4 and later are for brokers."""
 _WITH_MEMBERS = 3
-"""From this version on TxnOffsetCommit tells the group's member and generation (KIP-447)."""
+"""The first version of TxnOffsetCommit with the group's member and generation (KIP-447)."""
 _TOPIC_NAMES = 5
-"""From version 6 of TxnOffsetCommit on topics have ids only, which this client does not send."""
+"""The last version of TxnOffsetCommit that names topics; later ones use only topic ids, which this
+client does not send."""
 _IMPLICIT_OFFSETS = 5
 _ENDS_EPOCH = 5
 """The first versions of TxnOffsetCommit and EndTxn for transaction.version 2 (KIP-890)."""
 
 
 class Coordinator(NamedTuple):
-    """Who is to be asked: the coordinator of a group or of a transactional id."""
+    """Identifies the coordinator of a group or of a transactional id."""
 
     kind: int
     key: str
 
 
 class GroupMember(NamedTuple):
-    """Who commits a group's offsets. By itself the id of a group stands for whoever is no member,
-    which only a group without members takes; with the rest the coordinator refuses a member of an
-    older generation (KIP-447)."""
+    """The member that commits a group's offsets. A group id alone stands for a client outside the
+    group, whose commits the coordinator accepts only while the group has no members. With the other
+    fields the coordinator refuses a member of an older generation (KIP-447)."""
 
     group_id: str
     generation_id: int = -1
@@ -75,32 +76,32 @@ class GroupMember(NamedTuple):
 
 
 Codes = list[tuple[str, ErrorCode]]
-"""What each error code of an answer is about, as the end of a sentence."""
+"""The error codes of a response, each with its subject as the end of a sentence."""
 
 
 class PendingStep:
-    """A request that is to be sent until it is answered for good."""
+    """A request that is sent until it has a final response."""
 
     step: Step
     request: Request
     response: type[Response]
     versions: tuple[int, int | None] = (0, None)
-    """The lowest and the highest version that serves."""
+    """The lowest and the highest version that can be used."""
 
     def __init__(self, coordinator: Coordinator | None) -> None:
-        """``coordinator`` is who is asked; None: any broker."""
+        """``coordinator`` is the receiver of the request; with None any broker can answer it."""
         self.coordinator = coordinator
         self.failures = 0
         self.not_before_ms = 0
         self.last_error = ""
 
     def codes(self, reply: Any) -> Codes:
-        """The error codes of an answer."""
+        """The error codes of a response, each with its subject."""
         return [("", error_code(reply.error_code))]
 
 
 class FindCoordinator(PendingStep):
-    """Asks any broker who coordinates ``wanted``."""
+    """Asks any broker for the coordinator ``wanted``."""
 
     step = Step.FIND_COORDINATOR
     response = FindCoordinatorResponse
@@ -116,14 +117,15 @@ class FindCoordinator(PendingStep):
         return [(f" of {kind} {self.wanted.key}", error_code(reply.error_code))]
 
     def address(self, reply: FindCoordinatorResponse) -> Address:
-        """Where the coordinator is."""
+        """The coordinator's address."""
         return Address(reply.host, reply.port)
 
 
 class Initialize(PendingStep):
-    """Asks for a producer id, which ends whatever the transactional id's last producer left open.
+    """Asks for a producer id, which ends the open transaction of the transactional id's last
+    producer.
 
-    With an ``identity`` it is a running producer that asks for its next epoch.
+    With an ``identity`` a running producer asks for its next epoch.
     """
 
     step = Step.INITIALIZE
@@ -140,12 +142,12 @@ class Initialize(PendingStep):
         )
 
     def identity(self, reply: InitProducerIdResponse) -> Identity:
-        """The identity that was given."""
+        """The producer id and epoch in the response."""
         return Identity(reply.producer_id, reply.producer_epoch)
 
 
 class AddPartitions(PendingStep):
-    """Lets partitions join the transaction, before transaction.version 2."""
+    """Adds partitions to the transaction, before transaction.version 2."""
 
     step = Step.ADD_PARTITIONS
     response = AddPartitionsToTxnResponse
@@ -175,13 +177,13 @@ class AddPartitions(PendingStep):
             for topic in reply.results_by_topic_v3_and_below
             for row in topic.results_by_partition
         ]
-        # A partition that was not tried says nothing of why.
+        # A partition that was not attempted gives no reason, so report the others.
         tried = [each for each in found if each[1] is not ErrorCode.OPERATION_NOT_ATTEMPTED]
         return tried if any(code is not ErrorCode.NONE for _, code in tried) else found
 
 
 class AddOffsets(PendingStep):
-    """Lets a group's offsets join the transaction, before transaction.version 2."""
+    """Adds a group's offsets to the transaction, before transaction.version 2."""
 
     step = Step.ADD_OFFSETS
     response = AddOffsetsToTxnResponse
@@ -275,7 +277,7 @@ class End(PendingStep):
         )
 
     def identity(self, reply: EndTxnResponse) -> Identity:
-        """The identity of the next transaction; NO_IDENTITY: the same one."""
+        """The identity of the next transaction; NO_IDENTITY if it does not change."""
         if reply.producer_id < 0:
             return NO_IDENTITY
         return Identity(reply.producer_id, reply.producer_epoch)

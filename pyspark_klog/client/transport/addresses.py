@@ -18,7 +18,7 @@ class Address(NamedTuple):
 def read_addresses(text: str, name: str = "bootstrap.servers") -> list[Address]:
     """``host:port,[::1]:port,...`` as addresses, in order, each once.
 
-    A protocol before the host (``PLAINTEXT://host:port``) is left out, as Kafka does.
+    A protocol before the host (``PLAINTEXT://host:port``) is ignored, as in Kafka.
     :raises SettingError: naming the part that is wrong
     """
     addresses: list[Address] = []

@@ -1,4 +1,4 @@
-"""Which version of an API to speak with a broker. Pure."""
+"""Chooses the version of an API to use with a broker. Pure."""
 
 from dataclasses import dataclass, field
 from typing import Self
@@ -11,17 +11,17 @@ from pyspark_klog.protocol.keys import ApiKey
 
 @dataclass(frozen=True, slots=True)
 class BrokerVersions:
-    """The version ranges that a broker gave, by API key, both ends inclusive."""
+    """The version ranges that a broker supports, by API key, both ends inclusive."""
 
     ranges: dict[int, tuple[int, int]]
     features: dict[str, int] = field(default_factory=dict)
     """The levels of the features that the cluster has finalized (KIP-584)."""
     features_epoch: int = -1
-    """Rises with each change of ``features``; -1 if the broker knows of none."""
+    """The epoch of ``features``, which rises with each change; -1 if the broker sent none."""
 
     @classmethod
     def of(cls, reply: ApiVersionsResponse) -> Self:
-        """The ranges of a reply to ApiVersions."""
+        """The ranges in a response to ApiVersions."""
         return cls(
             {row.api_key: (row.min_version, row.max_version) for row in reply.api_keys},
             {row.name: row.max_version_level for row in reply.finalized_features},
@@ -29,7 +29,7 @@ class BrokerVersions:
         )
 
     def newest(self, api_key: ApiKey, low: int = 0, high: int | None = None) -> int | None:
-        """The newest version that both sides speak between ``low`` and ``high``, or None."""
+        """The newest version between ``low`` and ``high`` that both sides speak, or None."""
         if api_key not in self.ranges:
             return None
         own = registry.api(api_key)
@@ -38,7 +38,7 @@ class BrokerVersions:
         return top if top >= max(lowest, own.min_version, low) else None
 
     def choose(self, api_key: ApiKey, low: int, high: int | None, peer: str) -> int:
-        """As `newest`.
+        """The newest version between ``low`` and ``high`` that both sides speak.
 
         :raises UnsupportedByBroker: naming what each side speaks
         """

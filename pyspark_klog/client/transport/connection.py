@@ -1,10 +1,10 @@
 """One connection to one broker as a state machine: no socket, no clock.
 
-The driver tells what happened (`connected`, `received`, `lost`, `on_deadline`) and carries out
-what is asked for (`to_send`, `receive_buffer`, `next_deadline_ms`). A connection begins by asking
-for the broker's versions (ApiVersions), and authenticates itself if it has a mechanism of SASL;
-then `send` takes requests, whose replies come in order. A broker may end a session's trust after
-some time: `authentication_due` tells when `authenticate` is to be called again (KIP-368).
+The driver reports events (`connected`, `received`, `lost`, `on_deadline`) and asks what to do next
+(`to_send`, `receive_buffer`, `next_deadline_ms`). A connection first asks for the broker's versions
+(ApiVersions), and authenticates if it has a SASL mechanism; then `send` accepts requests, whose
+replies come in order. A broker may limit the time of a session: `authentication_due` says when to
+call `authenticate` again (KIP-368).
 """
 
 from collections import deque
@@ -44,16 +44,17 @@ R = TypeVar("R", bound=Response)
 
 MAX_REPLY_BYTES = 1 << 30
 MAX_STRANGERS_REPLY_BYTES = 1 << 20
-"""Most bytes of a reply before the connection is ready: until then anybody may be the peer."""
+"""Most bytes of a reply before the connection is ready: until then the peer may be no broker."""
 _LAST_CORRELATION_ID = 2**31 - 1
 _API_VERSIONS_VERSION = 4
-"""Version 5 adds only the ids of the cluster and broker that the client means (KIP-1242). This
+"""Version 5 adds only the ids of the cluster and broker that the client expects (KIP-1242). This
 client does not send them, and brokers before Kafka 4.4 refuse version 5, which costs a round trip.
 """
 
 
 class State(Enum):
-    """Where a connection stands. Each state follows the one before, and CLOSED any of them."""
+    """The state of a connection. Only SASL needs AUTHENTICATING, which may also follow READY;
+    CLOSED may follow any state."""
 
     CONNECTING = "connecting"
     NEGOTIATING = "asking for versions"
@@ -64,7 +65,7 @@ class State(Enum):
 
 @dataclass(slots=True)
 class Call(Generic[R]):
-    """A request that was sent, and, once it is done, its reply or its error."""
+    """A request that was sent, with its reply or its error once it is done."""
 
     api_key: ApiKey
     version: int
@@ -79,7 +80,7 @@ class Call(Generic[R]):
         return self.reply is not None or self.error is not None
 
     def result(self) -> R:
-        """The reply; raises the error."""
+        """The reply; raises the error if the call failed."""
         if self.error is not None:
             raise self.error
         if self.reply is None:
@@ -88,9 +89,9 @@ class Call(Generic[R]):
 
 
 class Connection:
-    """The protocol's side of a connection to ``peer`` (its address, for messages).
+    """The protocol's state of a connection to ``peer`` (its address, for messages).
 
-    ``mechanism`` is how this client authenticates itself; None where the listener has no SASL.
+    ``mechanism`` authenticates this client; None if the listener has no SASL.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Connection:
         self.error: KlogError | None = None
         self.versions: BrokerVersions | None = None
         self._chosen: dict[tuple[ApiKey, int, int | None], int] = {}
-        """What `version` has answered, by what it was asked."""
+        """The results of `version`, by its arguments."""
         self.sent_bytes = 0
         self.received_bytes = 0
         self._client_id = client_id
@@ -118,7 +119,8 @@ class Connection:
         self._out: deque[memoryview] = deque()
         self._queued_bytes = 0
         self._unanswered: deque[tuple[int, Call[Response], Response]] = deque()
-        """Calls without a reply: where they end among the bytes queued, and what ends them."""
+        """Calls that expect no reply: the position in the queued bytes at which the call is done,
+        the call, and its empty reply."""
         self._next_correlation_id = 0
         self._has_answered = False
         self._uses_sasl = mechanism is not None
@@ -128,14 +130,14 @@ class Connection:
         self._exchange_began_ms = 0
         self._authentication_due_ms: int | None = None
 
-    # --- what happened ---------------------------------------------------------------------------
+    # --- events ----------------------------------------------------------------------------------
     def connected(self, now_ms: int) -> None:
-        """The socket is connected: ask for the versions, newest first (KIP-511)."""
+        """Ask for the versions over the connected socket, with the newest version (KIP-511)."""
         self.state = State.NEGOTIATING
         self._ask_for_versions(_API_VERSIONS_VERSION, now_ms)
 
     def received(self, count: int) -> None:
-        """``count`` bytes (0: the other side closed) were put into `receive_buffer`."""
+        """Handle ``count`` bytes in `receive_buffer`; 0 means that the peer has closed."""
         if self.state is State.CLOSED:
             return
         if count == 0:
@@ -149,7 +151,7 @@ class Connection:
             self.lost(error)
 
     def lost(self, error: KlogError) -> None:
-        """The connection is over; every call that waits ends with ``error``."""
+        """End the connection; every unfinished call fails with ``error``."""
         if self.state is State.CLOSED:
             return
         self.state = State.CLOSED
@@ -161,19 +163,19 @@ class Connection:
         self._unanswered.clear()
 
     def on_deadline(self, now_ms: int) -> None:
-        """Time passed. A reply that is late ends the connection: later replies have no order."""
+        """End the connection if a reply is late, since later replies cannot overtake it."""
         due = self.next_deadline_ms()
         if due is not None and now_ms >= due:
             name = self._calls[0].api_key.name
             self.lost(RequestTimedOut(f"{self.peer} did not answer {name} in time"))
 
-    # --- what is to be done ----------------------------------------------------------------------
+    # --- work for the driver ---------------------------------------------------------------------
     def to_send(self) -> memoryview | None:
-        """The next bytes for the socket; `sent` says how many of them went."""
+        """The next bytes for the socket; `sent` reports how many of them were sent."""
         return self._out[0] if self._out else None
 
     def sent(self, count: int) -> None:
-        """``count`` bytes of `to_send` were sent."""
+        """Note that ``count`` bytes of `to_send` were sent."""
         self.sent_bytes += count
         first = self._out[0]
         if count == len(first):
@@ -185,23 +187,23 @@ class Connection:
             call.reply = reply
 
     def receive_buffer(self) -> memoryview:
-        """Where the next bytes that come are to be put."""
+        """The memory for the next received bytes."""
         return self._frames.buffer()
 
     def next_deadline_ms(self) -> int | None:
-        """When `on_deadline` is to be called, if no reply comes before."""
+        """When to call `on_deadline` if no reply comes before; None without calls."""
         return self._calls[0].deadline_ms if self._calls else None
 
     # --- authentication --------------------------------------------------------------------------
     def authentication_due(self, now_ms: int) -> bool:
-        """Whether the broker's trust ends soon: then `authenticate` before the next request."""
+        """Whether the session ends soon: then call `authenticate` before the next request."""
         due_ms = self._authentication_due_ms
         return due_ms is not None and now_ms >= due_ms and self.state is State.READY
 
     def authenticate(self, mechanism: Mechanism, now_ms: int) -> None:
         """Begin an authentication. No request may be sent until the connection is ready again.
 
-        :raises AuthenticationFailed, UnsupportedByBroker: if the broker has no SASL of this kind
+        :raises AuthenticationFailed, UnsupportedByBroker: if the broker lacks SASL or its version
         """
         if self.versions is not None and ApiKey.SASL_HANDSHAKE not in self.versions.ranges:
             raise AuthenticationFailed(
@@ -220,13 +222,13 @@ class Connection:
     # --- requests --------------------------------------------------------------------------------
     @property
     def in_flight(self) -> int:
-        """Requests whose replies have not come."""
+        """The number of requests whose replies have not come."""
         return len(self._calls)
 
     def version(self, api_key: ApiKey, low: int = 0, high: int | None = None) -> int:
-        """The newest version of an API that klog (from ``low`` to ``high``) and the broker speak.
+        """The newest version of an API, from ``low`` to ``high``, that klog and the broker speak.
 
-        :raises UnsupportedByBroker: if there is none
+        :raises UnsupportedByBroker: if there is no such version
         """
         wanted = (api_key, low, high)
         chosen = self._chosen.get(wanted)
@@ -246,7 +248,7 @@ class Connection:
         timeout_ms: int | None = None,
         expects_reply: bool = True,
     ) -> Call[R]:
-        """Queue a request. ``timeout_ms`` is added to the request's timeout (long polls).
+        """Queue a request. ``timeout_ms`` is added to the request's timeout, for long polls.
 
         A call that expects no reply is done, with an empty reply, once all its bytes were sent.
         """
@@ -305,13 +307,13 @@ class Connection:
             raise ReplyUnreadable(f"{self.peer}: {error}") from None
 
     def _closed_while(self) -> str:
-        """What was going on when the broker closed the connection, and what that may mean."""
+        """Describe for an error when the broker closed the connection, and the likely cause."""
         if self.state is not State.READY:
             hint = ": has this listener TLS?" if self.state is State.NEGOTIATING else ""
             return f" while {self.state.value}{hint}"
         if self._has_answered or self._uses_sasl or not self._calls:
             return ""
-        # A listener with SASL answers ApiVersions, and closes the connection at anything else.
+        # A listener with SASL answers ApiVersions and closes the connection at other requests.
         name = self._calls[0].api_key.name
         return f" at the first request, {name}: has this listener SASL?"
 
@@ -324,7 +326,7 @@ class Connection:
 
     def _take_reply(self, frame: memoryview) -> None:
         if not self._calls:
-            raise ReplyUnreadable(f"{self.peer} sent a reply that nothing had asked for")
+            raise ReplyUnreadable(f"{self.peer} sent a reply although no request was waiting")
         call = self._calls[0]
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
         if correlation_id != call.correlation_id:
@@ -348,7 +350,7 @@ class Connection:
             self._go_on_authenticating(reply)
 
     def _go_on_authenticating(self, reply: Response) -> None:
-        """Take a step of the exchange. All steps share the time of one request."""
+        """Handle one reply of the SASL exchange. Its requests share the time of one request."""
         exchange = self._exchange
         assert exchange is not None
         request: SaslAuthenticateRequest | None
@@ -364,7 +366,7 @@ class Connection:
             return
         self._exchange = self._exchange_call = None
         if exchange.session_lifetime_ms > 0:
-            # Counted from the exchange's begin, which is before the broker's own count.
+            # Counted from the exchange's start, which is before the broker starts to count.
             usable_ms = int(exchange.session_lifetime_ms * REAUTHENTICATE_AT)
             self._authentication_due_ms = self._exchange_began_ms + usable_ms
         self._become_ready()
@@ -374,8 +376,8 @@ class Connection:
         self._frames.max_frame_bytes = self._max_reply_bytes
 
     def _take_versions(self, frame: memoryview, call: Call[Response]) -> None:
-        """Take the versions. With UNSUPPORTED_VERSION (35) newer brokers give the range of
-        ApiVersions itself; then this client asks again, in the highest version of that range."""
+        """Handle the response to ApiVersions. With UNSUPPORTED_VERSION (35) newer brokers send the
+        range of ApiVersions itself; then ask again in the highest version of that range."""
         reply = decode_response(frame, ApiKey.API_VERSIONS, call.version)
         assert isinstance(reply, ApiVersionsResponse)
         if reply.error_code == ErrorCode.UNSUPPORTED_VERSION and call.version > 0:

@@ -1,8 +1,8 @@
 """The evented driver: a connection to one broker, for code that runs in an event loop.
 
-Nothing here waits and there is no thread: the loop calls when a descriptor is ready or a time has
-come. Loop and streams are Protocols (`event_loop`), chance is an argument. TLS and SASL are left to
-the blocking driver.
+The driver never waits and has no thread: the loop calls it when a descriptor is ready or a timer
+expires. Loop and streams are Protocols (`event_loop`), random numbers come from an argument. Only
+the blocking driver has TLS and SASL.
 """
 
 from collections import deque
@@ -29,12 +29,12 @@ from pyspark_klog.protocol.message import Request, Response
 R = TypeVar("R", bound=Response)
 
 RECEIVE_BYTES = 1 << 20
-"""After so many bytes of one connection the loop's other descriptors have their turn."""
+"""Most bytes to receive from one connection before the loop's other descriptors have their turn."""
 
 Build = Callable[[int], Request]
-"""Makes a request for the version that was chosen, and does nothing else."""
+"""Makes a request in the chosen version, without side effects."""
 OnDone = Callable[[R | None, KlogError | None], None]
-"""Takes the reply or the error; the other one is None."""
+"""Called with a reply and None, or with None and an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +43,13 @@ class EventedSettings:
 
     client_id: str
     from_address: str | None = None
-    """The IP address of this end; None: the system's choice."""
+    """The local IP address; None leaves the choice to the system."""
     setup_timeout_ms: int = 10_000
-    """For connecting and the broker's answer about its versions, together."""
+    """The longest time for connecting and the response to ApiVersions, together."""
     reconnect: Backoff = field(default_factory=lambda: Backoff(50, 1_000))
-    """From the end of one connection to the begin of the next."""
+    """The wait from the end of one connection to the start of the next."""
     max_in_flight: int = 5
-    """Requests that were sent and have no reply yet; further ones wait for their turn here."""
+    """The most requests without a reply on the connection; further requests are queued."""
     max_reply_bytes: int = MAX_REPLY_BYTES
 
 
@@ -58,13 +58,13 @@ class _Ask:
     """A request, from `EventedConnection.send` to its callback."""
 
     number: int
-    """Its place in the order of sending."""
+    """The request's place in the order of sending."""
     build: Build
     reply_class: type[Response]
     on_done: OnDone[Any]
     deadline_ms: int
     versions: tuple[int, int | None]
-    """The lowest and the highest that the caller can use."""
+    """The lowest and the highest version that the caller can use."""
     call: Call[Response] | None = None
     error: KlogError | None = None
 
@@ -77,7 +77,7 @@ class _Ask:
         return self.reply_class.api_key.name
 
     def answer(self) -> None:
-        """Call back. Called exactly once, by the code that took this request out of the queue."""
+        """Call the callback, exactly once, after the request was taken out of its queue."""
         call = self.call
         if self.error is not None or call is None:
             self.on_done(None, self.error)
@@ -86,14 +86,14 @@ class _Ask:
 
 
 class EventedConnection:
-    """A connection to one broker, made when a request needs it and made anew once it is lost.
+    """A connection to one broker, made when a request needs it and made again after a loss.
 
-    Each `send` is answered exactly once, in the order of sending, from the loop: never within
-    `send` or another callback. Callbacks may call `send` and `close`. When a connection can't be
-    made or is lost, or a request's time is over, the connection is closed, and all requests fail
-    with that error, also those that still waited for their turn: so no later request overtakes one
-    that its sender tries again. All methods belong to the loop's thread. ``random`` gives [0, 1),
-    for the waits between connections.
+    The callback of each `send` is called exactly once, in the order of sending, by the loop: never
+    within `send` or another callback. Callbacks may call `send` and `close`. If the connection
+    can't be made or is lost, or a request times out, the connection is closed and all requests,
+    queued ones too, fail with that error: so no later request can overtake one that its sender
+    repeats. All methods must be called in the loop's thread. ``random`` returns [0, 1), for the
+    waits between connections.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class EventedConnection:
         self._connect_at_ms = 0
         self._next_number = 0
         self._started: deque[_Ask] = deque()
-        """Requests that were put on the connection, or have failed; all before `_waiting`."""
+        """Requests that were sent or have failed; each is older than all of `_waiting`."""
         self._waiting: deque[_Ask] = deque()
         self._is_answering = False
         self._is_called_soon = False
@@ -129,12 +129,12 @@ class EventedConnection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called: whoever tries again after an error should ask first."""
+        """Whether `close` was called; check it before you repeat a failed request."""
         return self._closed is not None
 
     @property
     def unanswered(self) -> int:
-        """Requests whose callbacks were not called yet."""
+        """The number of requests whose callbacks were not called yet."""
         return len(self._started) + len(self._waiting)
 
     def send(
@@ -147,11 +147,11 @@ class EventedConnection:
         low: int = 0,
         high: int | None = None,
     ) -> None:
-        """Ask in the newest version that both sides speak, from ``low`` to ``high``.
+        """Send a request in the newest version, from ``low`` to ``high``, that both sides speak.
 
-        ``timeout_ms`` counts from now and includes connecting and waiting for a turn. Errors:
-        ConnectionFailed (also after `close`), RequestTimedOut, ReplyUnreadable and ClientError. The
-        connection stays as it is after UnsupportedByBroker and the errors of encoding.
+        ``timeout_ms`` counts from now and includes connecting and queueing. Errors:
+        ConnectionFailed (also after `close`), RequestTimedOut, ReplyUnreadable and ClientError.
+        UnsupportedByBroker and errors of encoding leave the connection open.
         """
         deadline_ms = self._loop.now_ms() + timeout_ms
         ask = _Ask(self._next_number, build, reply_class, on_done, deadline_ms, (low, high))
@@ -170,8 +170,8 @@ class EventedConnection:
             self._call_soon()
 
     def close(self, reason: str = "the client closed it") -> None:
-        """End the connection for good. Unanswered requests fail with ConnectionFailed, before this
-        returns or, if a callback called `close`, right after that callback."""
+        """End the connection for good. Unanswered requests fail with ConnectionFailed before
+        `close` returns or, if a callback called `close`, right after that callback."""
         if self._closed is not None:
             return
         self._closed = ConnectionFailed(f"connection to {self.address}: {reason}")
@@ -184,7 +184,7 @@ class EventedConnection:
 
     # --- turns -----------------------------------------------------------------------------------
     def _go_on(self) -> None:
-        """Answer the requests that are done, then start those that wait. Every event ends here."""
+        """Call back for finished requests, then start queued ones. Every event ends here."""
         self._answer()
         self._start()
 
@@ -203,8 +203,8 @@ class EventedConnection:
             self._call_soon()
 
     def _answer(self) -> None:
-        """Call back in order, as far as requests are done. Requests that callbacks send are
-        answered in a later turn, so that a sender who tries again at once can't hold the loop."""
+        """Call back for finished requests, in order. Requests that callbacks send are answered in
+        a later turn, so that a sender that repeats at once can't hold the loop."""
         end = self._next_number
         started = self._started
         self._is_answering = True
@@ -227,7 +227,7 @@ class EventedConnection:
             self._started.append(ask)
             try:
                 version = connection.version(ask.reply_class.api_key, *ask.versions)
-                # Deadlines are kept here, where a request's time begins before it is started.
+                # `_overdue` checks the deadlines, because a request's time begins before its start.
                 ask.call = connection.send(
                     ask.build(version), ask.reply_class, version, self._loop.now_ms()
                 )
@@ -285,7 +285,7 @@ class EventedConnection:
         self._go_on()
 
     def _receive(self, connection: Connection, stream: LoopStream) -> None:
-        """Receive what has come, up to a share of the turn."""
+        """Receive what has come, up to `RECEIVE_BYTES`."""
         left = RECEIVE_BYTES
         try:
             while left > 0 and connection.state is not State.CLOSED:
@@ -304,7 +304,7 @@ class EventedConnection:
             self._lost(connection.error)
 
     def _send_pending(self, connection: Connection, stream: LoopStream) -> None:
-        """Send what the stream takes now, and wait for room if there is more."""
+        """Send what the stream accepts now; with more to send, wait until it is writable."""
         try:
             while (data := connection.to_send()) is not None:
                 connection.sent(stream.send([data]))
@@ -322,7 +322,7 @@ class EventedConnection:
 
     def _broke(self, connection: Connection, error: OSError) -> None:
         if isinstance(error, ConnectionResetError) and connection.state is State.NEGOTIATING:
-            connection.received(0)  # which says what a close at that point may mean
+            connection.received(0)  # its error explains a close at this point
             return
         text = error.strerror or str(error)
         connection.lost(ConnectionFailed(f"connection to {self.address} was lost: {text}"))
@@ -333,8 +333,8 @@ class EventedConnection:
 
     # --- ends and time ---------------------------------------------------------------------------
     def _lost(self, error: KlogError) -> None:
-        """The connection has failed: the next one has to wait, longer after each failure in a row.
-        A row ends with the reply to a request, not with a connection that is made."""
+        """Close a failed connection. The next one has to wait, longer after each failure in a row.
+        A row ends with the reply to a request, not with a new connection."""
         self._failures += 1
         wait_ms = self._settings.reconnect.wait_ms(self._failures, self._random)
         self._connect_at_ms = self._loop.now_ms() + wait_ms
@@ -342,7 +342,7 @@ class EventedConnection:
         self._end(error)
 
     def _end(self, error: KlogError) -> None:
-        """Close the stream, if there is one; whatever is unanswered is done, with ``error``."""
+        """Close the stream, if there is one, and fail all unanswered requests with ``error``."""
         link, self._link = self._link, None
         if link is not None:
             connection, stream = link
@@ -356,7 +356,7 @@ class EventedConnection:
                 ask.error = error
 
     def _wake_by(self, at_ms: int) -> None:
-        """See to it that the timer expires at ``at_ms`` at the latest."""
+        """Make the timer expire at ``at_ms`` at the latest."""
         if self._timer is not None:
             if self._timer_ms <= at_ms:
                 return
@@ -387,7 +387,7 @@ class EventedConnection:
             self._wake_by(min(due_ms))
 
     def _overdue(self, now_ms: int) -> KlogError | None:
-        """The error of the setup or the request whose time is over; None if there is none."""
+        """The error of the setup or the request whose time is over; None if none is overdue."""
         connection = self._link[0] if self._link is not None else None
         if connection is not None and now_ms >= self._setup_deadline_ms:
             if connection.state is State.NEGOTIATING:

@@ -1,9 +1,9 @@
-"""Replies cut out of a stream of bytes, each in memory of its own and copied at most once.
+"""Cuts a stream of bytes into replies, each in memory of its own and copied at most once.
 
-No I/O: the driver asks where the next bytes go (`ReplyFrames.buffer`), receives into it, and says
-how many came (`ReplyFrames.received`). Large replies are received where they stay; only what comes
-together with other frames goes through a small buffer. A frame's memory is used again once nobody
-looks at it any more.
+No I/O: the driver receives into `ReplyFrames.buffer`, and reports the number of bytes with
+`ReplyFrames.received`. Large replies are received directly into their memory; only bytes that come
+together with other frames go through a small buffer. A frame's memory is reused once no view of it
+is left.
 """
 
 from pyspark_klog.client.errors import ReplyUnreadable
@@ -13,17 +13,17 @@ _SIZE_BYTES = 4
 _MIN_FRAME_BYTES = 4
 """A reply has at least its correlation id."""
 _TLS_ALERT = 0x1503
-"""The first two bytes of a TLS alert, with which a TLS listener refuses other bytes than TLS."""
+"""The first two bytes of the TLS alert with which a TLS listener refuses plaintext."""
 SMALL_BYTES = 64 * 1024
 FIRST_GROWTH_BYTES = 8 * 1024 * 1024
-"""Memory for a frame is taken in steps, so that a false size costs no more than what was sent."""
+"""A large frame's memory grows in steps, so that a false size costs no more than what was sent."""
 KEPT_FRAMES = 3
-"""As many large frames of a connection are kept to be used again: one that is worked on, one that
-comes in, and one whose last rows are still on their way."""
+"""How many large frames of a connection are kept for reuse: one that is being used, one that is
+being received, and one whose last rows are still in use."""
 
 
 class ReplyFrames:
-    """The replies of one connection. ``max_frame_bytes`` bounds one of them."""
+    """The replies of one connection. No reply may be larger than ``max_frame_bytes``."""
 
     def __init__(self, max_frame_bytes: int) -> None:
         self.max_frame_bytes = max_frame_bytes
@@ -35,7 +35,7 @@ class ReplyFrames:
         self._memory = KeptMemory(KEPT_FRAMES, FIRST_GROWTH_BYTES)
 
     def buffer(self) -> memoryview:
-        """Where the next bytes are to be put; never empty. Release it before `received`."""
+        """The memory for the next received bytes; never empty. Release it before `received`."""
         if self._frame is None:
             return memoryview(self._small)[self._small_end :]
         if self._frame_end == len(self._frame):
@@ -44,9 +44,9 @@ class ReplyFrames:
         return memoryview(self._frame)[self._frame_end : self._frame_bytes]
 
     def received(self, count: int) -> list[memoryview]:
-        """``count`` bytes were put into `buffer`; gives the frames that are now whole.
+        """Handle ``count`` bytes in `buffer`; return the frames that are now complete.
 
-        A frame is without its size and belongs to the caller.
+        A frame lacks its size field and belongs to the caller.
         :raises ReplyUnreadable: for a size that no reply can have
         """
         if self._frame is not None:
@@ -90,7 +90,7 @@ class ReplyFrames:
     def _check(self, size: int) -> None:
         if size >> 16 == _TLS_ALERT:
             raise ReplyUnreadable(
-                "what came is an alert of TLS, not a reply: set security.protocol to SSL (or "
+                "the broker sent a TLS alert instead of a reply: set security.protocol to SSL (or "
                 "SASL_SSL), or use the port of a listener without TLS"
             )
         if not _MIN_FRAME_BYTES <= size <= self.max_frame_bytes:

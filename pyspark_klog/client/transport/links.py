@@ -1,7 +1,7 @@
-"""The connections of one client, one to each broker, and their sockets.
+"""The connections of one client, one to each broker, with their sockets.
 
-A connection is made when it is first needed, kept, and made anew once it has ended. `Links.poll`
-moves bytes on all of them. What a request means is not known here.
+A connection is made when it is first needed, kept, and replaced after it has ended. `Links.poll`
+moves bytes on all connections. This module does not look into requests.
 """
 
 import selectors
@@ -25,7 +25,7 @@ from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.errors import KlogError
 
 IDLE_PROBE_MS = 1_000
-"""A connection that was unused for longer is looked at before a request is put on it."""
+"""A connection that was unused for longer is checked before its next request."""
 _NOT_READY = (State.NEGOTIATING, State.AUTHENTICATING)
 
 
@@ -35,7 +35,7 @@ class LinkSecurity(Protocol):
     def wrap(self, sock: socket.socket, host: str, peer: str) -> socket.socket:
         """Return the socket after the TLS handshake, or unchanged if TLS is not used.
 
-        :raises ClientError: if the handshake fails; the socket is closed then
+        :raises ClientError: if the handshake fails; then the socket is closed
         """
 
     def link(
@@ -55,7 +55,7 @@ class LinkSecurity(Protocol):
 
 
 class Links:
-    """Connections to ``bootstrap`` and the brokers behind it, used by one thread."""
+    """Connections to ``bootstrap`` and the cluster's brokers, used by one thread."""
 
     def __init__(
         self,
@@ -76,24 +76,24 @@ class Links:
         self._security = security
         self._links: dict[Address, Link] = {}
         self._failures: dict[Address, tuple[int, int]] = {}
-        """Attempts in a row that failed, and the time of the last one."""
+        """By address: the number of failed attempts in a row, and the time of the last one."""
         self._reconnect = Backoff(
             settings.number("reconnect.backoff.ms"), settings.number("reconnect.backoff.max.ms")
         )
 
     def __iter__(self) -> Iterator[Link]:
-        """The connections that there are now."""
+        """The current connections."""
         return iter(list(self._links.values()))
 
     def close(self) -> None:
-        """Close every connection. None can be made afterwards."""
+        """Close every connection for good."""
         for link in self._links.values():
             link.close()
         self._links.clear()
         self._selector.close()
 
     def to(self, address: Address, deadline_ms: int) -> Link:
-        """A ready connection to an address, opened if need be.
+        """A ready connection to an address, opened if needed.
 
         :raises ClientError: if it can't be made before the deadline
         """
@@ -134,15 +134,15 @@ class Links:
         self, known: Iterable[Address], deadline_ms: int, doubted: Address | None = None
     ) -> Link:
         """A ready connection to any broker: an open one, one of ``known``, a bootstrap server; to
-        ``doubted`` only if nobody else is likely to answer.
+        ``doubted`` only if no other address is likely to answer.
 
-        :raises NoBrokerAvailable: naming each address and why it did not serve
+        :raises NoBrokerAvailable: naming each address and why it failed
         """
         now_ms = self._now_ms()
         for link in list(self._links.values()):
             connection = link.connection
             if link.address == doubted or connection.authentication_due(now_ms):
-                continue  # `to` authenticates it again, if its turn comes
+                continue  # `to` authenticates it again, if it is chosen below
             if connection.state is State.READY and not self._is_stale(link):
                 link.last_used_ms = now_ms
                 return link
@@ -165,7 +165,7 @@ class Links:
         )
 
     def poll(self, deadline_ms: int) -> None:
-        """Move bytes on all connections: returns after something happened, or at the deadline."""
+        """Move bytes on all connections; return after something happened, or at the deadline."""
         for link in list(self._links.values()):
             if link.connection.to_send() is not None:
                 link.send_pending()
@@ -189,14 +189,14 @@ class Links:
                 self._drop(link)
 
     def _authenticate_again(self, link: Link, security: LinkSecurity) -> None:
-        """Begin to authenticate again (KIP-368). Requests that are under way are answered first."""
+        """Begin to authenticate again (KIP-368). Earlier requests are answered first."""
         mechanism = security.mechanism()
         assert mechanism is not None
         link.connection.authenticate(mechanism, self._now_ms())
         link.send_pending()
 
     def _is_stale(self, link: Link) -> bool:
-        """Whether a connection has ended, or was unused for so long that it is given up."""
+        """Whether a connection has ended, or was unused for too long."""
         idle_ms = self._now_ms() - link.last_used_ms
         longest_ms = self._settings.number("connections.max.idle.ms")
         if link.is_open and link.connection.in_flight == 0 and idle_ms >= IDLE_PROBE_MS:
@@ -237,12 +237,11 @@ def _connect(
 ) -> Link:
     """A link whose socket is connected and whose connection asks for the versions.
 
-    Every address of the host's name is tried, each for as long as the setting says and the
-    deadline allows. TLS's handshake is done when this returns, SASL's begins once the versions
-    are known.
+    Every address of the host's name is tried, each within the setting's time and the deadline. The
+    TLS handshake is done when the function returns; SASL begins once the versions are known.
 
     :raises ConnectionFailed: naming the address and why
-    :raises ClientError: if it can't be secured as ``security`` asks for
+    :raises ClientError: if the connection can't be secured as ``security`` requires
     """
     mechanism = security.mechanism() if security else None
     setup_ms = settings.number("socket.connection.setup.timeout.ms")

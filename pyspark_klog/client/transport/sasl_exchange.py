@@ -1,6 +1,6 @@
 """Authentication within Kafka's protocol: SaslHandshake v1, then SaslAuthenticate. Pure.
 
-`SaslExchange` makes the requests and takes the replies; `Connection` puts them on the wire, first
+`SaslExchange` makes the requests and handles the replies; `Connection` sends them, first
 when the connection begins and again before the session ends (KIP-368).
 """
 
@@ -15,14 +15,14 @@ from pyspark_klog.protocol.apis.sasl_authenticate import (
 from pyspark_klog.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 HANDSHAKE_VERSION = 1
-"""Version 0 is followed by bare tokens; 1 (Kafka 1.0 and later) by SaslAuthenticate."""
+"""After version 0 bare tokens follow; after version 1 (Kafka 1.0) requests SaslAuthenticate."""
 REAUTHENTICATE_AT = 0.85
-"""The part of a session's life after which this client authenticates again. Java's client takes a
-random part from 0.85 to 0.95."""
+"""The part of a session's lifetime after which this client authenticates again. Java's client takes
+a random part from 0.85 to 0.95."""
 
 
 class Mechanism(Protocol):
-    """One exchange of a SASL mechanism; each authentication makes a new one."""
+    """One exchange of a SASL mechanism; each authentication needs a new one."""
 
     @property
     def name(self) -> str:
@@ -36,13 +36,13 @@ class Mechanism(Protocol):
         """The client's first message."""
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """The answer to the broker's message; None if the exchange is over.
+        """The response to the broker's message; None if the exchange is over.
 
-        :raises AuthenticationFailed: with a clause in which "it" is the broker
+        :raises AuthenticationFailed: with a clause that calls the broker "it"
         """
 
     def explain(self, text: str) -> str:
-        """The broker's words of refusal, with its words of before and without secrets."""
+        """The broker's reason for a refusal, with earlier messages of the broker, no secrets."""
 
 
 class SaslExchange:
@@ -52,7 +52,7 @@ class SaslExchange:
         self.mechanism = mechanism
         self.peer = peer
         self.session_lifetime_ms = 0
-        """How long the broker accepts requests from now on; 0: for ever. Known at the end."""
+        """How long the broker accepts requests, in ms; 0: for ever. Known after the exchange."""
 
     def begin(self) -> SaslHandshakeRequest:
         """The first request."""
@@ -80,7 +80,7 @@ class SaslExchange:
         return SaslAuthenticateRequest(auth_bytes=self.mechanism.initial())
 
     def on_authenticate(self, reply: SaslAuthenticateResponse) -> SaslAuthenticateRequest | None:
-        """The next request; None when the broker has accepted.
+        """The next request; None after the broker has accepted the client.
 
         :raises AuthenticationFailed: if the broker refused, or does not follow the mechanism
         """

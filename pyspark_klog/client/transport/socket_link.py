@@ -1,4 +1,4 @@
-"""The socket of one connection, and the selector that waits for several of them."""
+"""Moves the bytes of one connection over its socket, which a selector watches."""
 
 import contextlib
 import selectors
@@ -32,7 +32,7 @@ class Link:
         return self.connection.state is not State.CLOSED
 
     def send_pending(self) -> None:
-        """Send what the socket takes now, and wait for room if there is more."""
+        """Send what the socket accepts now; with more to send, wait until it is writable."""
         connection = self.connection
         try:
             while (data := connection.to_send()) is not None:
@@ -45,7 +45,7 @@ class Link:
         self._set_interest(connection.to_send() is not None)
 
     def receive_available(self) -> None:
-        """Receive until the socket has no more."""
+        """Receive until the socket has no more bytes."""
         connection = self.connection
         try:
             while connection.state is not State.CLOSED:
@@ -61,7 +61,7 @@ class Link:
             self._fail(error)
 
     def close(self, reason: str = "the client closed it") -> None:
-        """Close the socket; calls that wait end with ConnectionFailed."""
+        """Close the socket; unfinished calls fail with ConnectionFailed."""
         self.connection.lost(ConnectionFailed(f"connection to {self.address}: {reason}"))
         with contextlib.suppress(KeyError, ValueError, OSError):
             self._selector.unregister(self._socket)
@@ -69,7 +69,7 @@ class Link:
 
     def _fail(self, error: OSError) -> None:
         if isinstance(error, ConnectionResetError) and self.connection.state is State.NEGOTIATING:
-            self.connection.received(0)  # which says what a close at that point may mean
+            self.connection.received(0)  # its error explains a close at this point
             return
         text = error.strerror or str(error)
         self.connection.lost(ConnectionFailed(f"connection to {self.address} was lost: {text}"))
