@@ -1,4 +1,4 @@
-"""The data source ``klog``: what Spark finds, and where options are checked."""
+"""The data source ``klog``: Spark's entry points, which check the options."""
 
 from collections.abc import MutableMapping
 from typing import Any
@@ -19,12 +19,12 @@ from pyspark_klog.spark.workers.clients import check_arrow
 from pyspark_klog.spark.workers.failures import one_line
 from pyspark_klog.spark.workers.unlimited_batches import accept_unlimited_batches
 
-# Spark plans in processes that are new each time, two for each micro-batch of a sink: modules that
-# only one of the four sides needs are imported there.
+# Spark plans in new processes each time, two for each micro-batch of a sink: methods import the
+# modules that only one of the four sides needs.
 
 
 class DefaultSource(DataSource):
-    """``spark.read.format("klog")`` and its three siblings.
+    """``spark.read.format("klog")``, and the same of ``readStream``, ``write``, ``writeStream``.
 
     Spark makes an object of this class when a source is loaded, for each run of a sink, and for
     each micro-batch of a streaming sink.
@@ -37,7 +37,7 @@ class DefaultSource(DataSource):
         self._options = read_options(options)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Spark unpickles a source in the process that plans a read."""
+        """Restore a source that Spark unpickles in the process that plans a read."""
         accept_unlimited_batches()
         self.__dict__.update(state)
 
@@ -84,7 +84,7 @@ class DefaultSource(DataSource):
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """The stream source. An error of its options is raised at its first use: see its class."""
+        """The stream source. An error in its options is raised when the reader is first used."""
         from pyspark_klog.spark.source.rows import check_user_schema
         from pyspark_klog.spark.source.stream_reader import stream_reader
 

@@ -1,4 +1,4 @@
-"""The errors of the data source; their text is all that a user should need."""
+"""The errors of the data source. A user should need nothing but their texts."""
 
 from pyspark_klog.errors import KlogError
 
@@ -10,8 +10,8 @@ NEW_CHECKPOINT = (
 
 
 class OptionError(KlogError):
-    """An option is wrong, or does not go with another one; the text has what was given and what is
-    expected."""
+    """An option is wrong, or conflicts with another one; the text names the value that was given
+    and what is expected."""
 
 
 class SchemaError(KlogError):
@@ -19,11 +19,11 @@ class SchemaError(KlogError):
 
 
 class OffsetError(KlogError):
-    """Offsets, as options or from a checkpoint, that cannot be read or do not fit the topics."""
+    """Offsets from options or a checkpoint cannot be read or do not fit the topics."""
 
 
 class DataLost(KlogError):
-    """Records that were to be read are gone, and failOnDataLoss is true."""
+    """Records that should be read do not exist any more, and failOnDataLoss is true."""
 
 
 class PlanOutdated(KlogError):
@@ -32,7 +32,7 @@ class PlanOutdated(KlogError):
 
 
 class PythonUnfit(KlogError):
-    """The Python that Spark would run for a source is not there, or of another version."""
+    """The Python that Spark would run for a source does not exist, or is of another version."""
 
 
 class PackageMissing(KlogError):

@@ -13,9 +13,9 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import OffsetError
 
 LATEST = -1
-"""In JSON: from the end."""
+"""The end of a partition, in JSON."""
 EARLIEST = -2
-"""In JSON: from the beginning."""
+"""The beginning of a partition, in JSON."""
 
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
@@ -29,11 +29,11 @@ _ASSIGN_EXAMPLE = '{"topicA":[0,1],"topicB":[2,4]}'
 _PARTITION_MAX = 2**31 - 1
 _OFFSET_MAX = 2**63 - 1
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-"""Names that Kafka allows for topics."""
+"""The topic names that Kafka allows."""
 
 
 def to_json_dict(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """The offsets as the JSON of Spark's connector has them, sorted."""
+    """The offsets in the form of the JSON of Spark's connector, sorted."""
     result: dict[str, dict[str, int]] = {}
     for partition in sorted(offsets):
         result.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
@@ -46,11 +46,11 @@ def as_json(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def from_json_dict(given: object, where: str) -> Offsets:
-    """Offsets (>= 0) of a checkpoint, which klog and Spark's connector write alike; ``where`` names
-    them in messages.
+    """Read offsets (>= 0) from a checkpoint, for which klog and Spark's connector use one form;
+    ``where`` names them in messages.
 
-    There is only this plain form, without a version. A later klog would mark another form by keys
-    that no topic can have, and this one refuses these as it refuses every other shape.
+    The form has no version. A later klog would mark another form by keys that no topic can have;
+    this function refuses such keys.
 
     :raises OffsetError: for any other shape
     """
@@ -59,7 +59,7 @@ def from_json_dict(given: object, where: str) -> Offsets:
         for partition, offset in offsets.items():
             if not _TOPIC.fullmatch(partition.topic):
                 raise OffsetError(
-                    f"{where} names {partition.topic!r}, which no topic can be called"
+                    f"{where} names {partition.topic!r}, which is not a valid topic name"
                 )
             if offset < 0:
                 raise OffsetError(f"{where} has offset {offset} for {partition}")
@@ -72,9 +72,9 @@ def from_json_dict(given: object, where: str) -> Offsets:
 
 
 def read_offsets(text: str, name: str) -> tuple[Offsets, dict[str, int]]:
-    """Offsets of an option: -2 earliest, -1 latest, or the offset itself; and topics by word.
+    """Offsets of an option by partition (-2 earliest, -1 latest, or an offset), and by topic.
 
-    In place of its partitions a topic can have the word earliest or latest, for all of them.
+    A topic can have the word earliest or latest in place of partitions; it holds for all of them.
 
     :raises OffsetError: naming the option, what was given and an example of what is expected
     """
@@ -142,7 +142,7 @@ def read_topic_limits(text: str, name: str) -> dict[str, int]:
 def read_assignment(text: str) -> frozenset[TopicPartition]:
     """The partitions that option ``assign`` names.
 
-    :raises OffsetError: saying what was given, with an example of what is expected
+    :raises OffsetError: naming what was given, with an example of what is expected
     """
     given = _load(text, "assign", _ASSIGN_EXAMPLE)
     partitions: set[TopicPartition] = set()
@@ -154,7 +154,7 @@ def read_assignment(text: str) -> frozenset[TopicPartition]:
         for number in numbers:
             if not _is_int(number) or not 0 <= number <= _PARTITION_MAX:
                 raise OffsetError(
-                    f"assign has partition {number!r} of topic {topic!r}; expected 0 up"
+                    f"assign has partition {number!r} of topic {topic!r}; expected 0 or more"
                 )
             partitions.add(TopicPartition(topic, number))
     if not partitions:

@@ -711,7 +711,7 @@ def test_directories_that_cannot_be_read(tmp_path: Path, log: LogFiles) -> None:
         ({"path": "file://host/data"}, "file:// cannot be read"),
         ({"path": " "}, "option path is empty"),
         ({"paths": '["a","b"]'}, "several paths are given"),
-        ({"stopped": "true", "kafka.bootstrap.servers": "h:1"}, "stopped counts beside path alone"),
+        ({"stopped": "true", "kafka.bootstrap.servers": "h:1"}, "counts only together with path"),
         ({"stopped": "yes", "path": "/x"}, "option stopped is 'yes'; expected true or false"),
         ({"path": "/x", "startingOffsets": "committed", "commitGroupId": "g"}, "files do not"),
     ],

@@ -1,8 +1,7 @@
-"""Which partitions a data directory has, and where they begin and end: planning from files.
+"""Planning from files: finds the partitions of a data directory, and where they begin and end.
 
-`planning/discovery.py` asks brokers; here the same is read from directories, checkpoints and
-indexes. A broker may be changing these files: if one has gone between two steps, the search begins
-anew.
+`planning/discovery.py` asks brokers; this module reads directories, checkpoints and indexes. A
+broker may be changing these files: if one disappears between two steps, the search starts again.
 """
 
 import logging
@@ -27,23 +26,23 @@ from pyspark_klog.storage.partition_files import Listing, PartitionFiles, ReadCo
 
 _log = logging.getLogger(__name__)
 
-# Names are missing while a broker replaces or deletes a segment: moments, unless it was killed.
+# File names are missing while a broker replaces or deletes a segment: moments, unless it is killed.
 ATTEMPTS = 40
 PAUSE_S = 0.05
 
 _INTERNAL = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 )
-"""Never read by a pattern, as when brokers are asked."""
+"""Topics that a pattern never matches, neither here nor when brokers are asked."""
 
 T = TypeVar("T")
 
 
 class SegmentDiscovery:
-    """Reads a data directory on behalf of one batch, as it is when the object is made.
+    """Reads a data directory for one batch. Partitions and checkpoints are read when it is made.
 
-    :raises OptionError: if ``options.path`` is no data directory, or has no checkpoint that says
-        how far a running broker's records are committed
+    :raises OptionError: if ``options.path`` is no data directory, or lacks the checkpoint of high
+        watermarks and a broker may be running
     """
 
     def __init__(self, options: Options, counter: ReadCounter | None = None) -> None:
@@ -71,14 +70,14 @@ class SegmentDiscovery:
 
     @property
     def read_bytes(self) -> int:
-        """How many bytes were read to plan, without checkpoints."""
+        """The number of bytes that were read for planning, without checkpoints."""
         return self._counter.total_bytes
 
     # --- partitions ------------------------------------------------------------------------------
     def partitions(self) -> frozenset[TopicPartition]:
-        """Every partition that is to be read; a pattern may have none.
+        """The partitions to read; none if a pattern matches no topic.
 
-        :raises OffsetError: for a partition that the directory is seen to lack
+        :raises OffsetError: if the directory lacks one of the partitions
         """
         options = self._options
         if options.assigned is not None:
@@ -125,12 +124,12 @@ class SegmentDiscovery:
     def latest(
         self, partitions: Iterable[TopicPartition], _known: Mapping[TopicPartition, int]
     ) -> Offsets:
-        """The end of each partition's records that may be read: see `end_of`."""
+        """The end of each partition's readable records (`end_of`)."""
         return {p: self.end_of(p) for p in partitions}
 
     def at_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
-        """The first offset whose record is not older than the partition's time; partitions without
-        such a record are left out."""
+        """The first offset in each partition whose record is not older than the partition's time;
+        partitions without such a record are left out."""
         found = {}
         for p, timestamp_ms in timestamps_ms.items():
             offset = self._settled(p, partial(self._offset_at, p, timestamp_ms))
@@ -147,11 +146,10 @@ class SegmentDiscovery:
         return offset_at_time(files, listing, timestamp_ms, start, end)
 
     def end_of(self, partition: TopicPartition, *, enough: int | None = None) -> int:
-        """The offset behind the last record that may be read: the high watermark of the checkpoint,
-        under read_committed the first offset of the oldest transaction that was open then.
+        """The offset after the last readable record: the high watermark of the checkpoint, or under
+        read_committed the first offset of the oldest transaction that is open below it.
 
-        If the end is ``enough`` or more, ``enough`` may be returned in its place, which saves
-        reading."""
+        If the end is ``enough`` or more, the result may be ``enough``, which saves reading."""
         if not self._options.read_committed:
             return self._settled(partition, lambda _, found: self._committed_end(partition, found))
         known = self._stable.get(partition)
@@ -176,16 +174,16 @@ class SegmentDiscovery:
     def open_transactions(
         self, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, str]:
-        """A sentence for each partition that ends before its start because a transaction is open
-        there, and that has the start."""
+        """A sentence for each partition whose end is before its start because of an open
+        transaction, while the high watermark is not before the start."""
         behind = [p for p, end in ends.items() if end < start.get(p, 0)]
         highs = self.high_watermarks(behind)
         texts = {p: self.open_transaction_at(p, ends[p]) for p in behind if highs[p] >= start[p]}
         return {p: text for p, text in texts.items() if text is not None}
 
     def open_transaction_at(self, partition: TopicPartition, end: int) -> str | None:
-        """A sentence about the open transaction that ends the committed records of a partition at
-        offset ``end``; None if the high watermark ends them."""
+        """A sentence about the open transaction at which the committed records of a partition end
+        (offset ``end``); None if they end at the high watermark."""
         if not self._options.read_committed or end >= self.high_watermarks([partition])[partition]:
             return None
         since_ms = self._settled(partition, partial(self._time_at, partition, end))
@@ -202,7 +200,10 @@ class SegmentDiscovery:
         return first_time_from(files, listing, offset, self._committed_end(p, listing))
 
     def check_local(self, start: Offsets) -> None:
-        """:raises OffsetError: if records are to be read that lie in a remote tier"""
+        """Refuse starts that lie in a remote tier.
+
+        :raises OffsetError: naming the first such partition
+        """
         for p, offset in sorted(start.items()):
             begin = self._starts.get(p)
             first = self._settled(p, lambda _, listing: listing.bases[0])
@@ -214,7 +215,10 @@ class SegmentDiscovery:
                 )
 
     def committed(self, group_id: str, _partitions: Iterable[TopicPartition]) -> Offsets:
-        """:raises OptionError: always, since only brokers know the offsets of groups"""
+        """Refuse startingOffsets=committed, because only brokers know the offsets of groups.
+
+        :raises OptionError: always
+        """
         raise OptionError(
             f"startingOffsets is committed, of group {group_id}, beside path; brokers know a "
             "group's offsets, files do not: give offsets or a timestamp"
@@ -231,9 +235,10 @@ class SegmentDiscovery:
         return max(begin, first)
 
     def _is_tiered(self, partition: TopicPartition, begin: int, first: int) -> bool:
-        """Whether the log begins before its first segment here, in a remote tier.
+        """Whether the log begins in a remote tier, before its first segment on disk.
 
-        The checkpoint alone may be old; epochs are cut when segments are deleted.
+        The checkpoint alone may be out of date, so the start of the first leader epoch is compared,
+        too: brokers move that start when they delete segments.
         """
         if begin >= first:
             return False
@@ -268,13 +273,16 @@ class SegmentDiscovery:
     def _settled(
         self, partition: TopicPartition, search: Callable[[PartitionFiles, Listing], T]
     ) -> T:
-        """A search that begins anew while files go or are replaced under it."""
+        """Run a search, again with a new listing while files disappear or are replaced."""
         files = PartitionFiles(self._directory(partition), self._counter)
         return settled(files, lambda listing: search(files, listing))
 
 
 def check_directory(path: Path) -> None:
-    """:raises OptionError: if ``path`` cannot be a data directory, as this machine sees it"""
+    """Check that ``path`` can be a data directory.
+
+    :raises OptionError: saying how this machine sees the path
+    """
     if not path.is_dir():
         import platform
 
@@ -296,10 +304,10 @@ class PartitionGone(OffsetError):
 
 
 def settled(files: PartitionFiles, search: Callable[[Listing], T]) -> T:
-    """``search`` on a listing of the partition's files, repeated while files that it needs go away.
+    """Run ``search`` on a listing of the partition's files; repeat it while files disappear.
 
-    :raises PartitionGone: if there is no segment
-    :raises OffsetError: if files still go away, or are being swapped, after some seconds
+    :raises PartitionGone: if the directory is missing or has no segment
+    :raises OffsetError: if files still disappear, or a swap is unfinished, after some seconds
     """
     reason = ""
     is_gone = False

@@ -1,7 +1,7 @@
-"""One range of offsets read from a partition's segment files, in a task.
+"""Reads one range of offsets from a partition's segment files, in a task.
 
-The broker may roll, delete and replace segments meanwhile: an open file stays as it was, and at its
-end the directory is looked at anew.
+The broker may roll, delete and replace segments meanwhile. An open file keeps its contents, and at
+its end the directory is listed again.
 """
 
 from bisect import bisect_left
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark_klog.records.arrow import ArrowDecoder
 
 CHUNK_BYTES = 2 << 20
-"""Bytes that are read at a time, and the buffer's size; only for a larger batch it grows."""
+"""The size of a read and of the buffer in bytes; the buffer grows only for a larger batch."""
 
 
 class _Open(NamedTuple):
@@ -40,14 +40,15 @@ class _Open(NamedTuple):
     file: ReadOnlyFile
     base: int
     next_base: int | None
-    """The base offset of the next segment, as of when this one was opened; None for the last."""
+    """The base offset of the next segment when this one was opened; None for the last segment."""
 
 
 class SegmentRange:
-    """The batches of ``offsets`` in a data directory, which were there when the batch was planned.
+    """Reads the batches of ``offsets`` in a data directory.
 
-    ``on_lost`` is called with a sentence when some have gone. If it returns instead of raising,
-    reading goes on with the first batch that is there. ``counter`` counts the bytes that are read.
+    ``on_lost`` is called with a sentence if records have disappeared since the batch was planned.
+    If it returns instead of raising, reading goes on with the first existing batch. ``counter``
+    counts the bytes that were read.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class SegmentRange:
         self._aborted: list[AbortedEntry] = []
 
     def batches(self, decoder: "ArrowDecoder") -> "Iterator[RecordBatch]":
-        """Feed the decoder, and give its RecordBatches; the last rows are left to its ``flush``."""
+        """Feed the decoder, and yield its RecordBatches; its ``flush`` returns the last rows."""
         check_directory(self._path)
         try:
             yield from self._batches(decoder)
@@ -82,14 +83,14 @@ class SegmentRange:
     def _batches(self, decoder: "ArrowDecoder") -> "Iterator[RecordBatch]":
         self._skip_deleted(decoder)
         if self._read_committed:
-            # Read first of all: the index of aborted transactions may go with its segment, while
-            # the transactions stay aborted.
+            # Read before all segments: an index of aborted transactions may be deleted with its
+            # segment, while other segments still have batches of these transactions.
             self._aborted = settled(self._files, self._find_aborted)
         before: _Open | None = None
         try:
             while self._position < self._end:
                 segment = settled(self._files, partial(self._open, before))
-                # Kept open until here, so that no other file can look like it.
+                # The old file was open until now, so that no new file could have its identity.
                 if before is not None:
                     before.file.close()
                 before = segment
@@ -107,7 +108,7 @@ class SegmentRange:
         return aborted_transactions(self._files, listing, self._position, self._end)
 
     def _skip_deleted(self, decoder: "ArrowDecoder") -> None:
-        """Records before the log's start may still be in its first segment (DeleteRecords)."""
+        """Skip records before the log start offset, which the first segment may still have."""
         starts = read_checkpoint(self._path, names.LOG_START_OFFSET_CHECKPOINT) or {}
         start = starts.get(self._partition, 0)
         if start > self._position:
@@ -117,10 +118,10 @@ class SegmentRange:
 
     # --- segments --------------------------------------------------------------------------------
     def _open(self, before: _Open | None, listing: Listing) -> _Open | None:
-        """The segment that has the position, or the next one; None if there is none, which is
-        reported.
+        """Open the segment that has the position, or the next one; None if there is none, after
+        reporting the loss.
 
-        :raises FileNotFoundError: if the segment has gone since it was listed
+        :raises FileNotFoundError: if the segment was deleted after it was listed
         """
         base = listing.segment_of(self._position)
         if base is None:
@@ -144,13 +145,13 @@ class SegmentRange:
         return _Open(file, base, listing.after(base))
 
     def _read(self, segment: _Open, decoder: "ArrowDecoder") -> "Iterator[RecordBatch]":
-        """Read up to the range's end or the segment's, and move the position."""
+        """Read up to the end of the range or of the segment, and advance the position."""
         try:
             at_byte, likely_end = place_of(
                 self._files, segment.file, segment.base, self._position, self._end
             )
         except FileNotFoundError:
-            # The segment is being deleted, its index has gone: all of it is open.
+            # The segment is being deleted, and its index has gone: read the whole open file.
             at_byte, likely_end = 0, None
         held = 0
         while self._position < self._end:
@@ -181,12 +182,12 @@ class SegmentRange:
                     f"{segment.file.path}, from byte {at_byte - held} on: a batch is cut off by "
                     f"the file's end, though the segment of offset {segment.next_base} follows"
                 )
-            # A cleaned segment may end before the next one begins.
+            # The cleaner may have removed the records before the next segment's base offset.
             self._position = min(max(self._position, segment.next_base), self._end)
 
     def _make_room(self, file: ReadOnlyFile, position: int) -> bool:
-        """Let the buffer grow to the batch that it begins with; False if the file ends before the
-        batch."""
+        """Grow the buffer to the size of the batch at its start; False if the file ends before the
+        batch does."""
         size = at.LOG_OVERHEAD_BYTES + at.INT32.unpack_from(self._buffer, at.SIZE_AT)[0]
         if size > file.size() - position:
             return False
@@ -196,7 +197,7 @@ class SegmentRange:
         return True
 
     def _aborted_from(self, offset: int) -> list[tuple[int, int]]:
-        """The aborted transactions that end at the offset or later, as a broker lists them beside a
-        chunk."""
+        """The aborted transactions that end at the offset or later: the list that a broker sends
+        together with records."""
         first = bisect_left(self._aborted, offset, key=lambda entry: entry.last_offset)
         return [(entry.producer_id, entry.first_offset) for entry in self._aborted[first:]]

@@ -1,5 +1,5 @@
-"""The options of the data source: every one as a row, read from text, checked, printed.
+"""The options of the data source: declared as rows, read from text, checked.
 
-May import: client's settings; of spark: offsets, errors. Pure: no broker is asked, and no Spark.
+May import: client's settings; of spark: offsets, errors. Pure: neither brokers nor Spark.
 Start reading at rows.py, then reader.py, which makes the Options of options.py.
 """

@@ -1,6 +1,6 @@
-"""Where a read begins and ends, as its options say it. Pure: no broker is asked here.
+"""Where a read begins and ends according to its options. Pure: no broker is asked here.
 
-Of each side's three options the first that is given counts: a timestamp for all partitions, a
+Each side has three options, of which the first given one counts: a timestamp for all partitions, a
 timestamp for each, offsets. `planning/starting.py` resolves bounds to the offsets of a cluster.
 """
 
@@ -23,26 +23,26 @@ from pyspark_klog.spark.options.values import LONG_MAX
 Side = Literal["starting", "ending"]
 
 COMMITTED = "committed"
-"""The word of startingOffsets for a consumer group's offsets."""
+"""The value of startingOffsets that stands for a consumer group's offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """In every partition the first record that is not older than the timestamp (ms since 1970)."""
+    """The first record in each partition that is not older than the timestamp (ms since 1970)."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamps:
-    """As `AtTimestamp`, with a timestamp for each partition."""
+    """The first record in each partition that is not older than its timestamp (ms since 1970)."""
 
     timestamps_ms: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class AtCommitted:
-    """At the offsets of the group of option commitGroupId."""
+    """The committed offsets of the group of option commitGroupId."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class ByTopic:
     offsets: Offsets
 
     def for_partitions(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """A bound for each partition: the words of topics hold for their ``partitions``."""
+        """The bound of each partition; topics with a word apply it to their ``partitions``."""
         whole = {p: self.topics[p.topic] for p in partitions if p.topic in self.topics}
         return self.offsets | whole
 
 
 Bound = int | Offsets | ByTopic | AtTimestamp | AtTimestamps | AtCommitted
 """Where to begin or end: EARLIEST, LATEST, an offset for each partition or a word for each topic,
-by time, or where a group is."""
+a time, or the committed offsets of a group."""
 
 
 def option_of(bound: Bound, side: Side) -> str:
@@ -71,9 +71,9 @@ def option_of(bound: Bound, side: Side) -> str:
 
 
 def read_bound(options: Mapping[str, str], side: Side) -> Bound | None:
-    """The bound that the first of the side's options gives; None if there is none of them.
+    """The bound of the side's first given option; None if none of the three is given.
 
-    :raises OffsetError, OptionError: saying what was given and what is expected
+    :raises OffsetError, OptionError: naming what was given and what is expected
     """
     name = f"{side}Timestamp"
     text = options.get(name.lower())
@@ -124,7 +124,7 @@ def _offsets(text: str, name: str) -> Bound:
 
 
 def can_move(starting: Bound, *, latest_without_match: bool) -> bool:
-    """Whether the start would be another one if it were resolved again later."""
+    """Whether the start could differ if it were resolved again later."""
     if isinstance(starting, dict):
         return LATEST in starting.values()
     if isinstance(starting, ByTopic):
@@ -144,7 +144,7 @@ def check_bounds(
 ) -> None:
     """Check the bounds as far as that is possible without asking a broker.
 
-    :raises OffsetError: for partitions other than those that are read, and an end before the start
+    :raises OffsetError: for partitions that are not read, and for an end before the start
     """
     start, end = _by_partition(starting), _by_partition(ending)
     sides: tuple[tuple[Side, Bound | None, Mapping[TopicPartition, int] | None], ...] = (
@@ -205,9 +205,9 @@ def _by_partition(bound: Bound | None) -> Mapping[TopicPartition, int] | None:
 def check_partitions(
     given: Mapping[TopicPartition, int], expected: frozenset[TopicPartition], name: str
 ) -> None:
-    """Offsets, or timestamps, must be given for exactly the partitions that are read.
+    """Check that offsets or timestamps are given for exactly the partitions that are read.
 
-    :raises OffsetError: saying what is missing and what is too much, with an example
+    :raises OffsetError: naming missing and superfluous partitions, with an example
     """
     missing = sorted(expected - given.keys())
     extra = sorted(given.keys() - expected)

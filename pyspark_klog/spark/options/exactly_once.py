@@ -17,7 +17,7 @@ _BATCH, _QUERY, _RUN = "klog.microbatch.id", "klog.microbatch.query", "klog.micr
 
 
 class MicroBatch(NamedTuple):
-    """Which micro-batch is written: ``batch_writer`` tells it to the batch write that it makes."""
+    """A micro-batch to write; ``batch_writer`` passes it to its batch write."""
 
     query_id: str
     batch_id: int
@@ -25,41 +25,41 @@ class MicroBatch(NamedTuple):
 
     @classmethod
     def of_batch_write(cls, write_id: str) -> "MicroBatch":
-        """What a batch write is, that no query makes: nothing repeats it, and nobody knows its
-        id."""
+        """The identity of a batch write outside any streaming query; it is never retried under the
+        same id."""
         return cls(write_id, 0, write_id)
 
     @property
     def is_batch_write(self) -> bool:
-        """Whether it is no micro-batch of a query."""
+        """Whether the write belongs to no streaming query."""
         return self.query_id == self.run_id
 
     def as_options(self) -> dict[str, str]:
-        """As options of that write, which no user gives."""
+        """The micro-batch as options of the batch write; users never set these."""
         return {_QUERY: self.query_id, _BATCH: str(self.batch_id), _RUN: self.run_id}
 
 
 class ExactlyOnce(NamedTuple):
-    """What option exactlyOnce and those beside it say."""
+    """The values of option exactlyOnce and its related options."""
 
     prefix: str = DEFAULT_PREFIX
     name: str = DEFAULT_NAME
     topic: str | None = None
     """The topic whose partition 0 the progress rows name; None only before `check_sink`."""
     keep_on_mismatch: bool = False
-    """Whether a repeated task whose rows differ from what it committed keeps what it committed."""
+    """Whether a repeated task whose rows differ from its committed rows keeps the latter."""
     continue_on_missing: bool = False
-    """Whether a query goes on although progress rows are absent, or too old to be trusted."""
+    """Whether a query goes on although progress rows are missing, or too old to be trusted."""
     query: str | None = None
-    """Stands for the id of the query; for batch_writer under Spark Connect."""
+    """Replaces the id of the query; for batch_writer under Spark Connect."""
     micro_batch: MicroBatch | None = None
-    """In a batch write: the micro-batch that it is for."""
+    """The micro-batch of a batch write that ``batch_writer`` makes."""
 
 
 def read_exactly_once(options: Mapping[str, str]) -> ExactlyOnce | None:
-    """The options by lower-cased key; None without exactlyOnce=true.
+    """Read the options, which are keyed in lower case; None without exactlyOnce=true.
 
-    :raises OptionError: for the first that is wrong, with or without exactlyOnce=true
+    :raises OptionError: for the first wrong option, with or without exactlyOnce=true
     """
     mismatch = read_choice(options, "exactlyOnceMismatch", "fail", "keep")
     missing = read_choice(options, "exactlyOnceMissing", "fail", "continue")
@@ -76,7 +76,7 @@ def read_exactly_once(options: Mapping[str, str]) -> ExactlyOnce | None:
 
 
 def _read_part(options: Mapping[str, str], name: str, form: re.Pattern[str]) -> str | None:
-    """A part of transactional ids."""
+    """An option whose value becomes a part of transactional ids; None if it is not given."""
     text = options.get(name.lower())
     if text is None:
         return None

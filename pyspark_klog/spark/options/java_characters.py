@@ -58,11 +58,11 @@ _CATEGORIES = {
     "P": "dsecoif",
     "S": "mcko",
 }
-"""Unicode's general categories: a class, and its kinds."""
+"""Unicode's general categories: the letter of a class, with the letters of its kinds."""
 
 
 def property_set(name: str) -> frozenset[str] | None:
-    """The ASCII characters of a property, as Java names them; None for one that is not known."""
+    """The ASCII characters of a property with Java's name; None for an unknown property."""
     if name in POSIX:
         return POSIX[name]
     if name in _JAVA:

@@ -1,9 +1,9 @@
 """Java's regular expressions for subscribePattern, translated into Python's. Pure.
 
-They are matched against names of topics, which are ASCII: every class of characters becomes a set
-of ASCII ones, so that intersections, properties and case are computed here and mean the same. What
-Python's `re` has no counterpart for is refused: \\X, \\b{g}, lookbehind of varying width, and a
-reference to a group that has not begun.
+Patterns are matched against topic names, which are ASCII: every character class becomes a set of
+ASCII characters, so that intersections, properties and case can be computed here. Constructs that
+Python's `re` cannot express are refused: \\X, \\b{g}, lookbehind of varying width, and a reference
+to a group that has not begun.
 """
 
 import re
@@ -29,14 +29,14 @@ _HEX = "0123456789abcdefABCDEF"
 
 
 def compile_java(pattern: str) -> re.Pattern[str]:
-    """A Python pattern that finds in ASCII texts what Java's ``pattern`` finds there.
+    """Compile Java's ``pattern`` to a Python pattern that finds the same in ASCII texts.
 
-    :raises OptionError: for what Java refuses too, and for what cannot be translated
+    :raises OptionError: if Java refuses the pattern, or klog cannot translate it
     """
     translation = _Translation(pattern)
     translated = translation.run()
     if not translation.has_references:
-        # Groups that capture trip over a fault of `re` (3.11) where nothing is given back.
+        # `re` (3.11) has a fault with capturing groups in possessive quantifiers and atomic groups.
         translated = _Translation(pattern, captures=False).run()
     elif translation.is_possessive:
         raise OptionError(
@@ -54,7 +54,7 @@ def compile_java(pattern: str) -> re.Pattern[str]:
 
 
 class _Translation:
-    """One pass over a pattern. ``_at`` is the place of the next character."""
+    """Translates a pattern in one pass. ``_at`` is the index of the next character."""
 
     def __init__(self, text: str, *, captures: bool = True) -> None:
         self.has_references = False
@@ -73,7 +73,7 @@ class _Translation:
 
     # --- the text --------------------------------------------------------------------------------
     def _peek(self, ahead: int = 0) -> str:
-        """The character there; empty at the end."""
+        """The character ``ahead`` places after the current one; empty at the end."""
         return self._text[self._at + ahead : self._at + ahead + 1]
 
     def _take(self, what: str) -> bool:
@@ -105,7 +105,7 @@ class _Translation:
 
     # --- structure -------------------------------------------------------------------------------
     def _alternatives(self) -> str:
-        """Everything up to the end of the group. Flags that are set within it end with it."""
+        """Translate up to the end of the group. Flags that are set within it end with it."""
         flags = set(self._flags)
         parts: list[str] = []
         while True:
@@ -154,7 +154,7 @@ class _Translation:
         return re.escape(character) if len(both) == 1 else _as_python(both)
 
     def _closed(self, characters: frozenset[str] | set[str]) -> frozenset[str]:
-        """With upper and lower case where case does not count."""
+        """The characters; with flag i, each of them in upper and lower case."""
         if "i" not in self._flags:
             return frozenset(characters)
         ascii_ones = ASCII.intersection(characters)
@@ -231,7 +231,7 @@ class _Translation:
         self._at = len(self._text) if end < 0 else end + 2
         if not quoted:
             return ""
-        # A quantifier behind it is for the last character.
+        # A quantifier after the quote applies to the last character.
         return "".join(self._literal(character) for character in quoted)
 
     def _numbered_reference(self) -> str:
@@ -247,7 +247,7 @@ class _Translation:
         return f"(?i:{reference})" if "i" in self._flags else reference
 
     def _escaped_class(self) -> frozenset[str] | None:
-        """The set of a class like ``\\d`` or ``\\p{Alpha}``, behind its backslash."""
+        """The set of a class like ``\\d`` or ``\\p{Alpha}``, after its backslash."""
         character = self._peek()
         negated = character.isupper()
         if character.lower() == "p":
@@ -310,7 +310,7 @@ class _Translation:
 
     # --- classes ---------------------------------------------------------------------------------
     def _class(self) -> frozenset[str]:
-        """The set of ``[...]``, behind its opening bracket; the closing one is taken."""
+        """The set of ``[...]``, after its opening bracket; consumes the closing bracket."""
         negated = self._take("^")
         found = self._union(first=True)
         while self._take("&&"):
@@ -322,7 +322,7 @@ class _Translation:
         return ASCII - found if negated else found
 
     def _union(self, *, first: bool) -> frozenset[str]:
-        """What stands beside each other, up to ``]`` or ``&&``."""
+        """The union of adjacent members, up to ``]`` or ``&&``."""
         found: frozenset[str] | None = None
         while True:
             self._skip_comments()
@@ -337,7 +337,7 @@ class _Translation:
         return found
 
     def _member(self) -> frozenset[str]:
-        """One class within a class, one character, or one range of them."""
+        """A nested class, a character, or a range of characters."""
         if self._take("["):
             return self._class()
         if self._take("\\Q"):
@@ -365,7 +365,7 @@ class _Translation:
 
 
 def _as_python(characters: frozenset[str]) -> str:
-    """A class with exactly these characters."""
+    """A Python class with exactly these characters."""
     if not characters:
         return "(?!)"
     return "[" + "".join(re.escape(c) for c in sorted(characters)) + "]"

@@ -1,7 +1,7 @@
-"""The options of one read or write as values, and what a batch or a stream allows of them.
+"""The options of one read or write as values, with the checks for sources, batches and streams.
 
-Whether a source or a sink is meant, and a batch or a stream, is known only after the options were
-read (`reader.py`): then `Options.check_batch`, `check_stream` and `check_source` are asked.
+`reader.py` reads the options before Spark says whether they are for a source or a sink, a batch or
+a stream. `Options.check_batch`, `check_stream` and `check_source` check them afterwards.
 """
 
 import logging
@@ -20,23 +20,23 @@ from pyspark_klog.spark.options.rows import REFUSED_BY_SOURCE
 _log = logging.getLogger(__name__)
 
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
-"""The options that name what is read; exactly one is to be given."""
+"""The options that name what to read; exactly one must be given."""
 DEFAULT_TRIGGER_DELAY_MS = 900_000
 """The longest wait for minOffsetsPerTrigger, as in Spark's own connector."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options as values. ``starting`` is None where the user left it to batch or stream."""
+    """Options as values. ``starting`` is None by default: batch and stream have other defaults."""
 
     client: ClientSettings
     assigned: frozenset[TopicPartition] | None = None
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
-    """In Java's syntax; `compile_java` takes it."""
+    """The pattern in Java's syntax, for `compile_java`."""
     starting: Bound | None = None
     latest_without_match: bool = False
-    """Whether a start by time is the end of a partition without a record that is as young; else the
+    """Whether a start by time is the end of a partition that has no record as young; otherwise the
     query fails."""
     ending: Bound | None = None
     fail_on_data_loss: bool = True
@@ -48,7 +48,7 @@ class Options:
     lag_details: bool = False
     """Whether a stream's progress has the time lag of each partition."""
     limits: tuple[str, ...] = ()
-    """The options that are given and that only a stream on Spark 4.2 or later can follow."""
+    """The given options that only a stream on Spark 4.2 or later can apply."""
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     include_headers: bool = False
@@ -57,29 +57,29 @@ class Options:
     keys: frozenset[bytes] | None = None
     """The only keys whose records a batch reads; None for all."""
     one_sided: tuple[str, ...] = ()
-    """The settings that are given and that either no source or no sink takes."""
+    """The given settings that sources or sinks do not accept."""
     poll_timeout_ms: int = 120_000
     offset_attempts: int = 3
     offset_retry_interval_ms: int = 1_000
     idle_wait_ms: int = 50
     allow_slow: bool = False
     commit_group_id: str | None = None
-    """The consumer group that a stream's position is committed to."""
+    """The consumer group for which a stream commits its position."""
     committed_offsets_missing: str = "error"
     topic: str | None = None
     """The sink's topic."""
     timestamp_column: str | None = None
-    """The column with the records' timestamps; None: records get the time of writing."""
+    """The column with the records' timestamps; with None records get the time of writing."""
     table: str | None = None
-    """The table of a catalogue read: then no other option of a source counts."""
+    """The catalogue table to read; if given, no other option of a source counts."""
     dead_letter_topic: str | None = None
     dead_letter_max: int | None = None
     exactly_once: ExactlyOnce | None = None
-    """None: the sink writes at least once."""
+    """The exactly-once options; with None the sink writes at least once."""
     path: str | None = None
-    """A broker's data directory to read instead of asking brokers; as the user wrote it."""
+    """A broker's data directory to read instead of asking brokers, as the user wrote it."""
     stopped: bool = False
-    """Whether no broker runs on that directory."""
+    """Whether, according to the user, no broker runs on ``path``."""
 
     @property
     def read_committed(self) -> bool:
@@ -88,22 +88,24 @@ class Options:
 
     @property
     def start_can_move(self) -> bool:
-        """Whether the start would be another one if it were resolved again later."""
+        """Whether the start could differ if it were resolved again later."""
         assert self.starting is not None
         return can_move(self.starting, latest_without_match=self.latest_without_match)
 
     def check_side(self, refused: Mapping[str, str]) -> None:
-        """``refused`` has the settings that this side does not take, and what to do instead.
+        """Refuse given settings that this side does not accept; ``refused`` has the advice.
 
-        :raises OptionError: for the first of them that is given
+        :raises OptionError: for the first such setting
         """
         for name in self.one_sided:
             if name in refused:
                 raise OptionError(f"option kafka.{name} is not supported: {refused[name]}")
 
     def check_source(self) -> None:
-        """:raises OptionError: if no option names what is to be read, and for settings that no
-        source takes"""
+        """Check the options of a source.
+
+        :raises OptionError: if no option names what to read, or for a setting of sinks only
+        """
         self.check_side(REFUSED_BY_SOURCE)
         named = self.topics or self.assigned is not None or self.topic_pattern is not None
         if not named and self.table is None:
@@ -114,10 +116,13 @@ class Options:
         if self.path is not None:
             local_directory(self.path)
         elif self.stopped:
-            raise OptionError("option stopped counts beside path alone: leave it out")
+            raise OptionError("option stopped counts only together with path: leave it out")
 
     def check_stream(self) -> None:
-        """:raises OptionError: for an option that a stream cannot have"""
+        """Check the options of a stream source.
+
+        :raises OptionError: for an option that a stream cannot have
+        """
         if self.path is not None:
             raise OptionError(
                 f"a path is given, {self.path!r}; a stream reads topics from brokers, and only a "
@@ -136,7 +141,10 @@ class Options:
             raise OptionError(f"{name} is not for streams, which have no end: leave it out")
 
     def check_batch(self) -> None:
-        """:raises OptionError: for an option that a batch cannot have"""
+        """Check the options of a batch source.
+
+        :raises OptionError: for an option that a batch cannot have
+        """
         self.check_source()
         if self.starting == LATEST:
             raise OptionError(
@@ -159,11 +167,11 @@ class Options:
             _log.warning("option=commitGroupId has no effect in a batch: it commits no position")
 
     def for_stream(self) -> "Options":
-        """With a stream's default start, ``latest``."""
+        """These options with a stream's default start, ``latest``."""
         return replace(self, starting=LATEST) if self.starting is None else self
 
     def for_batch(self) -> "Options":
-        """With a batch's defaults, from ``earliest`` to ``latest``."""
+        """These options with a batch's defaults, from ``earliest`` to ``latest``."""
         return replace(
             self,
             starting=EARLIEST if self.starting is None else self.starting,

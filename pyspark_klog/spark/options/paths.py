@@ -7,13 +7,13 @@ from urllib.parse import unquote, urlsplit
 from pyspark_klog.spark.errors import OptionError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
-"""Two letters at least: one is a drive of Windows."""
+"""A URL's scheme. It has at least two letters, because one letter is a drive of Windows."""
 
 
 def local_directory(text: str) -> str:
-    """The absolute path that the option names, as it is or as file:// URL.
+    """The absolute path that the option names, as a path or as a file:// URL.
 
-    :raises OptionError: for an empty one, and for every other scheme
+    :raises OptionError: if it is empty or has another scheme
     """
     given = text.strip()
     found = _SCHEME.match(given)
