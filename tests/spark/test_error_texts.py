@@ -231,7 +231,7 @@ def test_data_loss_in_a_stream(topics: Topics, full: str, tmp_path: Path) -> Non
         _stream(topics, tmp_path, subscribe=full, startingOffsets=f'{{"{full}":{{"0":50}}}}')
     assert line == [
         f"DataLost: {full}-0 ends at offset 10, before offset 50, where reading was to begin: its "
-        "topic may have been deleted and created anew; set option failOnDataLoss=false to go on "
+        "topic may have been deleted and created again; set option failOnDataLoss=false to go on "
         "with what is there"
     ]
 

@@ -39,7 +39,7 @@ def test_each_cause_of_an_early_end_has_its_remedy() -> None:
     start, end = {_P0: 9, _P1: 9, _P2: 0}, {_P0: 5, _P1: 3, _P2: 5}
     again = "nothing is lost: run the query again when the transaction has ended (klog "
     again += "transactions list shows it)"
-    check = "check the starting and ending options, and whether the topic was created anew"
+    check = "check the starting and ending options, and whether the topic was created again"
     both = "a batch would end before it begins: t-0 from 9 to 5, t-1 from 9 to 3"
     assert describe_early_ends(start, end, {}) == f"{both}; {check}"
     held = {_P0: "t-0 waits"}

@@ -1,4 +1,4 @@
-"""Options as Spark gives them, text by key, to `Options`.
+"""Reads options in Spark's form, text by key, into `Options`.
 
 Every mistake that can be seen without a broker raises an error here, when the source is loaded.
 """
@@ -39,7 +39,8 @@ _log = logging.getLogger(__name__)
 
 _PREFIX = "kafka."
 _TWIN_PREFIX = "option."
-"""Spark gives the OPTIONS of CREATE TABLE twice, as such and as properties of the table."""
+"""Spark gives the OPTIONS of CREATE TABLE twice: as such, and, with this prefix, as properties of
+the table."""
 _SERVERS = "kafka.bootstrap.servers"
 _ONE_SIDED = dict.fromkeys((*REFUSED_BY_SOURCE, *REFUSED_BY_SINK))
 _LIMITS = (
@@ -201,8 +202,8 @@ def _check_committed(options: Mapping[str, str], read: Options) -> None:
     if options.get("startingoffsets", "").strip().lower() != COMMITTED:
         if "committedoffsetsmissing" in options:
             raise OptionError(
-                "committedOffsetsMissing counts beside startingOffsets=committed alone: leave it "
-                "out, or give that, too"
+                "committedOffsetsMissing counts only together with startingOffsets=committed: "
+                "leave it out, or set startingOffsets=committed"
             )
         return
     by_time = [name for name in _BY_TIME if name.lower() in options]
@@ -238,15 +239,15 @@ def _client_settings(options: Mapping[str, str]) -> ClientSettings:
 
 
 def _note_on_unknown(name: str) -> str | None:
-    """Return advice on a ``kafka.`` option that Kafka's clients do not have, as a clause."""
+    """Return advice on a ``kafka.`` option that Kafka's clients lack, as a clause, or None."""
     from pyspark_klog.spark.options.unknown import note_on_unknown
 
     return note_on_unknown(name, _PREFIX)
 
 
 def _of_a_table(options: Mapping[str, str]) -> str:
-    """Advice, for a message about missing options, to a user of SQL: a read without any of klog's
-    options may be that of a table."""
+    """Advice to a user of SQL, for a message about missing options: a read without any of klog's
+    options may be the read of a table."""
     if any(key in BY_KEY or key.startswith(_PREFIX) for key in options):
         return ""
     return (

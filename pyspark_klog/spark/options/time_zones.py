@@ -1,7 +1,7 @@
 """Spark's time zone names in Python, and times as text for messages. Pure.
 
-``spark.sql.session.timeZone`` takes each name that Java's ZoneId.of has. Python's zoneinfo, pytz
-and pyarrow know region names and ``+01:00`` only, and raise KeyError for ``UTC+01:00``.
+``spark.sql.session.timeZone`` accepts each name that Java's ZoneId.of accepts. Python's zoneinfo,
+pytz and pyarrow know only region names and ``+01:00``, and raise KeyError for ``UTC+01:00``.
 """
 
 import re
@@ -22,7 +22,7 @@ _MOST_HOURS = 18
 def time_zone(name: str | None) -> tzinfo:
     """The time zone of a Spark session's or an Arrow column's zone name.
 
-    UTC for None and for names that this Python does not know: never raises.
+    Returns UTC for None and for names that this Python does not know; never raises.
     """
     found = _OFFSET.fullmatch(name or "")
     if found is not None:

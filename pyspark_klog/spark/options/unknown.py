@@ -1,5 +1,4 @@
-"""Advice on options that klog does not have, and on ``kafka.*`` that Kafka's clients do not have.
-Pure."""
+"""Advice on options that klog lacks and ``kafka.*`` settings that Kafka's clients lack. Pure."""
 
 from difflib import get_close_matches
 
@@ -14,14 +13,14 @@ _OPTIONS_BY_JOB = {
     "poll.ms": "option kafkaConsumer.pollTimeoutMs bounds the wait for records",
     "polltimeoutms": "option kafkaConsumer.pollTimeoutMs bounds the wait for records",
 }
-"""Names that jobs write for what an option of the source does."""
+"""Names from existing jobs, with the option of klog that has the same purpose."""
 _NEAR = 0.9
 
 
 def note_on_unknown(name: str, prefix: str) -> str | None:
     """Return advice on the option ``prefix`` + ``name``, as a clause. The name is in lower case.
 
-    None if `unknown_settings` has the advice, or if no setting resembles the name.
+    Returns None if `unknown_settings` has the advice, or no setting resembles the name.
     """
     job = _OPTIONS_BY_JOB.get(name.removeprefix("consumer."))
     if job is not None:
@@ -40,8 +39,8 @@ def note_on_unknown(name: str, prefix: str) -> str | None:
 def meant_option(name: str, cutoff: float) -> str | None:
     """Return the option that an unknown one resembles, in lower case, or None.
 
-    Other sources limit a micro-batch by files, rows, records, messages or events: each of these is
-    an offset here.
+    Other sources limit a micro-batch by files, rows, records, messages or events; klog counts
+    offsets for all of these.
     """
     near = get_close_matches(name, list(BY_KEY), n=1, cutoff=cutoff)
     if near:

@@ -1,6 +1,6 @@
-"""The values of options: text in, typed values out, one sentence for each wrong value. Pure.
+"""The values of options: parses text, and refuses each wrong value with one sentence. Pure.
 
-Names are given as users write them; the options' keys are lower-cased, as Spark gives them.
+``name`` is written as users write it; the keys of ``options`` are in lower case, as Spark's are.
 """
 
 import re
@@ -27,7 +27,7 @@ _UNITS_US = {
 
 
 def read_flag(options: Mapping[str, str], name: str, default: bool) -> bool:
-    """An option that is true or false.
+    """The value of an option that is true or false.
 
     :raises OptionError: for anything else
     """
@@ -62,13 +62,13 @@ def read_number(
 def read_number_or(
     options: Mapping[str, str], name: str, default: int, low: int, high: int = INT_MAX
 ) -> int:
-    """As `read_number`, with a default."""
+    """A whole number between two inclusive bounds; ``default`` if the option is not given."""
     number = read_number(options, name, low, high)
     return default if number is None else number
 
 
 def read_choice(options: Mapping[str, str], name: str, *choices: str) -> str:
-    """One of some words, in any case; the first is the default.
+    """A value among ``choices``, in any case; the first choice is the default.
 
     :raises OptionError: for any other word
     """
@@ -87,7 +87,7 @@ def read_words(
     """A list of some of ``known``, written in any case, in the order of the option; None if the
     option is not given.
 
-    :raises OptionError: for an empty list, another word, and one that is there twice
+    :raises OptionError: for an empty list, an unknown word, or a repeated word
     """
     text = options.get(name.lower())
     if text is None:
@@ -103,7 +103,7 @@ def read_words(
 
 
 def read_duration_ms(options: Mapping[str, str], name: str, default_ms: int) -> int:
-    """A time as Spark's configuration writes it (15m, 90s, 1h, 100ms), in milliseconds.
+    """A duration in ms, written as in Spark's configuration (15m, 90s, 1h, 100ms).
 
     :raises OptionError: for anything else
     """

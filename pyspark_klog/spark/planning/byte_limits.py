@@ -1,6 +1,6 @@
-"""maxBytesPerTrigger: bytes for each offset, estimated from samples, and ends by that. Pure.
+"""maxBytesPerTrigger: estimates bytes per offset from samples, and ends by these rates. Pure.
 
-Bytes are those of the log and the wire: of batches as they are compressed.
+Bytes are counted as in the log and on the wire, where batches may be compressed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,10 +14,10 @@ SAMPLES_AT_ONCE = 32
 
 
 class ByteRates:
-    """Bytes for each offset by partition: a moving average of samples, and the last one.
+    """Bytes per offset by partition: a moving average of samples, and the last sample.
 
-    The larger of both counts: where records get larger the next micro-batch gets shorter at once,
-    where they get smaller it grows by and by.
+    The larger of the two counts: if records get larger, the next micro-batch gets shorter at once;
+    if records get smaller, micro-batches grow gradually.
     """
 
     def __init__(self) -> None:
@@ -26,15 +26,15 @@ class ByteRates:
         self._turn = 0
 
     def learn(self, partition: TopicPartition, size_bytes: int, offsets: int) -> None:
-        """Take in a sample: so many bytes of batches held so many offsets (1 or more)."""
+        """Add a sample: ``size_bytes`` of batches hold ``offsets`` offsets (1 or more)."""
         rate = size_bytes / max(offsets, 1)
         before = self._average.get(partition, rate)
         self._average[partition] = before + _NEW_SHARE * (rate - before)
         self._last[partition] = rate
 
     def rate(self, partition: TopicPartition) -> float | None:
-        """Bytes for each offset. A partition that was not sampled yet gets the others' average;
-        None without any sample."""
+        """Bytes per offset. A partition without samples gets the average of the others; the result
+        is None without any sample."""
         if partition in self._average:
             return max(self._average[partition], self._last[partition])
         if not self._average:
@@ -47,10 +47,10 @@ class ByteRates:
         start: Mapping[TopicPartition, int],
         end: Mapping[TopicPartition, int],
     ) -> list[TopicPartition]:
-        """The partitions to take samples of before a micro-batch with that limit.
+        """The partitions to sample before a micro-batch with this limit.
 
-        Empty if all partitions were sampled before and their backlogs come to half of the limit or
-        less. Partitions take turns.
+        The list is empty if all partitions with a backlog have samples and their backlogs amount to
+        at most half of the limit. Partitions take turns.
         """
         backlog = {p: offset - start[p] for p, offset in sorted(end.items()) if offset > start[p]}
         unknown = [p for p in backlog if p not in self._average]
@@ -86,10 +86,10 @@ class ByteRates:
         }
 
     def keep(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget partitions that are gone."""
+        """Forget all other partitions, which do not exist any more."""
         for gone in self._average.keys() - set(partitions):
             del self._average[gone], self._last[gone]
 
     def _size(self, backlog: Mapping[TopicPartition, int]) -> float:
-        """Bytes of a backlog; infinite without any sample."""
+        """The estimated bytes of a backlog; infinite without any sample."""
         return sum((count * (self.rate(p) or float("inf")) for p, count in backlog.items()), 0.0)

@@ -19,8 +19,8 @@ class Start(NamedTuple):
     missing: list[TopicPartition]
     """Partitions in which the group has no offset."""
     lost: list[str]
-    """A sentence for each partition that does not have the group's offset; it begins at its
-    earliest instead."""
+    """A sentence for each partition that does not have the group's offset and is therefore read
+    from its earliest offset."""
 
 
 def start_of(
@@ -28,7 +28,7 @@ def start_of(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> Start:
-    """Compare a group's offsets with the offsets of partitions (those of ``earliest``). Pure."""
+    """Compare a group's offsets with the offsets of the partitions in ``earliest``. Pure."""
     start = Start({}, [], [])
     for partition in sorted(earliest):
         offset, first, end = committed.get(partition), earliest[partition], latest[partition]
@@ -49,12 +49,12 @@ def committed_start(
     latest: Mapping[TopicPartition, int],
     high_watermarks: Mapping[TopicPartition, int],
 ) -> Offsets:
-    """Where a query begins in each partition of ``earliest``, by the group's offsets.
+    """The offset at which a query begins in each partition of ``earliest``, from a group's offsets.
 
     ``latest`` are the ends that a reader sees, ``high_watermarks`` those of all records.
 
-    :raises OffsetError: if the group has no offset in one and committedOffsetsMissing is error
-    :raises DataLost: if a partition does not have the group's offset, by failOnDataLoss
+    :raises OffsetError: if a partition has no group offset and committedOffsetsMissing is error
+    :raises DataLost: if a partition lacks the group's offset and failOnDataLoss is true
     """
     group_id = options.commit_group_id
     start = start_of(committed, earliest, high_watermarks)

@@ -1,4 +1,4 @@
-"""Which partitions a source has, and where they begin and end: the broker's side of planning."""
+"""Finds the partitions of a source, and their first and last offsets, by asking brokers."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,13 +24,13 @@ from pyspark_klog.spark.options.options import Options
 _log = logging.getLogger(__name__)
 
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Never read by a pattern; brokers before 0.10.1 don't say which topics are internal."""
+"""Topics that a pattern never matches: brokers before 0.10.1 don't say which are internal."""
 
 T = TypeVar("T")
 
 
 class Discovery:
-    """Asks the brokers on behalf of one source; keeps nothing but the client."""
+    """Asks the brokers for one source; has no state besides the client's."""
 
     def __init__(self, client: BlockingClient, options: Options) -> None:
         self._client = client
@@ -43,20 +43,20 @@ class Discovery:
 
     # --- partitions ------------------------------------------------------------------------------
     def partitions(self) -> frozenset[TopicPartition]:
-        """Every partition that is to be read; a pattern may have none.
+        """The partitions to read; none if a pattern matches no topic.
 
-        :raises TopicMissing: after the attempts of fetchOffset.numRetries, if one does not exist
+        :raises TopicMissing: if a topic or partition is missing in all fetchOffset.numRetries tries
         """
         return self._attempts(self._find_all)
 
     def existing_partitions(
         self, known: Collection[TopicPartition] | None = None
     ) -> frozenset[TopicPartition]:
-        """Those of the partitions to be read that exist now; a topic that is gone has none.
+        """The partitions to read that exist now; a deleted topic has none.
 
-        A broker that lags behind may lack a topic for a moment. While one of ``known`` (None: of
+        A broker with old metadata may lack a topic for a moment. While one of ``known`` (None: of
         the partitions or topics that the options name) is missing, brokers are asked again, up to
-        fetchOffset.numRetries times; then it counts as gone.
+        fetchOffset.numRetries times; after that it counts as deleted.
         """
 
         def attempt() -> frozenset[TopicPartition]:
@@ -67,7 +67,7 @@ class Discovery:
             found = self._attempts(attempt)
             if number == self._options.offset_attempts or not self._lacks(found, known):
                 return found
-            _log.info("attempt=%d some of the partitions are not there", number)
+            _log.info("attempt=%d some of the partitions are missing", number)
             self._client.doubt()
             self._client.pause(self._options.offset_retry_interval_ms)
         raise AssertionError("there is at least one attempt")
@@ -81,16 +81,16 @@ class Discovery:
         return not {p.topic for p in found}.issuperset(self._options.topics)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
-        """The ids of these topics as they were last seen; older brokers give none."""
+        """The ids of these topics in the latest metadata; brokers before Kafka 2.8 give none."""
         ids = {topic: self._client.view.topic_id(topic) for topic in topics}
         return {topic: found for topic, found in ids.items() if found != NO_TOPIC_ID}
 
     def made_again(self, known: Mapping[str, UUID]) -> dict[str, UUID]:
-        """The topics whose ids are not the ``known`` ones, with their new ids: they were deleted
-        and made again.
+        """The topics whose ids differ from the ``known`` ones, with their new ids: they were
+        deleted and created again.
 
-        A broker that lags behind may give an old id for a moment, so brokers are asked again, up to
-        fetchOffset.numRetries times. Nothing is asked while all ids are the known ones.
+        A broker with old metadata may give an old id for a moment, so brokers are asked again, up
+        to fetchOffset.numRetries times. No request is sent while all ids are the known ones.
         """
         for number in range(1, self._options.offset_attempts + 1):
             found = {t: i for t, i in self.topic_ids(known).items() if i != known[t]}
@@ -103,7 +103,7 @@ class Discovery:
         raise AssertionError("there is at least one attempt")
 
     def absence(self, partition: TopicPartition, until: str) -> str:
-        """Why a partition that was read is not to be read any more, as a sentence.
+        """Say why a partition that was read before cannot be read any more.
 
         ``until`` says how far it was read.
         """
@@ -130,21 +130,21 @@ class Discovery:
         )
 
     def _naming(self, partition: TopicPartition) -> tuple[str, bool]:
-        """The option that names what is read, and whether it names the partition."""
+        """The option that selects what to read, and whether it selects the partition."""
         if self._options.assigned is not None:
             return "assign", partition in self._options.assigned
         option = "subscribe" if self._pattern is None else "subscribePattern"
         return option, partition.topic in self._topics()
 
     def partition_counts(self) -> dict[str, int]:
-        """How many partitions each topic has, whether they are to be read or not."""
+        """The number of partitions of each topic, including partitions that are not read."""
         topics = self._client.view.topics
         return {name: len(topics[name].partitions) for name in self._topics() if name in topics}
 
     def _topics(self) -> tuple[str, ...]:
-        """The topics to be read; those of a pattern as of the last `_refresh`.
+        """The topics to read; those of a pattern as of the last `_refresh`.
 
-        A pattern is looked for anywhere in a name, as Spark's connector does (findFirstIn).
+        A pattern may match anywhere in a name, as in Spark's connector (findFirstIn).
         """
         if self._options.assigned is not None:
             return tuple(sorted({p.topic for p in self._options.assigned}))
@@ -162,7 +162,7 @@ class Discovery:
     def _of_topic(self, topic: str) -> list[TopicPartition]:
         info = self._client.view.topics[topic]
         if info.error not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-            # LEADER_NOT_AVAILABLE with partitions is no obstacle: their leaders are asked later.
+            # LEADER_NOT_AVAILABLE with partitions is no obstacle: leaders are looked up later.
             if not info.error.retriable:
                 raise broker_error(info.error, f"topic {topic}")
             if not info.partitions:
@@ -200,9 +200,9 @@ class Discovery:
         attempt: Callable[[], T],
         passing: tuple[type[KlogError], ...] = (TopicMissing, TimedOut),
     ) -> T:
-        """``attempt()`` up to fetchOffset.numRetries times, while a topic or the brokers are away.
+        """Call ``attempt`` up to fetchOffset.numRetries times while topics or brokers are missing.
 
-        As in Spark's connector each attempt has the whole of default.api.timeout.ms.
+        Each attempt has the whole of default.api.timeout.ms, as in Spark's connector.
         """
         client, attempts = self._client, self._options.offset_attempts
         interval_ms = self._options.offset_retry_interval_ms
@@ -233,9 +233,9 @@ class Discovery:
     ) -> Offsets:
         """The end of each partition: the last stable offset under read_committed.
 
-        A leader that was just elected may be behind, and one that was replaced may not know it:
-        ends below ``known`` ones are asked for again, of whom others name as leaders, up to
-        fetchOffset.numRetries times, and then taken as they are.
+        A leader that was just elected may lag behind, and a replaced leader may not know that it
+        was replaced. So if an end is below a ``known`` offset, other brokers are asked for the
+        leader, up to fetchOffset.numRetries times; after that the end is taken as it is.
         """
         wanted = list(partitions)
         for number in range(1, self._options.offset_attempts + 1):
@@ -257,8 +257,8 @@ class Discovery:
     def open_transactions(
         self, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, str]:
-        """A sentence for each partition that ends before its start because a transaction is open
-        there, and that has the start."""
+        """A sentence for each partition whose end is before its start because of an open
+        transaction, while the high watermark is not before the start."""
         behind = [p for p, end in ends.items() if end < start.get(p, 0)]
         if not behind or not self._options.read_committed:
             return {}
@@ -269,13 +269,13 @@ class Discovery:
         return open_transactions(self._client, held_back)
 
     def at_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
-        """The first offset whose record is not older than the partition's time; partitions without
-        such a record are left out."""
+        """The first offset in each partition whose record is not older than the partition's time;
+        partitions without such a record are left out."""
         found = self._offsets(timestamps_ms)
         return {partition: offset for partition, offset in found.items() if offset != NOT_FOUND}
 
     def committed(self, group_id: str, partitions: Iterable[TopicPartition]) -> Offsets:
-        """A consumer group's offsets, of the partitions in which it has one."""
+        """A consumer group's offsets, for those of the partitions in which it has one."""
         from pyspark_klog.client.admin.groups import committed_offsets
 
         found = committed_offsets(self._client, group_id, partitions)

@@ -1,6 +1,6 @@
-"""How many offsets a micro-batch takes: shares of a maximum, and waiting for a minimum. Pure.
+"""Limits the offsets of a micro-batch: shares a maximum, and waits for a minimum. Pure.
 
-Time is an argument, in milliseconds of a clock that never goes back.
+The time is an argument, in ms of a clock that never goes back.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ def prorate(
 ) -> Offsets:
     """Ends for a micro-batch of about ``limit`` offsets, shared by the partitions' backlogs.
 
-    As in Spark's connector a partition with anything to read gets at least one offset, shares are
-    rounded down, and partitions without backlog (or with ``end`` before ``start``) go to their
-    end. ``start`` has every partition of ``end``. None is no limit.
+    A partition with anything to read gets at least one offset, shares are rounded down, and
+    partitions without backlog (or with ``end`` before ``start``) go to their end, as in Spark's
+    connector. ``start`` has every partition of ``end``. With ``limit`` None there is no limit.
     """
     backlog = {p: offset - start[p] for p, offset in end.items() if offset > start[p]}
     total = sum(backlog.values())
@@ -46,9 +46,9 @@ def prorate_by_topic(
 
 @dataclass(slots=True)
 class Patience:
-    """minOffsetsPerTrigger with maxTriggerDelay: a micro-batch waits for offsets, but not for ever.
+    """minOffsetsPerTrigger with maxTriggerDelay: a micro-batch waits for offsets, up to a limit.
 
-    The first micro-batch fires however few offsets there are, as in Spark's connector.
+    The first micro-batch does not wait, as in Spark's connector.
     """
 
     min_offsets: int
@@ -56,7 +56,7 @@ class Patience:
     _fired_ms: int | None = None
 
     def fires(self, waiting: int, now_ms: int) -> bool:
-        """Whether a micro-batch is due, with ``waiting`` offsets to be read. If so, the next delay
+        """Whether a micro-batch is due, with ``waiting`` offsets to read. If it is, the next delay
         counts from now."""
         late = self._fired_ms is None or now_ms - self._fired_ms >= self.max_delay_ms
         if late or waiting >= self.min_offsets:

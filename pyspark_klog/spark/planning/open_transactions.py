@@ -1,4 +1,4 @@
-"""Committed records behind an open transaction: they are there, and cannot be read yet."""
+"""Describes open transactions in front of committed records, which exist but cannot be read yet."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
@@ -21,12 +21,12 @@ HOW_TO_WAIT = (
 
 
 class EndLookup(Protocol):
-    """Knows the partitions' ends: `Discovery` asks a cluster, `SegmentDiscovery` reads files."""
+    """Returns the partitions' ends: `Discovery` asks a cluster, `SegmentDiscovery` reads files."""
 
     def latest(
         self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, int], /
     ) -> Offsets:
-        """The end of each partition; ``known`` are offsets that it had before."""
+        """The end of each partition; an end below an offset of ``known`` is looked up again."""
 
     def open_transactions(
         self, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], /
@@ -35,8 +35,8 @@ class EndLookup(Protocol):
 
 
 def ends_before_start(lookup: EndLookup, start: Offsets, end: Offsets) -> dict[TopicPartition, str]:
-    """`open_transaction` for each partition that is to be read from ``start`` to ``end``, where the
-    end lies before the start because an open transaction holds back the last stable offset.
+    """`open_transaction` for each partition to read from ``start`` to ``end`` whose end is before
+    its start, because an open transaction holds back the last stable offset.
 
     Partitions are left out if their end was given, or is not the last stable offset any more.
     """
@@ -67,7 +67,7 @@ def describe_early_ends(
         texts += [", ".join(transactions[p] for p in sorted(transactions)), RUN_AGAIN]
     if len(transactions) < len(early):
         texts.append(
-            "check the starting and ending options, and whether the topic was created anew"
+            "check the starting and ending options, and whether the topic was created again"
         )
     return "; ".join(texts)
 
@@ -77,7 +77,7 @@ def open_transactions(
 ) -> dict[TopicPartition, str]:
     """`open_transaction` for partitions of a cluster, by the offsets where transactions begin.
 
-    Reads one batch of each partition; the time is left out where that fails.
+    Reads one batch of each partition; if that fails, the text says that the time is not known.
     """
     from pyspark_klog.spark.planning.samples import ONE_BATCH, take_samples
 

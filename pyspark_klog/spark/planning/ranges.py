@@ -1,4 +1,4 @@
-"""Which offsets a micro-batch or a batch reads. Pure: numbers in, numbers and findings out."""
+"""The offsets that a micro-batch or a batch reads. Pure: numbers in, numbers and findings out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ def plan(
     """The ranges between two positions, without empty ones.
 
     ``first_of_new`` has the earliest offset of each partition that ``end`` has and ``start`` lacks:
-    such a partition is new and is read from there on.
+    such a partition is new and is read from that offset on.
     """
     result = Plan(absent=sorted(start.keys() - end.keys()))
     for partition in sorted(end):
@@ -55,7 +55,7 @@ def plan(
         if end[partition] < begin:
             result.lost.append(
                 f"{partition} ends at offset {end[partition]}, before offset {begin}, where "
-                "reading was to begin: its topic may have been deleted and created anew"
+                "reading was to begin: its topic may have been deleted and created again"
             )
         elif end[partition] > begin:
             result.ranges.append(OffsetRange(*partition, begin, end[partition]))

@@ -1,9 +1,9 @@
-"""Plans that Spark reuses for a later query: how a task notices, and what has changed. Pure.
+"""Plans that Spark reuses for a later query: detects them in a task, and says what changed. Pure.
 
 Spark 4.1 to 4.3 ask a Python source for its partitions once for each ``load()``, and give the same
 partitions to the tasks of every later query that uses the frame
 (docs/decisions/0058-a-frame-that-is-executed-again.md). The source cannot plan again then. A task
-can notice it, ask for the offsets of this moment, and refuse to return old rows.
+can detect the reuse, ask for the current offsets, and refuse to return old rows.
 """
 
 from collections.abc import Callable
@@ -15,39 +15,39 @@ from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.bounds import Bound
 
 OLDEST_IN_A_STREAM_MS = 300_000
-"""In a micro-batch a plan older than this counts as made in an earlier one, on a host that has not
-seen the plan before: Spark gives a task no time of its micro-batch."""
+"""In a micro-batch a plan that is older counts as the plan of an earlier micro-batch, if the host
+has not seen it before: Spark does not give a task the time of its micro-batch."""
 LONGEST_BEFORE_QUERY_MS = 60_000
-"""As OLDEST_IN_A_STREAM_MS, where a query says when it was made: that long a foreachBatch function
-may work before it begins the query. All other queries of a micro-batch are made before their plan,
-or in a later micro-batch."""
+"""The bound in place of `OLDEST_IN_A_STREAM_MS` for queries with a time of creation: a foreachBatch
+function may work for this long before it starts the query. All other queries of a micro-batch are
+created before their plan, or in a later micro-batch."""
 
 _UUID_WITH_TIME = 7
 _NAMED = 3
-"""So many changes are named in a message."""
+"""The most changes that a message names."""
 
 
 class Plan(NamedTuple):
-    """One answer of the source to the question for its partitions."""
+    """The source's response when Spark asked for its partitions."""
 
     plan_id: bytes
     """8 random bytes."""
     planned_ms: int
-    """The time on the driver's host after planning."""
+    """The time on the driver's host after planning, in ms."""
     by_filters: bool
-    """Whether Spark planned because it pushed filters down: it does so in every query."""
+    """Whether Spark planned because it pushed filters down, which it does in every query."""
 
 
 class Query(NamedTuple):
     """The query of a task, from the local properties of its job."""
 
     key: str
-    """Names the query, or the micro-batch of a streaming query."""
+    """Identifies the query, or the micro-batch of a streaming query."""
     created_ms: int | None
-    """The time on the driver's host when Spark made the query; None where Spark does not tell."""
+    """The time on the driver's host when Spark made the query; None if Spark does not give it."""
     is_in_stream: bool
     """Whether the task belongs to a micro-batch: to the plan of the streaming query, or to a query
-    that a foreachBatch function runs. Spark gives a task nothing that tells these two apart."""
+    that a foreachBatch function runs. Spark gives a task nothing to distinguish these two."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class PlannedOffsets:
 
 
 def find_query(get_property: Callable[[str], str | None]) -> Query | None:
-    """The query of a task; None outside of SQL queries, where Spark names none.
+    """The query of a task; None outside of SQL queries, to which Spark gives no name.
 
     ``get_property`` returns a local property of the task's job.
     """
@@ -106,17 +106,17 @@ def _is_of_earlier_micro_batch(plan: Plan, query: Query, now_ms: int) -> bool:
 
 
 def is_constant(bound: Bound | None) -> bool:
-    """Whether a bound of a read is an offset for each partition, the same in every query."""
+    """Whether a bound is a fixed offset for each partition, and so the same in every query."""
     return isinstance(bound, dict) and min(bound.values(), default=-1) >= 0
 
 
 def describe_changes(
     planned: PlannedOffsets, start: Offsets, end: Offsets, *, fail_on_data_loss: bool
 ) -> str:
-    """How the ranges from ``start`` to ``end`` of this moment differ from the planned ones; empty
+    """Describe how the current ranges from ``start`` to ``end`` differ from the planned ones; empty
     if a new plan would read the same rows.
 
-    A later start, as after retention, is no difference without ``fail_on_data_loss``.
+    A later start, for example after retention, is no difference without ``fail_on_data_loss``.
     """
     changes = []
     for partition in sorted(planned.start.keys() | start.keys()):
@@ -134,7 +134,7 @@ def describe_changes(
 def _describe_change(
     before: tuple[int, int] | None, after: tuple[int, int] | None, *, fail_on_data_loss: bool
 ) -> str:
-    """``before`` and ``after`` are the first offset and the end of one partition."""
+    """Describe one partition's change; before and after are its first offset and its end."""
     if before == after or (_is_empty(before) and _is_empty(after)):
         return ""
     if before is None:

@@ -1,4 +1,4 @@
-"""Samples of the records at some offsets: a small fetch from each partition, all at once."""
+"""Samples of the records at given offsets: a small fetch from each partition, all at once."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -30,11 +30,11 @@ from pyspark_klog.records.layout import (
 from pyspark_klog.records.record import TimestampType
 
 SAMPLE_BYTES = 65_536
-"""A broker sends so many bytes of a partition, or one batch if that is larger."""
+"""A broker sends this many bytes of a partition, or one batch if the batch is larger."""
 ONE_BATCH = 1
 SAMPLE_WITHIN_MS = 5_000
 _NAMES_UNTIL = 12
-"""Up to this version of Fetch topics go by name, then by id."""
+"""The last version of Fetch that names topics; later versions use topic ids."""
 
 
 class Sample(NamedTuple):
@@ -42,16 +42,16 @@ class Sample(NamedTuple):
 
     size_bytes: int
     offsets: int
-    """How many offsets the batches cover, gaps included."""
+    """The number of offsets that the batches cover, gaps included."""
     timestamp_ms: int | None
-    """The time of the first record of the first batch that has one, under log append time that of
-    the batch. None without such a batch, and for formats v0 and v1."""
+    """The time of the first record in the first batch that is not empty; under log append time the
+    batch's time. It is None if every batch is empty, and for formats v0 and v1."""
 
 
 def take_samples(
     client: BlockingClient, positions: Mapping[TopicPartition, int], size_bytes: int
 ) -> dict[TopicPartition, Sample]:
-    """Samples at these offsets. Partitions that cannot be read just now are left out."""
+    """Samples at these offsets. Partitions that cannot be read now are left out."""
     deadline_ms = client.deadline(SAMPLE_WITHIN_MS)
     calls: dict[TopicPartition, Call[FetchResponse]] = {}
     for partition, offset in positions.items():
@@ -88,14 +88,14 @@ def measure(data: memoryview, position: int) -> Sample | None:
     else:
         behind = INT64.unpack_from(data, last)[0] + 1
     if data[MAGIC_AT] < MAGIC_V2:
-        # The offset of a compressed v1 entry is that of its last record: the first is not told.
+        # The offset of a compressed v1 entry is that of its last record; the first is unknown.
         return Sample(at, max(behind - position, 1), None)
     offsets = max(behind - BatchView(data).base_offset, 1)
     return Sample(at, offsets, next(_first_times(data, at), None))
 
 
 def _first_times(data: memoryview, end: int) -> Iterator[int]:
-    """The time of each v2 batch's first record; of those that compaction has emptied none."""
+    """The time of each v2 batch's first record; batches that compaction has emptied are skipped."""
     at = 0
     while at < end and data[at + MAGIC_AT] >= MAGIC_V2:
         batch = BatchView(data, at)
@@ -110,7 +110,7 @@ def _first_time(batch: BatchView) -> int:
         return batch.max_timestamp_ms
     if is_whole and not batch.has_delete_horizon:
         return batch.base_timestamp_ms
-    # A cleaned batch may count from the time of a record that is gone, or from its delete horizon.
+    # The base time of a cleaned batch may be that of a removed record, or its delete horizon.
     with suppress(RecordsError):
         return next(batch.records()).timestamp_ms
     return batch.max_timestamp_ms
@@ -127,7 +127,7 @@ def _request(
     link = client.link_to_broker(info.leader, deadline_ms)
     topic_id = client.view.topic_id(partition.topic)
     high = _NAMES_UNTIL if topic_id == NO_TOPIC_ID else None
-    # From version 3 on a batch that is larger than the limit comes whole.
+    # From version 3 on brokers send a batch whole even if it is larger than the limit.
     version = link.connection.version(ApiKey.FETCH, 3, high)
     row = FetchPartition(
         partition=partition.partition,

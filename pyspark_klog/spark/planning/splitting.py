@@ -1,4 +1,4 @@
-"""Ranges of offsets cut into tasks: maxRecordsPerPartition, then minPartitions. Pure.
+"""Splits ranges of offsets into tasks: maxRecordsPerPartition, then minPartitions. Pure.
 
 The number of tasks is that of Spark's KafkaOffsetRangeCalculator (4.x). The pieces of a range never
 differ by more than one offset; Spark's differ by more where both options are set.
@@ -31,7 +31,7 @@ def size(offsets: OffsetRange) -> int:
 
 
 def _at_least(min_tasks: int, ranges: Sequence[OffsetRange], parts: Sequence[int]) -> list[int]:
-    """How many pieces each range gets, if ``parts`` of each are too few.
+    """The number of pieces of each range, if ``parts`` of each are too few.
 
     Pieces too small to be cut again take one task each; the others share what is left of the tasks
     by their sizes.
@@ -48,18 +48,18 @@ def _at_least(min_tasks: int, ranges: Sequence[OffsetRange], parts: Sequence[int
 
 
 def _sizes(offsets: OffsetRange, parts: int) -> dict[int, int]:
-    """The sizes of even pieces, and how many there are of each."""
+    """The sizes of even pieces, with the number of pieces of each size."""
     least, larger = divmod(size(offsets), parts)
     return {least: parts - larger, least + 1: larger} if larger else {least: parts}
 
 
 def _share(offsets: int, total: int, tasks: int) -> int:
-    """The tasks of a piece: its share rounded half up, in doubles as in Spark's connector."""
+    """The number of tasks of a piece: its share rounded half up, in doubles as in Spark."""
     return max(math.floor(offsets / total * tasks + 0.5), 1)
 
 
 def _cut(offsets: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Even pieces, the larger ones last, as in Spark's connector."""
+    """Cut a range into even pieces, the larger ones last, as in Spark's connector."""
     count = min(parts, size(offsets))
     least, larger = divmod(size(offsets), count)
     edges = [offsets.start + n * least + max(n - (count - larger), 0) for n in range(count + 1)]

@@ -1,4 +1,4 @@
-"""The bounds of a read as offsets: what earliest, latest or a time mean at this moment."""
+"""Resolves the bounds of a read to offsets: what earliest, latest or a time mean at this moment."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -19,7 +19,7 @@ from pyspark_klog.spark.options.options import Options
 
 
 class OffsetLookup(Protocol):
-    """Knows the partitions' offsets: `Discovery` asks a cluster, `SegmentDiscovery` reads files."""
+    """Looks up partitions' offsets: `Discovery` asks a cluster, `SegmentDiscovery` reads files."""
 
     def earliest(self, partitions: Iterable[TopicPartition], /) -> Offsets:
         """The first offset of each partition."""
@@ -27,14 +27,14 @@ class OffsetLookup(Protocol):
     def latest(
         self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, int], /
     ) -> Offsets:
-        """The end of each partition; ``known`` are offsets that it had before."""
+        """The end of each partition; an end below an offset of ``known`` is looked up again."""
 
     def high_watermarks(self, partitions: Iterable[TopicPartition], /) -> Offsets:
         """The end of each partition, open transactions included."""
 
     def at_times(self, timestamps_ms: Mapping[TopicPartition, int], /) -> Offsets:
-        """The first offset whose record is not older than the partition's time; partitions without
-        such a record are left out."""
+        """The first offset in each partition whose record is not older than the partition's time;
+        partitions without such a record are left out."""
 
     def committed(self, group_id: str, partitions: Iterable[TopicPartition], /) -> Offsets:
         """The group's offsets, for the partitions in which it has one."""
@@ -46,10 +46,10 @@ def resolve_start(
     partitions: frozenset[TopicPartition],
     read: frozenset[TopicPartition] | None = None,
 ) -> Offsets:
-    """Where reading begins in each of the partitions, or in those of them that are ``read``.
+    """The offset at which reading begins in each partition of ``read`` (None: all ``partitions``).
 
-    :raises OffsetError: for an option that names other ``partitions``, and, with the strategy
-        error, where no record is as young as a starting timestamp
+    :raises OffsetError: for an option that names other partitions than ``partitions``, and, with
+        the strategy error, if no record is as young as a starting timestamp
     """
     read = partitions if read is None else read
     starting = options.starting
@@ -74,7 +74,7 @@ def resolve_start(
         committed = lookup.committed(options.commit_group_id, read)
         earliest = lookup.earliest(read)
         latest = lookup.latest(read, {})
-        # A group may stand behind a transaction that is open: its records are there.
+        # A group's offset may be after the start of an open transaction: its records exist.
         present = lookup.high_watermarks(read) if options.read_committed else latest
         return committed_start(options, committed, earliest, latest, present)
     return _resolve(lookup, starting, partitions, read, "startingOffsets")
@@ -86,9 +86,9 @@ def resolve_end(
     partitions: frozenset[TopicPartition],
     read: frozenset[TopicPartition] | None = None,
 ) -> Offsets:
-    """Where a batch ends (exclusive) in each of the partitions, or in those that are ``read``.
+    """The offset (exclusive) at which a batch ends in each partition of ``read`` (None: all).
 
-    :raises OffsetError: for an option that names other ``partitions``
+    :raises OffsetError: for an option that names other partitions than ``partitions``
     """
     read = partitions if read is None else read
     ending = options.ending
