@@ -1,4 +1,4 @@
-"""Checks, when the source is registered, the Python that the session runs for sources."""
+"""Checks the Python that the session runs for sources, when the source is registered."""
 
 import logging
 import os
@@ -20,9 +20,9 @@ def check_session(spark: "SparkSession") -> None:
     """Refuse a Python in which no registered source can run; warn of one that seems to lack klog.
 
     Spark plans a registered source on the driver's host in the Python of its workers. A Connect
-    client knows nothing of these, and is not asked.
+    client does not know that Python, so nothing is checked there.
 
-    :raises PythonUnfit: if that Python is not there, or is not of the driver's version
+    :raises PythonUnfit: if that Python does not exist, or is not of the driver's version
     """
     try:
         command = spark.sparkContext.pythonExec
@@ -32,7 +32,7 @@ def check_session(spark: "SparkSession") -> None:
 
 
 def check_python(command: str) -> None:
-    """As `check_session`, for the Python that the session names ``command``."""
+    """Check the Python that the session names ``command``, as `check_session` does."""
     instead = (
         f"set PYSPARK_PYTHON={sys.executable} before the session begins; python -m pyspark_klog "
         "check looks at the rest"
@@ -61,7 +61,7 @@ def check_python(command: str) -> None:
             f"as the driver's: {instead}"
         )
     if found.klog is None:
-        # --py-files may bring it: Spark puts those on the path later.
+        # --py-files may bring klog: Spark puts those files on the path later.
         _log.warning(
             "Spark's workers run %s, %s, which cannot import pyspark_klog (%s): install it there, "
             "or %s",

@@ -1,7 +1,7 @@
-"""A query's position, kept in a consumer group: option ``commitGroupId``.
+"""Commits a query's position to a consumer group: option ``commitGroupId``.
 
-Any tool that shows the lag of groups then shows the query's. The position is a copy for people and
-monitors: a query goes on from its checkpoint, and a commit here never fails or delays it.
+Tools that show the lag of groups then show the query's lag. The position is a copy for people and
+monitors: a query continues at its checkpoint, and a commit to the group never fails or delays it.
 """
 
 import logging
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 AGAIN_AFTER_S = 3600.0
-"""An empty group's offsets expire (offsets.retention.minutes): an idle query commits again."""
+"""An idle query commits again after this time, because the offsets of an empty group expire
+(offsets.retention.minutes)."""
 RETRY_AFTER_S = 5.0
 COMMIT_WITHIN_MS = 10_000
-"""After this time a commit is given up for that of the newest position: the one that was tried may
-name a topic that is gone."""
+"""After this time a commit is given up and the newest position is tried: the older one may name a
+topic that does not exist any more."""
 CLOSE_WITHIN_S = 3.0
 SETTLE_WITHIN_S = 1.0
 
@@ -47,7 +48,7 @@ def commit_with(client: "BlockingClient", group_id: str, position: Offsets) -> N
 
 
 class GroupCommitter:
-    """Commits the newest position that it was told, in a thread of its own with its own client.
+    """Commits the newest reported position, in a thread and with a client of its own.
 
     ``commit``, ``now_s`` (monotonic seconds) and ``again_after_s`` can be replaced in tests.
     """
@@ -76,7 +77,7 @@ class GroupCommitter:
         self._thread: threading.Thread | None = None
 
     def report(self, position: Offsets) -> None:
-        """Spark has committed ``position``. Returns at once."""
+        """Note that Spark has committed ``position``. Returns at once."""
         if not position or position == self._newest:
             return
         with self._changed:
@@ -88,9 +89,9 @@ class GroupCommitter:
             self._thread.start()
 
     def settle(self) -> None:
-        """Wait a moment until the last reported position is committed, or could not be.
+        """Wait a moment until the last reported position is committed, or its commit has failed.
 
-        For the end of a run: if the driver's container ends with the driver, so does this process.
+        Called at the end of a run, because this process may end with the driver's container.
         """
         with self._changed:
             self._changed.wait_for(
@@ -110,12 +111,12 @@ class GroupCommitter:
         from pyspark_klog.client.cluster.blocking_client import BlockingClient
 
         with BlockingClient(self._settings) as client:
-            client.retries.mute()  # one warning is enough, and it comes from here
+            client.retries.mute()  # `_warn` reports the failures of commits
             while (position := self._next()) is not None:
                 self._attempt(client, position)
 
     def _next(self) -> Offsets | None:
-        """Wait until a commit is due and give its position; None when there is nothing to do."""
+        """Wait until a commit is due and return its position; None once there is nothing to do."""
         with self._changed:
             while True:
                 is_new = self._newest != self._committed

@@ -1,9 +1,9 @@
-"""How far a query is behind, from its progress. Pure: no Spark, no broker.
+"""Computes how far a query is behind, from its progress. Pure: no Spark, no broker.
 
-A source's `latestOffset` in the progress has the JSON of Spark's connector. With option lagDetails
-there are also keys that cannot be names of topics: ``{"t":{"0":120},"t:lagMs":{"0":1500}}``. A tool
-that reads topics, partitions and numbers can read these, too; one that subtracts `endOffset` finds
-no `t:lagMs` there.
+A source's `latestOffset` in the progress has the form of Spark's connector. With option lagDetails
+it has additional keys that cannot be names of topics: ``{"t":{"0":120},"t:lagMs":{"0":1500}}``.
+Tools that read topics, partitions and numbers can read these keys, too; tools that subtract
+`endOffset` find no `t:lagMs` in it.
 """
 
 import json
@@ -14,18 +14,19 @@ from typing import Any
 from pyspark_klog.ids import TopicPartition
 
 LAG_MS = ":lagMs"
-"""Behind the name of a topic: lags in ms by partition. No topic can be called so."""
+"""The end of a key with lags in ms by partition; the key begins with the topic's name. Names of
+topics cannot end so."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLag:
-    """One source of a query. ``records`` counts offsets: gaps count, too."""
+    """The lag of one source of a query. ``records`` counts offsets, gaps included."""
 
     description: str
     records: Mapping[TopicPartition, int]
-    """How many offsets of each partition lie behind the end of the micro-batch."""
+    """The number of offsets in each partition after the end of the micro-batch."""
     time_ms: Mapping[TopicPartition, int]
-    """How old the first record behind the end is; 0 where there is none. Empty without
+    """The age in ms of the first record after the end; 0 if there is none. Empty without
     lagDetails."""
 
     @property
@@ -56,7 +57,7 @@ class SourceLag:
 def progress_offsets(
     latest: Mapping[TopicPartition, int], lag_ms: Mapping[TopicPartition, int] | None
 ) -> dict[str, dict[str, int]]:
-    """`latestOffset` of a progress: the JSON of Spark's connector, and lags in time, if given."""
+    """`latestOffset` of a progress: the form of Spark's connector, with lags in time if given."""
     result: dict[str, dict[str, int]] = {}
     for partition in sorted(latest):
         result.setdefault(partition.topic, {})[str(partition.partition)] = latest[partition]
@@ -93,7 +94,7 @@ def _sources(progress: Any) -> list[dict[str, Any]]:
 
 
 def _offsets(given: Any) -> dict[TopicPartition, int]:
-    """Topics, partitions and numbers; empty for anything else."""
+    """Offsets by partition, from JSON or a mapping; empty for any other form."""
     if isinstance(given, str):
         try:
             given = json.loads(given)

@@ -1,4 +1,4 @@
-"""A listener that tells how far streaming queries are behind."""
+"""A listener that reports how far streaming queries are behind."""
 
 import logging
 from collections.abc import Callable
@@ -19,7 +19,7 @@ OnLag = Callable[[str, SourceLag], None]
 
 
 def log_lag(query: str, source: SourceLag) -> None:
-    """One line for each source."""
+    """Log the lag of one source as a line."""
     _log.info(
         "query=%s source=%s behind min=%d max=%d avg=%.1f longest_ms=%s",
         query,
@@ -46,7 +46,7 @@ class LagListener(StreamingQueryListener):
         """Does nothing: a query that starts has no lag yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Tell the lag of each Kafka source after a micro-batch."""
+        """Report the lag of each Kafka source after a micro-batch."""
         query = event.progress.name or str(event.progress.id)
         for source in lag(event.progress):
             self._on_lag(query, source)

@@ -1,8 +1,8 @@
-"""Sets the session that Spark looks a Python source up with in the calling thread.
+"""Sets the session in which Spark looks up a Python source, for the calling thread.
 
 Spark searches the data sources of the session that is active in the JVM thread. Each Python thread
-has a JVM thread of its own, and a new one has no active session: ``df.write.format("klog")`` fails
-there with DATA_SOURCE_NOT_FOUND until a session is set, as ``spark.createDataFrame`` does.
+has its own JVM thread, and a new one has no active session: ``df.write.format("klog")`` fails there
+with DATA_SOURCE_NOT_FOUND until a session is set, as ``spark.createDataFrame`` does.
 """
 
 import logging
@@ -17,8 +17,8 @@ _log = logging.getLogger(__name__)
 def set_active_session(spark: "SparkSession", *, replace: bool) -> None:
     """Make ``spark`` the active session of the calling thread; never raises.
 
-    Without ``replace`` a session that is active already stays. Spark Connect has no JVM thread in
-    the client and looks sources up in the server's session: nothing happens there.
+    Without ``replace`` a session that is already active stays. Under Spark Connect nothing happens:
+    the client has no JVM thread, and the server's session looks sources up.
     """
     jvm_session = getattr(spark, "_jsparkSession", None)
     if jvm_session is None:
@@ -28,5 +28,5 @@ def set_active_session(spark: "SparkSession", *, replace: bool) -> None:
         if replace or not companion.getActiveSession().isDefined():
             companion.setActiveSession(jvm_session)
     except Exception as error:
-        # A vendor may hide the JVM. The write itself then says whether the source is found.
+        # A vendor may hide the JVM. The write itself will fail if the source is not found.
         _log.debug("cannot set the thread's active session: %s", error)

@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 class BatchWriter:
     """``BatchWriter(options)(df, batch_id)``; it can be pickled, which Spark Connect needs.
 
-    For what Spark does not let a Python sink do: output mode update, several sinks of one query.
+    For uses that Spark denies to a Python sink: output mode update, several sinks of one query.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """Options as the sink takes them. Values may also be numbers, True or False; an option that
-        is None counts as not given.
+        """``options`` are those of the sink. Values may also be numbers, True or False; an option
+        that is None counts as not given.
 
         :raises OptionError, SettingError: for an option that is wrong
         """
         self._options = {name: _text(v) for name, v in options.items() if v is not None}
         read = read_options(self._options)
         check_sink(read, self._options, is_batch_writer=True)
-        # Settings without effect are warned of here: each micro-batch is a write of its own.
+        # Warn of settings without effect here, since each micro-batch is a separate write.
         read.client.warn_of_ignored(once_in_process=False)
         ignored = read.client.ignored_names
         self._options = {n: v for n, v in self._options.items() if n.lower() not in ignored}
@@ -38,7 +38,7 @@ class BatchWriter:
 
         In a thread without an active Spark session the frame's session becomes the active one.
 
-        :raises OptionError: for exactlyOnce, if the query cannot be told
+        :raises OptionError: for exactlyOnce, if the query cannot be identified
         """
         set_active_session(frame.sparkSession, replace=False)
         options = self._options
@@ -59,8 +59,8 @@ class BatchWriter:
 
 
 def _with_distinct_names(frame: "DataFrame") -> "DataFrame":
-    """The frame whose later columns of one name have other names, which the sink ignores: Spark
-    gives a Python sink no rows with two columns of one name."""
+    """The frame with distinct column names: of columns with the same name the later ones get names
+    that the sink ignores, because Spark passes no rows with equal names to a Python sink."""
     names = frame.columns
     if len(set(names)) == len(names):
         return frame

@@ -1,5 +1,5 @@
-"""The sink's columns on their way from Arrow to the encoder: how each is read, and what a row that
-cannot be written did wrong. Pure."""
+"""The sink's columns from Arrow to the encoder: reads each column, and explains why a row cannot be
+written. Pure."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def first_of_each_name(rows: "RecordBatch", names: Sequence[str]) -> "RecordBatch":
-    """The rows without the later ones of columns that have one name; ``names`` are those of the
-    DataFrame. Spark's own connector takes the first, too.
+    """The rows without the later ones of columns with the same name; ``names`` are those of the
+    DataFrame. Spark's own connector uses the first column, too.
 
-    Only Spark 4.0 gives a Python sink such rows, and numbers the columns (`x_0`, `x_1`).
+    Only Spark 4.0 passes such rows to a Python sink, with numbered columns (`x_0`, `x_1`).
     """
     if len(set(names)) == len(names):
         return rows
@@ -33,7 +33,7 @@ def column(rows: "RecordBatch", name: str) -> "Array | None":
 
 
 def headers(rows: "RecordBatch") -> "Array | None":
-    """The column with the names that the encoder knows; Spark's may differ in case."""
+    """The headers with the field names that the encoder expects; Spark's may differ in case."""
     found = column(rows, "headers")
     if found is None:
         return None
@@ -51,8 +51,8 @@ def headers(rows: "RecordBatch") -> "Array | None":
 
 def timestamps(rows: "RecordBatch", name: str | None) -> "Array | None":
     """The records' timestamps in microseconds, UTC: the values of the column that option
-    timestampColumn names, or no array without the option. A value of -1 ms, with which a record of
-    format v0 is read, becomes null.
+    timestampColumn names, or no array without the option. A value of -1 ms, which a record of
+    format v0 has when it is read, becomes null.
     """
     found = None if name is None else column(rows, name)
     if found is None:
@@ -85,7 +85,7 @@ def oldest_ms(timestamps: "Array | None") -> int | None:
 
 
 def _shown(timestamp: "Scalar") -> str:
-    """A time as text. Spark has years that Python's datetime has not."""
+    """A timestamp as text; Spark has years that Python's datetime lacks."""
     try:
         return str(timestamp.as_py())
     except (OverflowError, ValueError):
@@ -95,7 +95,7 @@ def _shown(timestamp: "Scalar") -> str:
 def has_unknown_partition(
     encoded: "EncodedRows", rows: "RecordBatch", partition_count: int
 ) -> bool:
-    """Whether a row names a partition that the topic may have got by now."""
+    """Whether a row names a partition that the topic may have got since its metadata was read."""
     given = column(rows, "partition")
     if not encoded.rejected or given is None or not given.null_count < len(given):
         return False
@@ -113,7 +113,7 @@ def sentence(
     max_request_bytes: int,
     timestamp_column: str | None,
 ) -> tuple[Reason, str]:
-    """Why a row of ``rows``, all for one topic, is refused, and in which words."""
+    """The reason why a row of ``rows``, all for one topic, is refused, and a sentence about it."""
     from pyspark_klog.records.arrow import RowProblem
 
     if problem is RowProblem.BAD_PARTITION:

@@ -1,8 +1,8 @@
-"""Rows that cannot be written go to another topic, with the reason in headers.
+"""Writes rows that cannot be written to another topic, with the reason in headers.
 
-A letter has its row's key, value and headers, and behind these the headers of `LetterHeader`, a
-null where there is nothing to say. Letters are written before their task succeeds; if they cannot
-be written, the task fails.
+A letter has its row's key, value and headers, and after these the headers of `LetterHeader`, with a
+null for an unknown value. Letters are written before their task succeeds; if they cannot be
+written, the task fails.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LetterHeader(Enum):
-    """The headers of a letter: text in UTF-8."""
+    """The headers that a letter adds: text in UTF-8."""
 
     REASON = "klog.deadLetter.reason"
     """One of `Reason`."""
@@ -34,9 +34,9 @@ class LetterHeader(Enum):
     TOPIC = "klog.deadLetter.topic"
     """The topic for which the row was meant; null if the row named none."""
     PARTITION = "klog.deadLetter.partition"
-    """The partition that the row asked for, or that refused it; else null."""
+    """The partition that the row named, or the one that refused the row; else null."""
     TIMESTAMP = "klog.deadLetter.timestamp"
-    """The timestamp in ms since 1970; null for a row without one that no broker has seen."""
+    """The timestamp in ms since 1970; null for a row without one that no broker has received."""
     QUERY = "klog.deadLetter.query"
     """The id of the streaming query; null in a batch."""
     BATCH = "klog.deadLetter.batch"
@@ -57,7 +57,7 @@ class Reason(Enum):
     TOO_LARGE = "TOO_LARGE"
     """Larger than kafka.max.request.size, or than the topic's max.message.bytes."""
     REFUSED = "REFUSED"
-    """The topic does not take the record, as a compacted one takes none without a key."""
+    """The topic refuses the record, for example a compacted topic a record without a key."""
 
 
 _BY_CODE = {
@@ -67,11 +67,11 @@ _BY_CODE = {
 
 
 class DeadLettersFailed(KlogError):
-    """Rows could not be written, nor their dead letters, or there were too many of these."""
+    """Rows and their dead letters could not be written, or there were too many dead letters."""
 
 
 class TaskIds(NamedTuple):
-    """Which task writes. The first two are None in a batch."""
+    """Identifies the task that writes. The first two are None in a batch."""
 
     query_id: str | None = None
     batch_id: int | None = None
@@ -88,7 +88,7 @@ class Refusal:
     error: str
     topic: str | None = None
     partition: int | None = None
-    """The partition that refused the rows; None: the one that the rows' column names."""
+    """The partition that refused the rows; None stands for the one that the rows' column names."""
 
 
 class DeadLetters:
@@ -103,7 +103,7 @@ class DeadLetters:
         self._waiting: list[SetAside] = []
         self._sticky = 0
         self.counts: Counter[str] = Counter()
-        """Letters by reason."""
+        """The number of letters by reason."""
 
     def receive(self, record: "SetAside") -> None:
         """Keep a record that its topic refused until `write_waiting`; for `Producer.set_aside`.
@@ -117,8 +117,8 @@ class DeadLetters:
         self._waiting.append(record)
 
     def write_waiting(self, producer: "Producer", now_ms: int) -> bool:
-        """Write letters for the records that were received since the last call; tells whether there
-        were any."""
+        """Write letters for the records that were received since the last call; return whether
+        there were any."""
         from pyspark_klog.records.batch import BatchView
 
         waiting, self._waiting = self._waiting, []
@@ -142,10 +142,11 @@ class DeadLetters:
         refusal: Refusal,
         now_ms: int,
     ) -> None:
-        """Write letters for rows (the sink's columns) that were all refused alike. ``times`` are
+        """Write letters for rows (the sink's columns) with the same refusal. ``times`` are
         their records' timestamps, None for records that get the time of writing.
 
-        :raises DeadLettersFailed: if the letters cannot be written, or are more than deadLetterMax
+        :raises DeadLettersFailed: if letters cannot be written, or there are more than
+            deadLetterMax
         """
         if not rows.num_rows:
             return
@@ -193,8 +194,8 @@ class DeadLetters:
         encoded = encode(0, rows.num_rows, max(self._batch_bytes, 1_024))
         batches = encoded.batches
         for row, _ in encoded.rejected:
-            # A row that was too large for its own topic may fit the letters' topic. Each such
-            # letter goes alone, since a broker has a bound for requests, too.
+            # A row that is too large for its own topic may fit the letters' topic. Each such
+            # letter is a batch of its own, since brokers limit requests, too.
             alone = encode(row, 1, INT32_MAX)
             if alone.rejected:
                 raise DeliveryFailed(f"it is larger than {INT32_MAX} bytes")
@@ -223,7 +224,10 @@ class DeadLetters:
 
 
 def check_count(count: int, most: int | None, why: str) -> None:
-    """:raises DeadLettersFailed: if ``count`` is more than ``most``, which is deadLetterMax"""
+    """Check the number of letters against ``most``, which is deadLetterMax.
+
+    :raises DeadLettersFailed: if ``count`` is more than ``most``
+    """
     if most is not None and count > most:
         raise DeadLettersFailed(
             f"{count} rows could not be written, and deadLetterMax is {most}: {why}"
@@ -231,7 +235,7 @@ def check_count(count: int, most: int | None, why: str) -> None:
 
 
 def with_headers(headers: "Array | None", rows: int, extra: "dict[str, Array]") -> "Array":
-    """A column of headers: for each row its own, then one of each of the ``extra`` columns.
+    """A column of headers: each row's own headers, then one header of each ``extra`` column.
 
     A header without a key gets an empty one.
     """
@@ -247,7 +251,7 @@ def with_headers(headers: "Array | None", rows: int, extra: "dict[str, Array]") 
         keys = pc.fill_null(keys.cast(pa.string()), "")
     own, more = len(keys), len(extra)
     ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    # Row i's own headers end behind those of the rows before it and i times the extra ones.
+    # Row i's own headers end after those of the rows before it and i times the extra headers.
     places = (ends[1:] + more * np.arange(rows))[:, None] + np.arange(more)
     order = np.empty(own + more * rows, np.int64)
     is_own = np.ones(len(order), np.bool_)
@@ -267,7 +271,7 @@ def with_headers(headers: "Array | None", rows: int, extra: "dict[str, Array]") 
 
 
 def _as_text(value: "str | int | Array | None", rows: int) -> "Array":
-    """A binary column of ``rows`` values."""
+    """A binary column with ``rows`` values."""
     import pyarrow as pa
 
     if isinstance(value, pa.Array):
@@ -285,7 +289,7 @@ def _milliseconds(column: "Array | None") -> "Array | None":
 
 
 def _as_rows(records: "list[Record]") -> "RecordBatch":
-    """Records of a refused batch as the rows that they were."""
+    """The records of a refused batch as the rows from which they were encoded."""
     import pyarrow as pa
 
     from pyspark_klog.records.arrow_columns import COLUMN_TYPES

@@ -1,4 +1,4 @@
-"""The exactly-once sink: a task's rows and its progress row become visible together, once.
+"""The exactly-once sink: a task's rows and its progress row become visible together, only once.
 
 May import: client, records; of spark: options, workers, errors, and the sink's rows.
 Start reading at names.py and progress.py (what is stored where), then decisions.py (the tables),

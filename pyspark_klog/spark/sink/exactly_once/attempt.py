@@ -1,4 +1,4 @@
-"""Which attempt of which task of which sink runs here. Pure."""
+"""Identifies the attempt, the task and the sink that run here. Pure."""
 
 import re
 from typing import NamedTuple
@@ -13,27 +13,27 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Task(NamedTuple):
-    """The task that runs here."""
+    """The task that runs in this process."""
 
     sink: SinkId
     topic: str
-    """Whose partition 0 the progress rows name."""
+    """The topic whose partition 0 the progress rows name."""
     now: Writing
     attempt_number: int = 0
-    """0 for the first attempt of the task that Spark started, copies included."""
+    """The number of the attempt, from 0 on; a copy of a task is an attempt, too."""
     keep_on_mismatch: bool = False
 
     @property
     def transactional_id(self) -> str:
-        """Also the id of the task's group."""
+        """The task's transactional id, which is also the id of its group."""
         return self.sink.task(self.now.task)
 
 
 def task_of(options: ExactlyOnce, ids: TaskIds, run_id: str | None) -> Task:
-    """The task with these ids, of a stream whose run Spark gives as job group ``run_id``, or of the
-    batch write that the options speak of.
+    """The task with these ids, of a stream whose run's id is Spark's job group ``run_id``, or of
+    the batch write in the options.
 
-    :raises ExactlyOnceRefused: if Spark does not tell which query's task it is
+    :raises ExactlyOnceRefused: if Spark does not identify the task's query
     """
     assert options.topic is not None
     micro_batch = options.micro_batch
@@ -57,5 +57,5 @@ def task_of(options: ExactlyOnce, ids: TaskIds, run_id: str | None) -> Task:
 
 
 def _is_uuid(text: str | None) -> bool:
-    """Whether a job group is a run's id. One that a user has set would be the same in every run."""
+    """Whether a job group is a run's id. A group set by a user would be the same in every run."""
     return text is not None and _UUID.fullmatch(text) is not None

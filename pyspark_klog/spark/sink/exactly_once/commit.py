@@ -1,7 +1,7 @@
-"""The driver's side of the exactly-once sink: it compares what all tasks wrote, then ends it.
+"""The driver's side of the exactly-once sink: compares all tasks' rows, then ends the transactions.
 
-`decisions_of_commit` has the rules; here brokers are asked and told. Batches whose tasks ended
-their transactions themselves cost no request.
+`decisions_of_commit` has the rules; this module sends the requests. If all tasks have ended their
+transactions themselves, the driver sends no request.
 """
 
 import logging
@@ -35,7 +35,7 @@ from pyspark_klog.spark.workers.clients import client_for
 _log = logging.getLogger(__name__)
 
 _ABORT_WITHIN_MS = 5_000
-"""abort() gives up here: what stays open is ended by the next run, or by its time-out."""
+"""The time limit of an abort: the next run, or the timeout, ends transactions that stay open."""
 
 
 def commit_batch(
@@ -44,10 +44,10 @@ def commit_batch(
     batch_id: int,
     written: Sequence[TaskProgress],
 ) -> None:
-    """Let a micro-batch become visible, of which all tasks have returned ``written``.
+    """Make a micro-batch visible; ``written`` are the results of all its tasks.
 
-    :raises ExactlyOnceRefused: before anything of it is visible
-    :raises KlogError: after some of its transactions were committed, or perhaps were: the batch
+    :raises ExactlyOnceRefused: before any of its rows is visible
+    :raises KlogError: after some of its transactions were committed, or may have been: the batch
         fails, and its repetition finds their rows
     """
     if ended_by_themselves(written):
@@ -71,7 +71,7 @@ def commit_batch(
 
 def abort_batch(settings: ClientSettings, written: Sequence[TaskProgress]) -> None:
     """Abort the transactions that tasks of a failed micro-batch handed over, so that readers of
-    committed records need not wait for their time-out. What is committed stays; never raises."""
+    committed records need not wait for the timeout. Committed rows stay; never raises."""
     opened = [task.opened for task in written if task.opened is not None]
     if not opened:
         return
@@ -87,17 +87,17 @@ def abort_batch(settings: ClientSettings, written: Sequence[TaskProgress]) -> No
             except ProducerUnusable:
                 continue  # it has ended, or a newer attempt has the id
     except Exception as error:
-        # Raised, it would hide why the batch failed.
+        # An exception would hide why the batch failed.
         _log.warning("transactions that stay open until they time out: %s", error)
 
 
 def end_batch_write(
     settings: ClientSettings, exactly_once: ExactlyOnce, written: Sequence[TaskProgress]
 ) -> None:
-    """Forget the groups of a batch write that succeeded or failed. Never raises.
+    """Delete the groups of a batch write that succeeded or failed. Never raises.
 
-    A copy of a task may begin after this: it must not write again because it finds no row. It finds
-    the mark, which is stored before the ids are fenced and the groups deleted.
+    A copy of a task may begin later and must not write again because it finds no row. It finds the
+    mark instead, which is stored before the ids are fenced and the groups deleted.
     """
     micro_batch = exactly_once.micro_batch
     assert micro_batch is not None and exactly_once.topic is not None
@@ -113,7 +113,7 @@ def end_batch_write(
             _fence(client, sink, index)
         groups.delete(sorted(known | listed.groups))
     except Exception as error:
-        # The rows are written, or the job failed for another reason.
+        # The rows are written, or the job has failed for another reason: only warn.
         _log.warning(
             "groups %s.* stay until their rows expire, since they could not be deleted: %s",
             *(sink.task(0).removesuffix(".0"), error),
@@ -121,7 +121,7 @@ def end_batch_write(
 
 
 def parse_index(task: TaskProgress) -> int:
-    """The number of a task, which its transactional id ends with."""
+    """The index of a task, which ends its transactional id."""
     return _parsed(task)[1]
 
 
@@ -152,8 +152,8 @@ def _parsed(task: TaskProgress) -> tuple[SinkId, int]:
 
 
 def _look(client: BlockingClient, groups: SinkGroups, sink: SinkId, batch: Batch) -> Seen:
-    """Fence what is no task's, then read all rows: from then on nobody but this driver, and newer
-    attempts, can change them."""
+    """Fence the indices that belong to no task, then read all rows: from then on only this driver
+    and newer attempts can change them."""
     listed = groups.listed()
     others = (listed.ids | listed.groups) - batch.tasks.keys()
     others |= _unlisted(groups, others, len(batch.tasks))
@@ -162,7 +162,7 @@ def _look(client: BlockingClient, groups: SinkGroups, sink: SinkId, batch: Batch
     rows: dict[int, ProgressRow] = {}
     elsewhere: dict[int, tuple[str, ProgressRow]] = {}
     for index in sorted(others | batch.tasks.keys()):
-        # A transaction that was handed over holds its group's row back until it is ended.
+        # A transaction that was handed over has an uncommitted row: do not wait for its end.
         task = batch.tasks.get(index)
         found = groups.rows(index, stable=task is None or task.opened is None)
         row = found.pop(groups.topic, None)
@@ -180,10 +180,11 @@ def _look(client: BlockingClient, groups: SinkGroups, sink: SinkId, batch: Batch
 
 
 def _unlisted(groups: SinkGroups, listed: AbstractSet[int], first: int) -> set[int]:
-    """The indices from ``first`` on that have a row and are not listed: while the coordinator of a
-    group moves, neither the old one nor the new one may have listed it. Its row is asked for until
-    somebody is coordinator. Indices with rows have no gaps: the first row of each comes from a
-    driver, which ends transactions in their order."""
+    """The indices from ``first`` on that have a row and are not listed.
+
+    While the coordinator of a group changes, neither the old one nor the new one may list the
+    group, but reading the group's row waits for a coordinator. Indices with rows have no gaps: the
+    first row of each comes from a driver, which ends transactions in the order of tasks."""
     found: set[int] = set()
     index = first
     while index in listed or groups.rows(index, stable=False):

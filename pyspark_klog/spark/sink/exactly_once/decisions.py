@@ -1,8 +1,8 @@
-"""What a task of an exactly-once sink does, by the rows that it finds. Pure.
+"""Decides what a task of an exactly-once sink does, from the rows that it finds. Pure.
 
-`decide` is asked twice: with the row that is there when the task begins, and with the one that is
-there once the task has the transactional id, since an older attempt may have committed in between.
-`after_fenced` is asked by an attempt that lost the id to another one.
+`decide` is called twice: with the row that exists when the task begins, and with the row that
+exists once the task has the transactional id, since an older attempt may have committed in between.
+`after_fenced` is for an attempt that lost the id to another one.
 """
 
 from collections.abc import Mapping
@@ -12,25 +12,25 @@ from pyspark_klog.client.admin.sinks import ProgressRow, RunMark
 
 
 class Writing(NamedTuple):
-    """Which task of which micro-batch is written now, by which run of the query."""
+    """The task and the micro-batch that are written now, and the run of the query."""
 
     task: int
     """The task's number: Spark's partition."""
     batch_id: int
     run_id: str
     is_repeatable: bool = True
-    """Whether another run may write the batch again: not so in a batch write, whose ids are its
-    own."""
+    """Whether another run may write the batch again: false for a batch write, whose ids no other
+    write uses."""
 
 
 class Fail(NamedTuple):
-    """The task fails, having written nothing."""
+    """The task fails without having written anything."""
 
     error: str
 
 
 class Verify(NamedTuple):
-    """The batch was committed before: only see whether the rows are the same."""
+    """The batch was committed before: only compare the rows."""
 
     row: ProgressRow
 
@@ -39,22 +39,22 @@ class Write(NamedTuple):
     """Write the rows and the progress row in a transaction."""
 
     ends_itself: bool
-    """Whether the task commits, if also nobody had its transactional id since the row before; else
-    it leaves that to the driver, which compares all rows first, since the batch may be a repeated
-    one that was cut into other tasks before."""
+    """Whether the task commits, provided that no other producer had its transactional id since the
+    row before. Otherwise the driver commits, after it has compared all rows, since the batch may
+    be the repetition of one that was split into other tasks."""
 
 
 class Wait(NamedTuple):
-    """Look again later."""
+    """Read the row again later."""
 
 
 def needs_mark(row: ProgressRow | None, now: Writing) -> bool:
-    """Whether `decide` has to know the run's mark."""
+    """Whether `decide` needs the run's mark."""
     return row is not None and row.batch_id == now.batch_id and row.run_id != now.run_id
 
 
 def decide(row: ProgressRow | None, now: Writing, mark: RunMark | None) -> Fail | Verify | Write:
-    """What a task does that finds ``row`` in its group; ``mark`` counts if `needs_mark`.
+    """Decide what a task does that finds ``row`` in its group; ``mark`` counts if `needs_mark`.
 
     =====================  =====================================================  =================
     row of                 why it may be there                                    decision
@@ -63,7 +63,7 @@ def decide(row: ProgressRow | None, now: Writing, mark: RunMark | None) -> Fail 
     this batch, this run   another attempt of the task was quicker                verify
     this batch, other run  the batch is repeated after a restart                  verify
     this batch, other run  a copy of the query runs: see `foreign`                fail
-    an earlier one, ours   this run was past the batch's first try: none is left  write, end itself
+    an earlier one, ours   this run is past its first batch: nothing is repeated  write, end itself
     an earlier one, other  the first batch of a run; it may be a repeated one     write, leave open
     none                   the same, or the first batch with so many tasks        write, leave open
     none, batch write      nobody can repeat it                                   write, end itself
@@ -80,17 +80,17 @@ def decide(row: ProgressRow | None, now: Writing, mark: RunMark | None) -> Fail 
 
 
 def after_fenced(row: ProgressRow | None, now: Writing) -> Fail | Verify | Wait:
-    """What an attempt does that lost its transactional id.
+    """Decide what an attempt does that has lost its transactional id.
 
     ===================  ===================================================  ====================
     row of               who took the id                                      decision
     ===================  ===================================================  ====================
     this batch, our run  another attempt of the task, and it has committed    take over its result
-    none, an earlier     such an attempt, and it is at work; or an older one  wait
+    none, an earlier     another attempt that still writes, or an older one   wait
     anything else        a newer run of the query                             fail
     ===================  ===================================================  ====================
 
-    To fail at once would let Spark start a third attempt, which fences the second.
+    If the attempt failed at once, Spark would start a third one, which would fence the second.
     """
     if row is None or row.batch_id < now.batch_id:
         return Wait()
@@ -104,8 +104,8 @@ def after_fenced(row: ProgressRow | None, now: Writing) -> Fail | Verify | Wait:
 
 
 def foreign(row: ProgressRow, now: Writing, mark: RunMark | None) -> str | None:
-    """Why another run's row of this batch is that of another copy of the query, as with a copied
-    checkpoint; None if it may well be that of a run that was stopped.
+    """Why another run's row of this batch comes from another copy of the query, for example with a
+    copied checkpoint; None if it may come from a run that was stopped.
 
     ====================================  =========================================================
     mark                                  another run's row of this batch is a copy's
@@ -128,7 +128,7 @@ def foreign(row: ProgressRow, now: Writing, mark: RunMark | None) -> str | None:
 
 
 def elsewhere(rows: Mapping[str, ProgressRow], topic: str, now: Writing) -> Fail | None:
-    """Whether the task's group has a row of this batch, or of a later one, under another topic
+    """Fail if the task's group has a row of this batch, or of a later one, under another topic
     than the sink's; ``rows`` are those of all topics."""
     for other, row in sorted(rows.items()):
         if other != topic and row.batch_id >= now.batch_id:
@@ -141,10 +141,10 @@ def elsewhere(rows: Mapping[str, ProgressRow], topic: str, now: Writing) -> Fail
 
 
 def difference(found: ProgressRow, made: ProgressRow, now: Writing, *, keep: bool) -> str | None:
-    """Why a repeated task cannot count as done: its rows (``made``) are not those that were
-    committed (``found``). With ``keep`` (exactlyOnceMismatch) only their numbers must be the same:
-    another number of rows most likely means that the batch was cut into other tasks, and keeping
-    what was committed would lose rows."""
+    """Why a repeated task does not count as done: its rows (``made``) differ from the committed
+    ones (``found``). With ``keep`` (exactlyOnceMismatch) only the numbers of rows are compared:
+    another number most likely means that the batch was split into other tasks, and keeping the
+    committed rows would lose rows."""
     if (found.row_count, found.row_hash) == (made.row_count, made.row_hash):
         return None
     if keep and found.row_count == made.row_count:

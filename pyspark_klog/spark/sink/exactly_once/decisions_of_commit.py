@@ -1,22 +1,22 @@
-"""What the driver does once all tasks of a micro-batch have returned. Pure.
+"""Decides what the driver does once all tasks of a micro-batch have returned. Pure.
 
-A task ends its own transaction only if nobody can repeat it (`decisions.py`). The others hand
-theirs over, and nothing of them is visible before the driver has compared all progress rows of the
-sink. What it refuses, in this order, and what it goes on with:
+A task ends its own transaction only if no run can repeat the batch (`decisions.py`). Other tasks
+hand their transactions over, and none of these rows is visible before the driver has compared all
+progress rows of the sink. The driver refuses a batch in these cases, checked in this order:
 
 | found | why the batch is refused |
 |---|---|
 | a row of this batch or a later one under another topic | option exactlyOnceTopic was changed |
 | a row of a later batch | the checkpoint is older than what was written |
 | a row of this batch at an index that is no task's | the batch was split into more tasks before |
-| another row than the task has told | somebody else writes or deletes rows of it now |
+| another row than the task returned | another program writes or deletes rows of the sink now |
 | another run's row of a later batch than that of this run's mark | a copy of the checkpoint runs |
 | another run's mark, with this run among those before | the same, seen from the other side |
-| a task without a row, and nobody knows whether there was one | rows expire (an option goes on) |
+| a task without a row, which may have expired | rows expire (exactlyOnceMissing=continue goes on) |
 | a transaction that was handed over and is not open | it was fenced, or took too long |
 
-Otherwise the transactions are committed in the order of their tasks.
-The order of the ends matters: the driver of an older run that was not stopped ends nothing at all,
+Otherwise the driver commits the transactions in the order of their tasks.
+That order matters: the driver of an older run that was not stopped commits no transaction at all,
 because each task of the newer run has fenced its predecessor, and task 0 is in every batch.
 """
 
@@ -33,51 +33,51 @@ DAY_MS = 86_400_000
 
 
 class Refuse(NamedTuple):
-    """The batch fails before anything of it is made visible."""
+    """The batch fails before any of its rows is visible."""
 
     sentence: str
 
 
 class Go(NamedTuple):
-    """What is to be done, in this order."""
+    """The driver's steps, in this order."""
 
     mark: RunMark | None
-    """To be stored before anything is ended; None: this run has its mark."""
+    """The mark to store before any transaction ends; None if this run has its mark."""
     end: "tuple[OpenTransaction, ...]"
-    """The transactions to commit, one after the other: after one that fails none is."""
+    """The transactions to commit, one after the other, up to the first failure."""
 
 
 class Batch(NamedTuple):
-    """What all tasks of a micro-batch have told."""
+    """The results of all tasks of a micro-batch."""
 
     sink: str
-    """Names the sink in sentences."""
+    """The name of the sink in messages."""
     batch_id: int
     run_id: str
     tasks: Mapping[int, TaskProgress]
-    """By index, from 0 on, without gaps."""
+    """The results by index, from 0 on, without gaps."""
 
 
 class Seen(NamedTuple):
-    """What the driver read after it had fenced the indices that are no task's."""
+    """The driver's findings after it has fenced the indices that belong to no task."""
 
     rows: Mapping[int, ProgressRow]
-    """The rows of all groups of the sink, by index; of a task whose transaction is open the one
+    """The rows of all groups of the sink, by index; for a task with an open transaction the row
     before it."""
     elsewhere: Mapping[int, tuple[str, ProgressRow]]
-    """A row under another topic than the sink's, and that topic."""
+    """By index, a row under another topic than the sink's, with that topic."""
     mark: RunMark | None
     open_ids: frozenset[int]
     """The indices whose transaction is open."""
     now_ms: int
-    """The wall clock's."""
+    """The wall clock's time in ms."""
     retention_ms: int
-    """How long brokers keep a row of a group without members."""
+    """How long brokers keep a row of a group without members, in ms."""
 
 
 def ended_by_themselves(tasks: Iterable[TaskProgress]) -> bool:
-    """Whether every task has written and ended its transaction knowing that nothing is repeated:
-    then there is nothing to compare, and no broker is asked."""
+    """Whether every task has ended its own transaction, knowing that nothing is repeated: then
+    there is nothing to compare, and the driver sends no request."""
     return all(
         task.opened is None
         and task.row.run_id == task.run_id
@@ -89,7 +89,7 @@ def ended_by_themselves(tasks: Iterable[TaskProgress]) -> bool:
 
 
 def decide(batch: Batch, seen: Seen, *, continue_on_missing: bool) -> Refuse | Go:
-    """What to do: the table at the top of this file."""
+    """Apply the table at the top of this file."""
     refusal = (
         _under_another_topic(batch, seen)
         or _later(batch, seen)
@@ -107,7 +107,7 @@ def decide(batch: Batch, seen: Seen, *, continue_on_missing: bool) -> Refuse | G
 
 
 def needs_retention(batch: Batch) -> bool:
-    """Whether `decide` looks at the retention: some task found no row."""
+    """Whether `decide` uses the retention, because some task found no row."""
     return any(_has_no_row(task) for task in batch.tasks.values())
 
 
@@ -217,16 +217,16 @@ def _missing(batch: Batch, seen: Seen) -> str | None:
 
 
 def _is_known(batch: Batch, seen: Seen) -> bool:
-    """Whether absent rows of this batch were never there."""
+    """Whether missing rows of this batch certainly never existed."""
     fresh_ms = seen.now_ms - (seen.retention_ms - min(DAY_MS, seen.retention_ms // 2))
     first, mark = seen.rows.get(0), seen.mark
     if first is not None and first.time_ms > fresh_ms:
-        # Every row of this batch is as young: it follows the row of task 0, or is beside it.
+        # Every row of this batch is as young: it was written after the row of task 0, or with it.
         return True
     if batch.batch_id == 0:
-        # The first batch is ended by drivers alone, after a mark, whose time is the first one's.
+        # Only drivers end the first batch, after a mark; a repetition keeps the first mark's time.
         return mark is None or (mark.batch_id == 0 and mark.time_ms > fresh_ms)
-    # No run before this one came so far, and this one does not repeat.
+    # No run before this one came so far, and this run does not repeat the batch.
     return mark is not None and mark.run_id == batch.run_id and mark.batch_id < batch.batch_id
 
 
@@ -243,7 +243,7 @@ def _not_open(batch: Batch, seen: Seen) -> str | None:
     return None
 
 
-# --- words ---------------------------------------------------------------------------------------
+# --- texts ---------------------------------------------------------------------------------------
 _NEW_NAME = "give this query an exactlyOnceName that was not used before"
 _TWO_RUNS = (
     "two queries run with one checkpoint, or with copies of it; stop one, or give the copy a topic "

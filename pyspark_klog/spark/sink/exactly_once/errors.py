@@ -4,4 +4,4 @@ from pyspark_klog.errors import KlogError
 
 
 class ExactlyOnceRefused(KlogError):
-    """Going on could double rows or leave some out; the text says what was found and what to do."""
+    """Going on could double or lose rows; the text says what was found and what to do."""

@@ -1,4 +1,4 @@
-"""Which micro-batch of which run a function of foreachBatch writes now."""
+"""Finds the micro-batch and the run for which a function of foreachBatch is called."""
 
 import re
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ class _Run:
     """A run of a query, as far as this process has written its micro-batches."""
 
     group: str
-    """Spark's job group, which is the id of the run; empty where there is none (Spark Connect)."""
+    """Spark's job group, which is the id of the run; empty if there is none (Spark Connect)."""
     stem: str
     last_batch: int
     repeated: int = 0
 
     @property
     def run_id(self) -> str:
-        """A user's function may write a micro-batch again within a run: from then on that counts as
-        a run of its own, since tasks end their transactions where nothing can be repeated."""
+        """The id of the run. If a user's function writes a micro-batch again, the rest of the run
+        counts as another run, since tasks end their transactions where nothing can be repeated."""
         return f"{self.stem}+{self.repeated}" if self.repeated else self.stem
 
 
@@ -35,9 +35,9 @@ _runs: dict[tuple[str, str, str], _Run] = {}
 
 
 def micro_batch_of(options: ExactlyOnce, frame: "DataFrame", batch_id: int) -> MicroBatch:
-    """The micro-batch of ``frame``, by what Spark tells the thread that runs the function.
+    """The micro-batch of ``frame``, from the properties of the thread that runs the function.
 
-    :raises OptionError: if there is no query, or Spark does not tell it
+    :raises OptionError: if there is no query, or Spark does not identify it
     """
     query_id, group = _query_and_group(options, frame)
     return MicroBatch(query_id, batch_id, _run_id(options, query_id, group, batch_id))
@@ -71,7 +71,7 @@ def _run_id(options: ExactlyOnce, query_id: str, group: str, batch_id: int) -> s
     if known is None or known.group != group:
         known = _runs[sink] = _Run(group, _stem(group), batch_id)
     elif group and _UUID.fullmatch(group) is None:
-        # A job group that a user has set is the same in each run: every batch begins a new one.
+        # A job group that a user has set is the same in each run: treat each batch as a new run.
         known.stem = chance.unique_text()
     elif batch_id <= known.last_batch:
         known.repeated += 1

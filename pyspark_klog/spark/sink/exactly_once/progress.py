@@ -1,4 +1,4 @@
-"""What the tasks of an exactly-once sink tell the driver. Pure."""
+"""The results that the tasks of an exactly-once sink return to the driver. Pure."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -8,24 +8,24 @@ from pyspark_klog.client.admin.sinks import ProgressRow
 if TYPE_CHECKING:
     from pyspark_klog.client.transactions.producer import OpenTransaction
 
-# Spark unpickles messages in planning processes: what talks to brokers is imported only where a
-# message has an open transaction.
+# Spark unpickles messages in planning processes: modules that talk to brokers are imported only
+# where a message has an open transaction.
 
 
 @dataclass(frozen=True)
 class TaskProgress:
-    """What a task tells the driver."""
+    """A task's result for the driver."""
 
     transactional_id: str
-    """Also the id of the task's group."""
+    """The task's transactional id, which is also the id of its group."""
     topic: str
-    """Whose partition 0 the row names."""
+    """The topic whose partition 0 the row names."""
     row: ProgressRow
-    """The task's own row. A task that only verified gives the row that it found: an earlier attempt
-    of this batch committed that."""
+    """The task's own row. A task that only verified returns the row that it found, which an earlier
+    attempt of this batch committed."""
     before: ProgressRow | None
-    """The row that was there when the task began to write; None if there was none. A task that
-    verified gives the row that it found here, too."""
+    """The row that existed when the task began to write; None if there was none. A task that only
+    verified returns the row that it found here, too."""
     opened: "OpenTransaction | None"
     """The task's transaction, for the driver to end; None if it is committed."""
     run_id: str

@@ -1,4 +1,4 @@
-"""What a failed transaction of a task means, in sentences for whoever runs the query. Pure."""
+"""The errors for a failed transaction of a task, as sentences for users. Pure."""
 
 from pyspark_klog.client.errors import ProducerUnusable, TransactionMustAbort
 from pyspark_klog.errors import ErrorCode
@@ -16,12 +16,12 @@ _MEMBERS = (
 def explained(
     error: TransactionMustAbort | ProducerUnusable, task: Task, timeout_ms: int
 ) -> ExactlyOnceRefused:
-    """What broke the transaction, and what to do."""
+    """The error for a broken transaction, with advice."""
     return ExactlyOnceRefused(f"{_of(task)}: {error.reason}{_advice(error, task, timeout_ms)}")
 
 
 def timed_out(task: Task, timeout_ms: int, elapsed_ms: int) -> ExactlyOnceRefused:
-    """The transaction took too long, and its coordinator has aborted it."""
+    """The error for a transaction that took too long, so that its coordinator has aborted it."""
     return ExactlyOnceRefused(
         f"{_of(task)}: its transaction was open for {elapsed_ms} ms and is aborted; "
         f"kafka.transaction.timeout.ms allows {timeout_ms}: give it more (the broker's "
@@ -30,7 +30,7 @@ def timed_out(task: Task, timeout_ms: int, elapsed_ms: int) -> ExactlyOnceRefuse
 
 
 def fenced(task: Task) -> ExactlyOnceRefused:
-    """Another attempt has the id, and has not committed."""
+    """The error for an attempt whose id another attempt has taken and not committed with."""
     return ExactlyOnceRefused(
         f"{_of(task)}: another attempt took its transactional id, {task.transactional_id}, and has "
         "not committed: it died, or takes longer than kafka.transaction.timeout.ms"
@@ -38,7 +38,7 @@ def fenced(task: Task) -> ExactlyOnceRefused:
 
 
 def left_open(task: Task, topic: str, partition: int, offset: int) -> ExactlyOnceRefused:
-    """The brokers say that the transaction has ended, and the partition has not heard of it."""
+    """The error for a transaction that has ended according to brokers, but not in a partition."""
     return ExactlyOnceRefused(
         f"{_of(task)}: {topic}-{partition} has an open transaction of {task.transactional_id}, "
         f"since offset {offset}, which its coordinator takes for ended: committing now would "
@@ -50,7 +50,7 @@ def left_open(task: Task, topic: str, partition: int, offset: int) -> ExactlyOnc
 
 
 def ended(task: Task) -> ExactlyOnceRefused:
-    """A copy of a task begins when its batch write is over."""
+    """The error for a copy of a task that begins after the end of its batch write."""
     return ExactlyOnceRefused(f"{_of(task)}: the batch write has ended without this attempt")
 
 

@@ -1,4 +1,4 @@
-"""What a task was given, as a number: tells whether a repeated task has the same rows. Pure.
+"""A hash of a task's rows, which shows whether a repeated task has the same rows. Pure.
 
 Importing this module loads numba and the kernel, or compiles the kernel, which
 ``python -m pyspark_klog.warm`` does beforehand.
@@ -26,14 +26,14 @@ the records' timestamps and was a part of each row's hash."""
 
 
 class RowHash:
-    """The sum mod 2**128 of the 128-bit hashes of rows; row_hash_kernel.py says of what.
+    """The sum mod 2**128 of the 128-bit hashes of rows, which row_hash_kernel.py defines.
 
-    The rows' columns are value, key, headers, topic, partition and the one that option
-    timestampColumn names, whatever else a batch has; a column that is absent counts as one of
-    nulls, and a null is not an empty string. The sum does not depend on the order of the rows,
-    since a shuffle does not keep it, nor on batches, on the layout of their buffers, or on the
-    process. Progress rows hold the sum, and are compared after restarts and updates: another way to
-    hash needs another version of their text.
+    The hash covers the columns value, key, headers, topic, partition and the one that option
+    timestampColumn names, and no others; a missing column counts as a column of nulls, and a null
+    is not an empty string. The sum does not depend on the order of the rows, since a shuffle does
+    not keep it, nor on batches, on the layout of their buffers, or on the process. Progress rows
+    hold the sum, which is compared after restarts and updates: another hash needs another version
+    of the rows' text.
     """
 
     def __init__(self, timestamp_column: str | None = None) -> None:
@@ -41,17 +41,17 @@ class RowHash:
         self._value = 0
         self.row_count = 0
         self.byte_count = 0
-        """Bytes of values, keys and headers."""
+        """The size of all values, keys and headers."""
 
     @property
     def value(self) -> int:
-        """0 to 2**128 - 1; 0 for no rows."""
+        """The sum, from 0 to 2**128 - 1; 0 without rows."""
         return self._value
 
     def add_repeated(self, batches: Iterable[pa.RecordBatch]) -> int | None:
         """Add the rows of a repeated task. Returns the sum that releases without option
-        timestampColumn gave these rows, since such a release may have committed them; None if its
-        sum is no other one, or if some rows were added before.
+        timestampColumn computed for these rows, since such a release may have committed them; None
+        if their sum is the same, or if some rows were added before.
         """
         may_differ = self._timestamp_column is None and self.row_count == 0
         former = RowHash(_FORMER_COLUMN)
@@ -64,7 +64,7 @@ class RowHash:
     def add(self, batch: pa.RecordBatch) -> None:
         """Add the rows of a batch, less than 2**31.
 
-        :raises InvalidRecords: for a column of a type that the sink does not take
+        :raises InvalidRecords: for a column of a type that the sink does not accept
         """
         if batch.num_rows == 0:
             return
@@ -108,7 +108,7 @@ def _column(batch: pa.RecordBatch, name: str | None) -> pa.Array | None:
 def _timestamps_us(
     column: pa.Array | None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], int]:
-    """Microseconds, which Spark's timestamps are, and which of them are there."""
+    """The timestamps in microseconds, the unit of Spark's timestamps, and which are not null."""
     if column is None or pa.types.is_null(column.type):
         return np.empty(0, np.int64), NO_BYTES, 0
     if not pa.types.is_timestamp(column.type):
