@@ -1,5 +1,5 @@
-"""The driver's log lines on what a sink ignores, settings and a column `timestamp`, and its warning
-if records are older than the retention of their topic."""
+"""The driver's log lines about settings and a column `timestamp` that a sink ignores, and about
+records that are older than the retention of their topic."""
 
 import logging
 from collections.abc import Iterable
@@ -19,13 +19,13 @@ _log = logging.getLogger(__name__)
 
 _COLUMN = "timestamp"
 _YOUNG_MS = 60_000
-"""No broker is asked about records that are younger: brokers look for old segments every few
+"""Brokers are not asked about younger records, because they look for old segments only every few
 minutes."""
 _ASK_WITHIN_MS = 5_000
 
 _retention_ms: dict[tuple[str, str], int | None] = {}
-"""The retention by run of a streaming query and topic: None if no warning is to be logged (again).
-Spark usually commits all micro-batches of a run in one process, and the table lasts as long."""
+"""The retention in ms, by run of a streaming query and topic; None if no warning is to be logged
+(again). Spark usually commits all micro-batches of a run in one process, as long as this lasts."""
 
 
 def tell_of_ignored_in_run(options: Options, column_names: Iterable[str], run: str | None) -> None:
@@ -96,7 +96,7 @@ def _compare(options: Options, ages_ms: dict[str, int], run: str | None, what: s
 
 
 def _read_retention_ms(client: "BlockingClient", topic: str, deadline_ms: int) -> int | None:
-    """How long the topic keeps records by their own timestamps; None if for ever, or unknown."""
+    """How long the topic keeps records by their own timestamps; None if for ever or unknown."""
     from pyspark_klog.client.admin.configs import Resource, ResourceType, describe_configs
 
     if client.now_ms() >= deadline_ms:
@@ -117,7 +117,7 @@ def _read_retention_ms(client: "BlockingClient", topic: str, deadline_ms: int) -
 
 
 def _span(ms: int) -> str:
-    """A length of time, in the largest unit of which it has one."""
+    """A length of time as text, in its largest unit."""
     for unit, length_ms in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000)):
         if ms >= length_ms:
             return f"{ms / length_ms:.1f} {unit}"

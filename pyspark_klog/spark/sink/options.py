@@ -8,8 +8,8 @@ from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.rows import REFUSED_BY_SINK
 
 LATER_MICRO_BATCH = "klog.microbatch.later"
-"""An option that `batch_writer` gives its writes after the first one, and no user: the driver has
-said already what is to be said once for a query."""
+"""An option that `batch_writer`, and no user, gives its writes after the first one: the driver has
+already logged what is logged once for a query."""
 
 
 def check_sink(
@@ -17,8 +17,8 @@ def check_sink(
 ) -> None:
     """Refuse options that a sink cannot have; ``given`` has them as text.
 
-    ``is_batch_writer`` is for the options that `batch_writer` was given; the batch writes that it
-    makes are checked as such.
+    ``is_batch_writer`` is true for the options given to `batch_writer`; the batch writes that it
+    makes are checked as batch writes.
 
     :raises OptionError: saying what to do
     """
@@ -68,7 +68,7 @@ def _check_exactly_once(options: Options, exactly_once: ExactlyOnce) -> None:
             f"option exactlyOnce needs kafka.acks=all, and it is {client['acks']}: leave it out"
         )
     if not client.flag("enable.idempotence"):
-        # It is off as well where more requests may be under way than brokers keep in order.
+        # Idempotence is also off if more requests may be in flight than brokers keep in order.
         raise OptionError(
             "option exactlyOnce needs kafka.enable.idempotence=true, with at most 5 in "
             "kafka.max.in.flight.requests.per.connection: leave both out"

@@ -1,4 +1,4 @@
-"""Rows on their way from Arrow to a topic's batches, and into a producer."""
+"""Writes rows from Arrow to topics, through a producer."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -35,12 +35,12 @@ class SinkRows:
 
     @property
     def dead_letters(self) -> tuple[tuple[str, int], ...]:
-        """How many rows went to the topic of dead letters, by reason."""
+        """The number of rows that went to the topic of dead letters, by reason."""
         return () if self._letters is None else tuple(sorted(self._letters.counts.items()))
 
     @property
     def letter_count(self) -> int:
-        """How many rows went there in all."""
+        """The number of rows that became dead letters."""
         return sum(count for _, count in self.dead_letters)
 
     @property
@@ -50,10 +50,10 @@ class SinkRows:
 
     def write(self, batches: "Iterable[RecordBatch]") -> int:
         """Write all rows through this worker's producer and wait until they are acknowledged;
-        returns their number, without those that became dead letters.
+        return their number, without those that became dead letters.
 
-        At least once: a task that is repeated writes them again. After an error the producer is
-        given up: which rows are written is unknown.
+        Rows are written at least once: a task that is repeated writes them again. After an error
+        the producer is dropped, because it is unknown which rows are written.
         """
         check_numba(self._options.allow_slow)
         count = 0
@@ -75,20 +75,20 @@ class SinkRows:
             raise
         return count - self.letter_count
 
-    # --- steps, for those who have a producer ----------------------------------------------------
+    # --- steps, for callers with a producer ------------------------------------------------------
     def begin(self, producer: "Producer") -> None:
-        """From now on rows are added to this producer."""
+        """Prepare a producer for rows: direct refused rows to the dead letters, or let it fail."""
         producer.set_aside(None if self._letters is None else self._letters.receive)
 
     def add(self, producer: "Producer", batch: "RecordBatch") -> None:
-        """Write rows; they need not be acknowledged yet."""
+        """Write rows through the producer, without waiting for their acknowledgement."""
         for topic, rows in self._by_topic(producer, batch):
             self._write_rows(producer, topic, rows)
         if self._letters is not None:
             self._letters.write_waiting(producer, epoch_ms())
 
     def end(self, producer: "Producer") -> None:
-        """The task's last step: all rows that were added are on their topics when it returns."""
+        """Finish the task: when this returns, all added rows are on their topics."""
         producer.flush()
         while self._letters is not None and self._letters.write_waiting(producer, epoch_ms()):
             producer.flush()
@@ -123,7 +123,7 @@ class SinkRows:
             self._oldest_ms[topic] = min(self._oldest_ms.get(topic, oldest_ms), oldest_ms)
         encoded = self._encode(producer, topic, rows, times, partition_count)
         if columns.has_unknown_partition(encoded, rows, partition_count):
-            # Partitions may have been added since the topic was last looked at.
+            # Partitions may have been added since the topic's metadata was read.
             newer = producer.newest_partition_count(topic)
             if newer > partition_count:
                 partition_count = newer
@@ -136,7 +136,7 @@ class SinkRows:
         )
 
     def _partition_count(self, producer: "Producer", topic: str, rows: "RecordBatch") -> int:
-        """How many partitions the topic has; 0 if the rows cannot go there and became letters."""
+        """The topic's number of partitions; 0 if the rows cannot go there and became letters."""
         if topic in self._unwritable:
             self._refuse(producer, rows, self._unwritable[topic])
             return 0
@@ -145,7 +145,7 @@ class SinkRows:
         except (TopicMissing, BrokerError) as error:
             reason = _topics_fault(error)
             if reason is None or self._letters is None or self._options.topic is not None:
-                # An option's topic is the job's fault and no row's.
+                # A topic from an option is the job's fault, not a row's.
                 raise
             self._unwritable[topic] = Refusal(reason, str(error), topic)
         self._refuse(producer, rows, self._unwritable[topic])

@@ -30,7 +30,7 @@ def check_sink_schema(schema: StructType, options: Options) -> None:
     """
     types: dict[str, DataType] = {}
     for field in schema.fields:
-        types.setdefault(field.name, field.dataType)  # of two with one name the first counts
+        types.setdefault(field.name, field.dataType)  # the first column of a name counts
     if "value" not in types:
         example = f", as in withColumnRenamed({next(iter(types))!r}, 'value')" if types else ""
         raise SchemaError(

@@ -51,22 +51,22 @@ class _StreamWriter(Prompt):
 
     @one_line
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Everything was acknowledged when its task ended; with exactlyOnce it becomes visible here
-        at the latest."""
+        """Commit a micro-batch. All rows were acknowledged when their tasks ended; with exactlyOnce
+        they become visible here at the latest."""
         tell_of_ignored_in_run(self._options, self._schema.fieldNames(), run_of(messages))
         commit_written(messages, self._options, f"micro-batch {batchId}")
         commit_progress(messages, self._options, batchId)
         check_timestamps(messages, self._options, f"micro-batch {batchId}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Rows of tasks that succeeded stay written, unless the driver had to end their
-        transactions: those are aborted."""
+        """Log a failed micro-batch. Rows of successful tasks stay written, but transactions that
+        were left to the driver are aborted."""
         log_aborted(messages, f"micro-batch {batchId}")
         abort_progress(messages, self._options)
 
 
 class RowStreamWriter(_StreamWriter, DataSourceStreamWriter):
-    """For Spark 4.0, which hands rows to streaming sinks."""
+    """For Spark 4.0, which passes rows to streaming sinks."""
 
     @one_line_in_task
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
@@ -87,7 +87,7 @@ if HAS_ARROW_STREAM_WRITER:
 
 
 def stream_writer(options: Options, schema: StructType) -> DataSourceStreamWriter:
-    """The class that this Spark can use."""
+    """The writer for this version of Spark."""
     if HAS_ARROW_STREAM_WRITER:
         return ArrowStreamWriter(options, schema)
     return RowStreamWriter(options, schema)
@@ -96,7 +96,7 @@ def stream_writer(options: Options, schema: StructType) -> DataSourceStreamWrite
 def _to_arrow(
     rows: Iterable[Any], schema: StructType, timestamp_column: str | None
 ) -> "Iterator[RecordBatch]":
-    """Spark's rows as the batches that later releases hand over; only the sink's columns."""
+    """Spark's rows as Arrow batches like those of later releases, with only the sink's columns."""
     import pyarrow as pa
 
     columns = [name for name in (*_COLUMNS, timestamp_column) if name in schema.fieldNames()]
@@ -107,7 +107,7 @@ def _to_arrow(
 
 
 def _column(values: list[Any], kind: DataType) -> "Array":
-    """Values of a column as Spark gives them to Python. `check_sink_schema` has seen its type."""
+    """A column of Spark's Python values as an array; `check_sink_schema` has checked its type."""
     import pyarrow as pa
 
     if isinstance(kind, TimestampType):

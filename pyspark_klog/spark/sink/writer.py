@@ -30,10 +30,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TaskWritten(WriterCommitMessage):
-    """How much one task has written, and its ids, since commit() has no TaskContext."""
+    """A task's result for the driver, with the task's ids, since commit() has no TaskContext."""
 
     query_id: str | None
-    """None in a batch."""
+    """The id of the streaming query; None in a batch."""
     batch_id: int | None
     partition_id: int
     attempt_number: int
@@ -45,7 +45,7 @@ class TaskWritten(WriterCommitMessage):
     oldest_ms: tuple[tuple[str, int], ...] = ()
     """The smallest timestamp that option timestampColumn gave a record, by topic."""
     progress: "TaskProgress | None" = None
-    """What the driver needs to end the batch; None: the sink writes at least once."""
+    """The data with which the driver ends the batch; None if the sink writes at least once."""
     run: str | None = None
     """The run of the streaming query that wrote, which a restart of the query ends; None in a
     batch."""
@@ -54,8 +54,8 @@ class TaskWritten(WriterCommitMessage):
 def write_task(
     options: Options, batches: "Iterable[RecordBatch]", names: Sequence[str] = ()
 ) -> TaskWritten:
-    """Write the rows of the task that runs here. ``names`` are the DataFrame's columns, where two
-    of them may have the same name."""
+    """Write the rows of the task that runs here. ``names`` are the names of the DataFrame's
+    columns, of which several may be the same."""
     batches = (first_of_each_name(batch, names) for batch in batches)
     context = TaskContext.get()
     ids = TaskIds() if context is None else _task_ids(context)
@@ -102,8 +102,8 @@ class SinkBatchWriter(Prompt, DataSourceArrowWriter):
 
     @one_line
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Everything was acknowledged when its task ended; a micro-batch of foreachBatch with
-        exactlyOnce becomes visible here."""
+        """Commit the batch. All rows were acknowledged when their tasks ended; a micro-batch of
+        foreachBatch with exactlyOnce becomes visible here."""
         commit_written(messages, self._options, "the batch")
         exactly_once = self._options.exactly_once
         if exactly_once is not None and exactly_once.micro_batch is not None:
@@ -114,8 +114,8 @@ class SinkBatchWriter(Prompt, DataSourceArrowWriter):
         check_timestamps(messages, self._options, "the batch")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Rows of tasks that succeeded stay written, unless the driver had to end their
-        transactions: those are aborted."""
+        """Log a failed batch. Rows of successful tasks stay written, but transactions that were
+        left to the driver are aborted."""
         log_aborted(messages, "the batch")
         exactly_once = self._options.exactly_once
         if exactly_once is None or exactly_once.micro_batch is None:
@@ -127,7 +127,7 @@ class SinkBatchWriter(Prompt, DataSourceArrowWriter):
 
 
 def _with_id(options: Options) -> Options:
-    """A batch write has an id of its own; a micro-batch of foreachBatch has that of its query."""
+    """Give a batch write its own id; a micro-batch of foreachBatch has that of its query."""
     exactly_once = options.exactly_once
     if exactly_once is None or exactly_once.micro_batch is not None:
         return options
@@ -138,28 +138,28 @@ def _with_id(options: Options) -> Options:
 def commit_progress(
     messages: Sequence[WriterCommitMessage | None], options: Options, batch_id: int
 ) -> None:
-    """Let a micro-batch of an exactly-once sink become visible.
+    """Make a micro-batch of an exactly-once sink visible.
 
-    :raises KlogError: if it must not, or if not all of it could
+    :raises KlogError: if the batch is refused, or could not be committed completely
     """
     if options.exactly_once is None:
         return
     progress = _progress(messages)
     if len(progress) != len(messages):
         raise ExactlyOnceRefused(
-            f"of {len(messages)} tasks of micro-batch {batch_id} {len(progress)} tell what they "
-            "wrote; expected all: this is a bug of klog"
+            f"{len(progress)} of {len(messages)} tasks of micro-batch {batch_id} returned their "
+            "progress; expected all: this is a bug of klog"
         )
     if ended_by_themselves(progress):
         return
-    # Each micro-batch has a process of its own, and few need to talk to brokers.
+    # Each micro-batch has a process of its own, and few of them need requests to brokers.
     from pyspark_klog.spark.sink.exactly_once.commit import commit_batch
 
     commit_batch(options.client, options.exactly_once, batch_id, progress)
 
 
 def abort_progress(messages: Sequence[WriterCommitMessage | None], options: Options) -> None:
-    """Abort what tasks have left open. Never raises."""
+    """Abort the transactions that tasks have left open. Never raises."""
     progress = [task for task in _progress(messages) if task.opened is not None]
     if progress:
         from pyspark_klog.spark.sink.exactly_once.commit import abort_batch
@@ -205,7 +205,7 @@ def commit_written(
 def check_timestamps(
     messages: Sequence[WriterCommitMessage | None], options: Options, what: str
 ) -> None:
-    """Warn if records that were written have timestamps that their topic's retention has passed.
+    """Warn if written records have timestamps that are older than their topic's retention.
     ``what`` names the batch or the micro-batch. Never raises."""
     written = [m for m in messages if isinstance(m, TaskWritten)]
     oldest_ms = [each for message in written for each in message.oldest_ms]
@@ -216,13 +216,13 @@ def check_timestamps(
 
 
 def run_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:
-    """The run of the streaming query whose tasks sent the messages; None in a batch, and without
+    """The run of the streaming query whose tasks sent the messages; None in a batch, or without
     tasks."""
     return next((message.run for message in messages if isinstance(message, TaskWritten)), None)
 
 
 def log_aborted(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
-    """Log how much stays written. Never raises: its error would hide the reason of the abort."""
+    """Log how much stays written. Never raises, since an error would hide the abort's reason."""
     written = [m for m in messages if isinstance(m, TaskWritten)]
     kept = [m for m in written if m.progress is None or m.progress.opened is None]
     if kept:

@@ -1,7 +1,7 @@
 """Catalogue reads: a cluster's topics, partitions, groups, offsets and sinks as tables.
 
 ``option("table", ...)`` of a batch. Each table has a fixed schema, which needs no broker; its rows
-are those of the moment at which the query runs. One task asks for all of them.
+show the cluster at the moment when the query runs. One task asks for all rows.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,9 +87,9 @@ _SCHEMAS: Mapping[str, StructType] = {
         writtenMs=_LONG,
     ),
 }
-"""Null stands for a value that cannot be known: a leader that is not there and the offsets that
-only it could tell, an epoch or a topic's id where brokers have none. ``latestOffset`` is the high
-watermark, under read_committed the last stable offset; ``lag`` is its distance, at least 0.
+"""Null stands for an unknown value: a missing leader and the offsets that only the leader knows, an
+epoch or a topic's id where brokers have none. ``latestOffset`` is the high watermark, under
+read_committed the last stable offset; ``lag`` is its distance from ``committedOffset``, at least 0.
 ``kind`` is consumer, or sink: groups of exactly-once sinks have no lag, and their rows are in the
 table ``sinks``, where the mark of a sink's run has a row without task, rows, bytes and hash."""
 
@@ -106,7 +106,7 @@ class TableReader(Prompt, DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One task, which asks the brokers, so that its rows are of the moment when it runs."""
+        """One task, which asks the brokers, so that the rows are of the moment when it runs."""
         return [InputPartition(self._options.table)]
 
     @one_line_in_rows
@@ -228,7 +228,7 @@ def _offsets_at(
 
     with suppress(TopicMissing, BrokerError):
         return ask({p: time_ms for times in by_topic.values() for p in times})
-    # One topic spoils the request for all: ask topic by topic and leave out what is refused.
+    # One topic can fail the request for all: ask topic by topic, and leave out refused topics.
     found: dict[TopicPartition, int] = {}
     for times in by_topic.values():
         try:

@@ -1,4 +1,4 @@
-"""The stream source for Spark 4.0 and 4.1, where Spark asks for latestOffset() alone."""
+"""The stream source for Spark 4.0 and 4.1, where Spark calls latestOffset() without arguments."""
 
 import logging
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class PlainStreamReader(StreamReaderBase):
-    """Every micro-batch takes all records that there are; options with limits are refused."""
+    """Every micro-batch reads up to the present ends; options with limits are refused."""
 
     def __init__(self, options: Options, refusal: KlogError | None) -> None:
         super().__init__(options, refusal or _refuse_limits(options))
@@ -25,7 +25,7 @@ class PlainStreamReader(StreamReaderBase):
 
     @one_line
     def latestOffset(self) -> JsonOffsets:  # type: ignore[override]  # noqa: N802
-        """The present ends. For a new query Spark calls this before initialOffset."""
+        """The present ends. For a new query Spark calls this method before initialOffset."""
         self._begin()
         if self._position is None:
             if self._initial is None and self._options.start_can_move:
@@ -39,14 +39,14 @@ class PlainStreamReader(StreamReaderBase):
             return to_json_dict(position)
         ends = self._ends(self._position)
         self._checked(self._position, ends)
-        # If everything is gone, the position is kept for the day on which it comes back.
+        # If all partitions are gone, keep the position in case they come back.
         self._position = dict(ends) or self._position
         return to_json_dict(self._position)
 
     def commit(self, end: JsonOffsets) -> None:
         """Called for a batch once the next one is planned, so never for the last one of a run.
 
-        Spark before 4.2 tells its position nowhere else, so the group follows one batch late.
+        Spark before 4.2 reports its position nowhere else, so the group follows one batch late.
         """
         if self._options.commit_group_id is None:
             return
@@ -61,9 +61,9 @@ class PlainStreamReader(StreamReaderBase):
 
     @one_line
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
-        """As in the base class. After a restart Spark calls partitions(x, x) first, x being the
-        last end, and may then ask for the initial offset, to plan a first batch whose commit was
-        lost: the initial offset does not depend on x.
+        """Plan a micro-batch. After a restart Spark calls partitions(x, x) first, x being the last
+        end, and may then ask for the initial offset, to plan a first batch whose commit was lost:
+        the initial offset does not depend on x.
         """
         self._begin()
         position = from_json_dict(end, "the end of the batch in the checkpoint")

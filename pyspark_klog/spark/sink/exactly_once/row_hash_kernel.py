@@ -5,7 +5,7 @@ written as blocks of two words of 64 bits, lowest byte first:
 
 - the lengths plus 1 (0: null), each in 32 bits: value and key; topic and the number of headers
 - the bytes of value, key and topic, each filled up with zeros to whole blocks
-- for each header the lengths plus 1 of its key and its value, 64 bits each, and both bytes likewise
+- for each header the lengths plus 1 of key and value, 64 bits each, then the bytes of both likewise
 - if there is a timestamp or a partition: the timestamp in microseconds; the partition in the low
   32 bits, and above them 1 if there is a partition, 2 if there is a timestamp
 
@@ -17,7 +17,7 @@ from pyspark_klog.records.kernels.jit import COMPILED, Array, hot, inline, kerne
 from pyspark_klog.records.kernels.memory import byte_at, load_i64, load_u32
 from pyspark_klog.records.kernels.partition import is_set
 
-# What row_hash.py gives beside the columns.
+# The settings that row_hash.py passes besides the columns.
 VALUES_VALID_FROM = 0
 KEYS_VALID_FROM = 1
 TOPICS_VALID_FROM = 2
@@ -33,7 +33,7 @@ SETTING_FIELDS = 8
 SUM_BYTES = 4
 SUM_FIELDS = 5
 
-# Murmur3's factors as signed numbers of 64 bits, and what a round adds to either half.
+# Murmur3's factors as signed numbers of 64 bits, and the constants that a round adds to the halves.
 _FACTOR_1 = 0x87C3_7B91_1142_53D5 - 2**64
 _FACTOR_2 = 0x4CF5_AD43_2745_937F
 _ADDED_1 = 0x52DC_E729
@@ -54,7 +54,7 @@ def _no_wrap(number: int) -> int:
     return number
 
 
-# Compiled numbers of 64 bits with a sign wrap by themselves, Python's have to be told.
+# Compiled signed numbers of 64 bits wrap by themselves; Python's numbers need `_wrap`.
 wrap = inline(_no_wrap) if COMPILED else _wrap
 
 
@@ -78,7 +78,7 @@ def _round_1(first: int, second: int, word: int) -> int:
 
 @hot
 def _round_2(first: int, second: int, word: int) -> int:
-    """The second half after the second word; ``first`` is the half that _round_1 gave."""
+    """The second half after the second word; ``first`` is the result of _round_1."""
     word = wrap(_rotated(wrap(word * _FACTOR_2), 33) * _FACTOR_1)
     return wrap(wrap(_rotated(second ^ word, 31) + first) * 5 + _ADDED_2)
 
@@ -127,13 +127,13 @@ def _with_bytes(state: tuple[int, int], buf: Array, at: int, end: int) -> tuple[
 
 @hot
 def _blocks(count: int) -> int:
-    """How many blocks so many bytes take."""
+    """The number of blocks that ``count`` bytes take."""
     return (count + BLOCK_BYTES - 1) // BLOCK_BYTES
 
 
 @hot
 def _length(ends: Array, valid: Array, valid_from: int, row: int) -> int:
-    """A field's bytes, or a list's headers; -1 for null, or if there is no such column."""
+    """A field's bytes, or a list's headers; -1 for null, or without such a column."""
     if len(ends) > 0 and is_set(valid, valid_from + row):
         return int(ends[row + 1]) - int(ends[row])
     return -1
@@ -141,7 +141,7 @@ def _length(ends: Array, valid: Array, valid_from: int, row: int) -> int:
 
 @hot
 def _at(ends: Array, row: int) -> int:
-    """Where a field begins; 0 if there is no such column."""
+    """Where a field begins; 0 without such a column."""
     return int(ends[row]) if len(ends) > 0 else 0
 
 
@@ -177,9 +177,9 @@ def add_row_hashes(
     partitions_valid: Array,
     sums: Array,
 ) -> int:
-    """Add the rows' hashes, and their bytes, to ``sums``; returns the number of rows.
+    """Add the rows' hashes, and their bytes, to ``sums``; return the number of rows.
 
-    A column that is absent has no ends, or no numbers. A bitmap's first row is bit ``*_VALID_FROM``
+    A missing column has no ends, or no numbers. A bitmap's first row is bit ``*_VALID_FROM``
     of ``settings``; an empty bitmap has all bits set.
     """
     values_from = int(settings[VALUES_VALID_FROM])

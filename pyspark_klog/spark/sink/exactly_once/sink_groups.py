@@ -1,4 +1,4 @@
-"""What brokers know of a sink: its groups, transactional ids, rows, and the mark of its run."""
+"""A sink's data on brokers: its groups, transactional ids, rows, and the mark of its run."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -23,25 +23,25 @@ from pyspark_klog.spark.sink.exactly_once.names import SinkId, parse
 
 _YEAR_MS = 365 * 86_400_000
 MARK_KEPT_MS = 10 * _YEAR_MS
-"""A mark stays for as long as any checkpoint may."""
+"""The retention of a mark in ms, which is longer than the life of a checkpoint."""
 DEFAULT_RETENTION_MS = 7 * 86_400_000
-"""offsets.retention.minutes of Kafka."""
+"""The default of Kafka's offsets.retention.minutes, in ms."""
 _RETENTION = "offsets.retention.minutes"
 
 
 class Listed(NamedTuple):
-    """The tasks of a sink that brokers know of, by index."""
+    """The tasks of a sink that brokers list, by index."""
 
     ids: frozenset[int]
-    """Those that have a transactional id."""
+    """The tasks with a transactional id."""
     groups: frozenset[int]
-    """Those that have a group: one that never committed has none."""
+    """The tasks with a group; a task that has never committed has none."""
     open_ids: frozenset[int]
-    """Those whose transaction is open."""
+    """The tasks with an open transaction."""
 
 
 class SinkGroups:
-    """The groups of one sink; its rows stand under partition 0 of ``topic``."""
+    """The groups of one sink. Its rows are positions in partition 0 of ``topic``."""
 
     def __init__(self, client: BlockingClient, sink: SinkId, topic: str) -> None:
         self.topic = topic
@@ -50,7 +50,7 @@ class SinkGroups:
         self._partition = TopicPartition(topic, 0)
 
     def listed(self) -> Listed:
-        """Asks every broker.
+        """Ask every broker for the sink's transactional ids and groups.
 
         :raises ExactlyOnceRefused: if brokers are older than Kafka 3.0
         """
@@ -70,8 +70,8 @@ class SinkGroups:
         )
 
     def is_open(self, index: int) -> bool:
-        """Whether a task's transaction is open, as its coordinator says: no broker lists it while
-        it has none."""
+        """Whether a task's transaction is open, according to its coordinator. While there is no
+        coordinator, this call waits, and no broker lists the transaction."""
         try:
             return describe(self._client, self._sink.task(index)).state == ONGOING
         except BrokerError as error:
@@ -80,15 +80,15 @@ class SinkGroups:
             return False
 
     def rows(self, index: int, *, stable: bool) -> dict[str, ProgressRow]:
-        """The rows of a task, by the topic that they stand under. With ``stable`` a transaction
-        that is being ended is waited for.
+        """The rows of a task, by the topic of their positions. With ``stable`` the call waits for a
+        transaction that is being ended.
 
         :raises ExactlyOnceRefused: for a position that no sink of klog wrote
         """
         group = self._sink.task(index)
         found = committed_offsets(self._client, group)
         if stable:
-            # Where partitions are not named, one without a position is not waited for.
+            # A request without partitions does not wait for a partition without a position.
             own = [self._partition]
             found |= committed_offsets(self._client, group, own, require_stable=True)
         try:
@@ -97,7 +97,7 @@ class SinkGroups:
             raise ExactlyOnceRefused(f"group {group}: {error}") from None
 
     def mark(self) -> RunMark | None:
-        """The mark of the run that passed its first batch last."""
+        """The mark of the run that was the last to pass its first batch."""
         found = committed_offsets(self._client, self._sink.mark, [self._partition])
         position = found.get(self._partition)
         try:
@@ -106,12 +106,12 @@ class SinkGroups:
             raise ExactlyOnceRefused(f"group {self._sink.mark}: {error}") from None
 
     def store(self, mark: RunMark, kept_ms: int = MARK_KEPT_MS) -> None:
-        """Store a mark for so long."""
+        """Store a mark for ``kept_ms``."""
         position: dict[TopicPartition, CommittedOffset] = {self._partition: mark.to_offset()}
         commit_offsets(self._client, self._sink.mark, position, retention_ms=kept_ms)
 
     def retention_ms(self) -> int:
-        """How long brokers keep rows; Kafka's default if they may not be asked."""
+        """How long brokers keep rows, in ms; Kafka's default if this user may not read it."""
         brokers = self._client.refresh([]).brokers
         try:
             with Admin(client=self._client) as admin:
@@ -126,7 +126,7 @@ class SinkGroups:
         return int(entry.value) * 60_000
 
     def delete(self, indices: Iterable[int]) -> None:
-        """Delete the groups of tasks; one that is not there is no error."""
+        """Delete the groups of tasks; a missing group is no error."""
         for index in indices:
             try:
                 delete_group(self._client, self._sink.task(index))

@@ -1,7 +1,7 @@
 """The task's side of the exactly-once sink: its rows and its progress row in one transaction.
 
-`decisions.py` has the rules; here brokers are asked and written to. A task looks at its row, takes
-its transactional id, looks again, writes, commits its row, and then commits the transaction or
+`decisions.py` has the rules; this module sends the requests. A task reads its row, takes its
+transactional id, reads the row again, writes, commits its row, and then commits the transaction or
 leaves it to the driver.
 """
 
@@ -57,23 +57,25 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ABORTED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE)
-"""What leaders answer about a transaction that its coordinator has aborted."""
+"""Error codes of leaders for a transaction that its coordinator has aborted."""
 _BUSY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 _PATIENCE_MS = 5_000
 _PATIENCE_AT_END_MS = 15_000
-"""With an attempt that has nothing left to write: Spark ends its copies once it has heard of it."""
+"""The patience with an attempt that has nothing left to write: Spark ends the copies of a task once
+one attempt has succeeded."""
 _NEW = Described("Empty", frozenset())
 _OFFSETS = "__consumer_offsets"
 _IDLE_MS = 10_000
-"""Whoever takes an id has rows to write: one that has written nothing for so long has died."""
+"""An attempt takes an id only if it has rows to write, so an attempt that has written nothing for
+this time has died."""
 
 
 class Written(NamedTuple):
-    """What a task has done."""
+    """The result of a task."""
 
     progress: TaskProgress
     row_count: int
-    """Rows that are on their topics, or will be once the driver has ended the transaction."""
+    """Rows that are on their topics, or will be once the driver has committed the transaction."""
     dead_letters: tuple[tuple[str, int], ...] = ()
     """The dead letters of this attempt: an attempt that only verified rows has none."""
     oldest_ms: tuple[tuple[str, int], ...] = ()
@@ -83,10 +85,10 @@ class Written(NamedTuple):
 def write_once(
     options: Options, task: Task, ids: TaskIds, batches: "Iterable[RecordBatch]"
 ) -> Written:
-    """Write the rows of a task in a transaction; or, if they were committed before, only see
-    whether they are the same.
+    """Write the rows of a task in a transaction; if they were committed before, only compare them
+    with the committed rows.
 
-    After an error this worker's producers are given up.
+    After an error this worker's producers are dropped.
 
     :raises ExactlyOnceRefused: if the rows must not be written, or the transaction failed
     """
@@ -119,8 +121,8 @@ class _Attempt:
 
     def run(self, batches: "Iterable[RecordBatch]") -> Written:
         rest: Iterator[RecordBatch] = (batch for batch in batches if batch.num_rows)
-        # Copies of a task that wait for rows take the id from nobody; whoever takes it has rows to
-        # write, or none at all.
+        # An attempt waits for its first row before it takes the id from another attempt. So an
+        # attempt that takes the id has rows to write, or has none at all.
         rest = chain([each for each in [next(rest, None)] if each is not None], rest)
         self._check_topic()
         found = self._group.row(stable=False)
@@ -150,7 +152,7 @@ class _Attempt:
 
     # --- before the first row --------------------------------------------------------------------
     def _check_topic(self) -> None:
-        """No offsets can be committed for a topic that is not there."""
+        """Check that the topic exists, since offsets cannot be committed without it."""
         topic = self._task.topic
         try:
             self._producer.partition_count(topic)
@@ -163,29 +165,29 @@ class _Attempt:
             ) from error
 
     def _own_row(self, found: ProgressRow | None) -> ProgressRow | None:
-        """The row that this worker's producer has committed last, if it may go on without asking
-        for a new epoch; ``found`` is what the group has.
+        """The row that this worker's producer has committed last, if the producer may go on without
+        asking for a new epoch; ``found`` is the group's row.
 
-        Only a first attempt may: an attempt that fails may have taken the id without leaving a row.
-        Below transaction.version 2 an EndTxn of the last batch that comes late could end this one.
+        Only a first attempt may: an attempt that failed may have taken the id without leaving a
+        row. Below transaction.version 2 a late EndTxn of the last batch could end this batch.
         """
         held = self._held
         if held.committed is None or self._task.attempt_number:
             return None
         if self._producer.state is not State.READY or self._version() < ADDS_IMPLICITLY:
             return None
-        # The markers of that transaction may still be under way to the group's coordinator.
+        # The markers of that transaction may not have reached the group's coordinator yet.
         position = None if found is None else found.to_offset()
         if position not in (held.committed, held.before):
             return None
         return ProgressRow.from_offset(held.committed)
 
     def _has_waited(self) -> bool:
-        """Let the attempt before this one finish, if it is at work; tells whether it was.
+        """Wait for the attempt before this one, if it is still at work; return whether it was.
 
-        A copy that took the id at once could fence an attempt that has just left its transaction to
-        the driver. Spark ends the copies of a task that is done well within these times; and an
-        attempt that died holds the next one up no longer.
+        If a copy took the id at once, it could fence an attempt that has just left its transaction
+        to the driver. Spark ends the copies of a finished task well within these times, and an
+        attempt that died delays the next one no longer than that.
         """
         if not self._task.attempt_number:
             return False
@@ -194,7 +196,7 @@ class _Attempt:
         looks = 0
         while (found := self._described()) is not None and found.state in _BUSY:
             now_ms = self._client.now_ms()
-            # The progress row is the last of what an attempt writes.
+            # An attempt writes its progress row last.
             if end_seen_ms is None and _OFFSETS in found.topics:
                 end_seen_ms = now_ms
             end_ms = None if end_seen_ms is None else end_seen_ms + _PATIENCE_AT_END_MS
@@ -209,7 +211,7 @@ class _Attempt:
         return transaction_version(self._client)[1]
 
     def _take_id(self) -> tuple[ProgressRow | None, Verify | Write]:
-        """Fence all others, and look again: an older attempt may have committed until now."""
+        """Fence all other attempts, and read the row again: an older one may have committed."""
         self._held.committed = None
         self._producer.init_transactions()
         found = self._group.row(stable=True, while_unstable=self._check_id)
@@ -221,16 +223,19 @@ class _Attempt:
         return found, decision
 
     def _check_id(self) -> None:
-        """What is waited for here is ended by brokers; but who has taken the id since may have left
-        a transaction to the driver, which may take longer than this attempt waits.
+        """Check that this producer still has its transactional id.
 
-        :raises ProducerFenced: if somebody has the id now
+        The wait is for a transaction that brokers are ending. But an attempt that has taken the id
+        since may have left a transaction to the driver, which may take longer than this attempt
+        waits.
+
+        :raises ProducerFenced: if another producer has the id
         """
         described = self._described()
         if described is None or described.producer_id < 0:
             return
         own_id, own_epoch = self._producer.identity
-        # A coordinator that was replaced may tell an older epoch.
+        # A coordinator that was replaced may answer with an older epoch.
         if described.producer_id != own_id or described.producer_epoch > own_epoch:
             raise ProducerFenced(
                 f"producer {described.producer_id} of epoch {described.producer_epoch} has the "
@@ -238,10 +243,11 @@ class _Attempt:
             )
 
     def _check_nothing_is_left_open(self) -> None:
-        """The coordinator has ended what the id left open, and nobody has committed this batch: no
-        partition may have a transaction of this producer now. Kafka forgets markers of partitions
-        without a leader (docs/exactly-once.md), and the next commit would be that of those rows,
-        too. Topics that rows name themselves are not known yet."""
+        """Check that no partition of the topic has an open transaction of this producer.
+
+        The coordinator has ended the id's earlier transaction, and no attempt has committed this
+        batch. But Kafka forgets markers of partitions without a leader (docs/exactly-once.md), and
+        the next commit would commit those rows, too. Topics that rows name are not known yet."""
         topic = self._options.topic
         if topic is None:
             return
@@ -252,13 +258,13 @@ class _Attempt:
         except BrokerError as error:
             if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 raise
-            _log.warning("transactions that were never ended are not looked for: %s", error)
+            _log.warning("cannot look for transactions that were never ended: %s", error)
             return
         if found:
             raise refusals.left_open(self._task, topic, *min(found.items()))
 
     def _follows(self, row: ProgressRow) -> bool:
-        """Whether nobody has had the transactional id between this row's producer and this one."""
+        """Whether no other producer has had the transactional id between the row's and this one."""
         return (row.producer_id, row.next_epoch) == self._producer.identity
 
     # --- a transaction ---------------------------------------------------------------------------
@@ -289,10 +295,10 @@ class _Attempt:
         return Written(progress, row_count, rows.dead_letters, rows.oldest_ms)
 
     def _made(self) -> ProgressRow:
-        """The row of what was hashed. Without a transaction its identity means nothing."""
+        """The progress row of the hashed rows. Without a transaction its identity is unused."""
         hashed, now = self._hash, self._task.now
         identity, version = self._producer.identity, self._producer.version
-        # After a commit: from version 2 on the commit itself raises the epoch, too.
+        # The next producer's InitProducerId raises the epoch; from version 2 on this commit, too.
         raised = 2 if version >= ADDS_IMPLICITLY else 1
         return ProgressRow(
             *(now.batch_id, now.run_id, hashed.row_count, hashed.byte_count, hashed.value),
@@ -326,7 +332,7 @@ class _Attempt:
     def _failed(
         self, error: KlogError, batches: "Iterator[RecordBatch]", before: ProgressRow | None
     ) -> Written:
-        """A transaction failed: see whether another attempt has the id."""
+        """Handle a failed transaction: find out whether another attempt has the id."""
         if isinstance(error, TimedOut):
             raise error  # an abort would not be answered either
         lost = self._abort() or (error if isinstance(error, ProducerUnusable) else None)
@@ -349,8 +355,8 @@ class _Attempt:
         raise refusals.explained(lost, self._task, self._timeout_ms) from error
 
     def _abort(self) -> ProducerUnusable | None:
-        """Abort what is open, so that readers need not wait for its time-out; why the producer is
-        lost, if it is."""
+        """Abort the open transaction, so that readers need not wait for its timeout. Return the
+        reason if the producer is lost, else None."""
         try:
             self._producer.abort_transaction()
         except ProducerUnusable as lost:
@@ -363,13 +369,13 @@ class _Attempt:
         self, batches: "Iterator[RecordBatch]", timeout_ms: int
     ) -> ProgressRow | None:
         """The row that another attempt of this task commits within the time; None without one, or
-        once nobody has been at work for a while.
+        once no attempt has been at work for a while.
 
-        :raises ExactlyOnceRefused: if that is no attempt of this run
+        :raises ExactlyOnceRefused: if the row is not from an attempt of this run
         """
         client = self._client
         for _ in batches:
-            pass  # Spark expects that a task reads what it is given
+            pass  # Spark expects that a task reads its whole input
         began_ms = client.now_ms()
         busy_ms = began_ms
         looks = 0
@@ -391,7 +397,7 @@ class _Attempt:
             client.pause(min(client.wait_ms(looks), left_ms))
 
     def _described(self) -> Described | None:
-        """The state of the transactional id; None from brokers that do not tell."""
+        """The state of the transactional id; None if brokers do not return it."""
         try:
             return describe(self._client, self._task.transactional_id)
         except BrokerError as error:

@@ -1,4 +1,4 @@
-"""The group of one task: its progress row, and the mark of the query's run."""
+"""The group of one task: reads its progress row, and the mark of the query's run."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
 
 
 class TaskGroup:
-    """Reads what the task's group holds."""
+    """Reads the positions of a task's group."""
 
     def __init__(self, client: BlockingClient, task: Task) -> None:
         self._client = client
@@ -29,12 +29,13 @@ class TaskGroup:
     def row(
         self, *, stable: bool, while_unstable: Callable[[], None] | None = None
     ) -> ProgressRow | None:
-        """The task's row. With ``stable`` a transaction that is being ended is waited for: to be
-        asked only by who has the transactional id, else a dead transaction is waited for, too, or
-        one that was left to the driver. ``while_unstable`` is called before each wait, and may
-        raise.
+        """The task's row. With ``stable`` the call waits for a transaction that is being ended.
 
-        :raises ExactlyOnceRefused: for a row under another topic that this batch must not pass by,
+        Only an attempt that has the transactional id may wait. The wait of any other attempt could
+        be for a dead attempt's transaction, or for one that was left to the driver.
+        ``while_unstable`` is called before each wait, and may raise.
+
+        :raises ExactlyOnceRefused: for a row under another topic that this batch must not ignore,
             and for a position that no sink of klog wrote
         """
         client, group = self._client, self._task.transactional_id
@@ -42,7 +43,7 @@ class TaskGroup:
             client, group, require_stable=stable, while_unstable=while_unstable
         )
         if stable and self.partition not in positions:
-            # Where partitions are not named, only those that have a position are waited for.
+            # A request without partitions waits only for partitions that have a position.
             positions |= committed_offsets(
                 client,
                 group,
@@ -60,7 +61,7 @@ class TaskGroup:
         return rows.get(self._task.topic)
 
     def mark(self) -> RunMark | None:
-        """The mark of the run that passed its first batch last."""
+        """The mark of the run that was the last to pass its first batch."""
         group = self._task.sink.mark
         position = committed_offsets(self._client, group, [self.partition]).get(self.partition)
         try:
@@ -69,9 +70,9 @@ class TaskGroup:
             raise ExactlyOnceRefused(f"group {group}: {error}") from None
 
     def decide(self, row: ProgressRow | None) -> Verify | Write:
-        """What the task does that finds this row.
+        """Decide what the task does that finds this row.
 
-        :raises ExactlyOnceRefused: if it has to fail
+        :raises ExactlyOnceRefused: if the task has to fail
         """
         now = self._task.now
         decision = decide(row, now, self.mark() if needs_mark(row, now) else None)
