@@ -76,7 +76,7 @@ def read_offsets(text: str, name: str) -> tuple[Offsets, dict[str, int]]:
 
     A topic can have the word earliest or latest in place of partitions; it holds for all of them.
 
-    :raises OffsetError: naming the option, what was given and an example of what is expected
+    :raises OffsetError: naming the option and what was given, with an example of a valid value
     """
     given = _load(text, name, _OFFSETS_EXAMPLE)
     topics: dict[str, int] = {}
@@ -109,7 +109,7 @@ def _word(word: str, topic: str, name: str) -> int:
 def read_timestamps(text: str, name: str) -> dict[TopicPartition, int]:
     """Timestamps of an option: milliseconds since 1970 for each partition.
 
-    :raises OffsetError: naming the option, what was given and an example of what is expected
+    :raises OffsetError: naming the option and what was given, with an example of a valid value
     """
     given = _load(text, name, _TIMESTAMPS_EXAMPLE)
     timestamps = _read_map(given, name, _TIMESTAMPS_EXAMPLE)
@@ -127,7 +127,7 @@ def read_timestamps(text: str, name: str) -> dict[TopicPartition, int]:
 def read_topic_limits(text: str, name: str) -> dict[str, int]:
     """Numbers (1 or more) by topic.
 
-    :raises OffsetError: naming the option, what was given and an example of what is expected
+    :raises OffsetError: naming the option and what was given, with an example of a valid value
     """
     given = _load(text, name, _LIMITS_EXAMPLE)
     is_map = isinstance(given, dict) and given
@@ -142,7 +142,7 @@ def read_topic_limits(text: str, name: str) -> dict[str, int]:
 def read_assignment(text: str) -> frozenset[TopicPartition]:
     """The partitions that option ``assign`` names.
 
-    :raises OffsetError: naming what was given, with an example of what is expected
+    :raises OffsetError: naming what was given, with an example of a valid value
     """
     given = _load(text, "assign", _ASSIGN_EXAMPLE)
     partitions: set[TopicPartition] = set()

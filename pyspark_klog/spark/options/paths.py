@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 from pyspark_klog.spark.errors import OptionError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
-"""A URL's scheme. It has at least two letters, because one letter is a drive of Windows."""
+"""A URL's scheme, of at least two letters, because one letter is a drive of Windows."""
 
 
 def local_directory(text: str) -> str:

@@ -45,7 +45,7 @@ class Sample(NamedTuple):
     """The number of offsets that the batches cover, gaps included."""
     timestamp_ms: int | None
     """The time of the first record in the first batch that is not empty; under log append time the
-    batch's time. It is None if every batch is empty, and for formats v0 and v1."""
+    batch's time. The value is None if every batch is empty, and for formats v0 and v1."""
 
 
 def take_samples(

@@ -28,7 +28,7 @@ class LetterHeader(Enum):
     """The headers that a letter adds: text in UTF-8."""
 
     REASON = "klog.deadLetter.reason"
-    """One of `Reason`."""
+    """The name of a `Reason`."""
     ERROR = "klog.deadLetter.error"
     """The sentence with which the task would have failed."""
     TOPIC = "klog.deadLetter.topic"

@@ -1,4 +1,4 @@
-"""The batch source: its offsets are resolved when the query is planned."""
+"""The batch source: resolves its offsets when the query is planned."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """The range that one task reads, of the topic with this id (all zero: with that name).
+    """The range that one task reads, of the topic with this id (all zero: of the topic by name).
 
-    ``mark`` is for a plan that Spark may reuse although the topics have changed.
+    ``mark`` identifies a plan that Spark may reuse although the topics have changed.
     """
 
     def __init__(
@@ -46,23 +46,23 @@ class RangePartition(InputPartition):
 
     @property
     def offsets(self) -> OffsetRange:
-        """The range, as it was given."""
+        """The range as an `OffsetRange`."""
         return OffsetRange(*self.value)
 
 
 def tasks(
     ranges: Sequence[OffsetRange], options: Options, topic_ids: Mapping[str, UUID]
 ) -> list[RangePartition]:
-    """Spark's partitions: the ranges, cut by minPartitions and maxRecordsPerPartition.
+    """Spark's partitions: the ranges, split by minPartitions and maxRecordsPerPartition.
 
-    ``topic_ids`` has the ids of the topics for which the ranges were planned, as far as known.
+    ``topic_ids`` has the known ids of the topics for which the ranges were planned.
     """
     pieces = split(ranges, options.min_partitions, options.max_records_per_partition)
     return [RangePartition(piece, topic_ids.get(piece.topic, NO_TOPIC_ID)) for piece in pieces]
 
 
 class BatchReader(Prompt, DataSourceReader):
-    """Reads from the starting to the ending offsets."""
+    """Reads a batch from the starting to the ending offsets."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -92,7 +92,7 @@ class BatchReader(Prompt, DataSourceReader):
         return planned
 
     def _find_offsets(self) -> tuple[Offsets, Offsets]:
-        """Where each partition's rows begin and end."""
+        """The start and the end of each partition."""
         from pyspark_klog.client.cluster.blocking_client import BlockingClient
         from pyspark_klog.spark.planning.discovery import Discovery
         from pyspark_klog.spark.planning.starting import resolve_end, resolve_start
@@ -108,7 +108,7 @@ class BatchReader(Prompt, DataSourceReader):
 
     def _ends_before_start(self, start: Offsets, end: Offsets) -> Mapping[TopicPartition, str]:
         """A sentence on the open transaction of each partition that ends before its start because
-        of one. Empty if no broker says it now."""
+        of one; empty if brokers cannot be asked now."""
         from pyspark_klog.client.cluster.blocking_client import BlockingClient
         from pyspark_klog.spark.planning.discovery import Discovery
 
@@ -118,7 +118,7 @@ class BatchReader(Prompt, DataSourceReader):
 
     @one_line_in_rows
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
-        """The records of one range. (Spark makes a partition of its own where there is none.)"""
+        """The records of one range. (Spark adds an empty partition if the source has none.)"""
         if isinstance(partition, RangePartition | EmptyPartition) and partition.mark is not None:
             check_plan(partition.mark, self._options, self._find_offsets)
         if not isinstance(partition, RangePartition):

@@ -1,7 +1,7 @@
-"""Batch reads whose plan Spark uses again: `planning/reuse.py` says why, and what is compared.
+"""Batch reads whose plan Spark uses again. `planning/reuse.py` has the reasons and the comparison.
 
-Every task notes its query on its host. The task of the first partition compares the planned offsets
-with those of this moment, if the plan is reused.
+Every task notes its query on its host. If the plan is reused, the task of the first partition
+compares the planned offsets with the current ones.
 """
 
 import sys
@@ -30,11 +30,11 @@ _FILTERS_MODULE = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class PlanMark(NamedTuple):
-    """The plan of a task, by which the task notices that Spark reuses the plan."""
+    """Identifies the plan of a task, so that the task can detect that Spark reuses the plan."""
 
     plan: Plan
     offsets: PlannedOffsets | None
-    """The whole plan, in the first partition alone."""
+    """The whole plan; only in the first partition."""
 
 
 class EmptyPartition(InputPartition):
@@ -46,15 +46,15 @@ class EmptyPartition(InputPartition):
 
 
 def new_plan() -> Plan:
-    """A plan that was made now, in one of Spark's planning processes."""
+    """A new plan, made in one of Spark's planning processes."""
     plan_id = bytes.fromhex(chance.unique_text())[:8]
     return Plan(plan_id, clock.epoch_ms(), _FILTERS_MODULE in sys.modules)
 
 
 def may_be_outdated(options: Options) -> bool:
     """Whether Spark may reuse a plan for a query in which a new plan would read other rows."""
-    # Spark has kept plans since it has pushed filters down, from 4.1 on. Spark 4.0 has no such
-    # method, and plans in each query.
+    # Spark 4.1 and later keep plans, since they push filters down. Spark 4.0 has no such method,
+    # and plans in each query.
     if not hasattr(DataSourceReader, "pushFilters"):
         return False
     return not (is_constant(options.starting) and is_constant(options.ending))
@@ -67,7 +67,7 @@ def check_plan(
 
     ``find_offsets`` plans again: it returns the start and end of each partition at this moment.
 
-    :raises PlanOutdated: if an earlier query was planned so, and a new plan would read other rows
+    :raises PlanOutdated: if the plan is an earlier query's, and a new plan would read other rows
     """
     context = TaskContext.get()
     query = None if context is None else find_query(context.getLocalProperty)

@@ -1,4 +1,4 @@
-"""The source's rows: their schema, and the reading of one range of offsets in a task."""
+"""The source's rows: their schema, and the reader of one range of offsets in a task."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 ARROW_BATCH_BYTES = 4 << 20
 """Bytes of values (and of keys) of one Arrow batch. Spark and pyarrow take about 0.3 ms of Python's
-time for each; in the JVM batches of 0.5 to 4 MB cost the same."""
+time for each batch; in the JVM, batches of 0.5 to 4 MB cost the same."""
 _COLUMNS = (
     StructField("key", BinaryType()),
     StructField("value", BinaryType()),
@@ -50,7 +50,7 @@ HEADERS = StructField(
 
 
 def source_schema(*, include_headers: bool, columns: Sequence[str] | None = None) -> StructType:
-    """The columns of every row that is read; ``columns`` are the only ones, if they are given."""
+    """The columns of every row; only ``columns``, in their order, if they are given."""
     if columns is not None:
         by_name = {field.name: field for field in (*_COLUMNS, HEADERS)}
         return StructType([by_name[name] for name in columns])
@@ -58,9 +58,9 @@ def source_schema(*, include_headers: bool, columns: Sequence[str] | None = None
 
 
 def check_user_schema(given: StructType, expected: StructType) -> None:
-    """Refuse a schema that a user gave: the source's is fixed.
+    """Refuse a schema from the user, because the source's schema is fixed.
 
-    :raises SchemaError: naming both
+    :raises SchemaError: naming both schemas
     """
     if given != expected:
         raise SchemaError(
@@ -71,7 +71,7 @@ def check_user_schema(given: StructType, expected: StructType) -> None:
 
 @dataclass(frozen=True)
 class RangeReader:
-    """Reads ranges of offsets in tasks, of the topic with this id (all zero: of any)."""
+    """Reads ranges of offsets in tasks, of the topic with this id (all zero: of any topic)."""
 
     options: Options
     topic_id: UUID = NO_TOPIC_ID
@@ -95,7 +95,7 @@ class RangeReader:
 
         def on_lost(lost: "OffsetsLost") -> None:
             self._on_lost(lost)
-            # Deleted records may still be in the batch that the log begins with.
+            # The batch with which the log begins may still have deleted records.
             decoder.skip_to(min(lost.available[0], offsets.end))
 
         fetcher = RangeFetcher(
@@ -113,7 +113,7 @@ class RangeReader:
         rest = decoder.flush()
         if rest is not None:
             yield rest
-        # Not before: Spark loads some 30,000 more objects when it takes the first Arrow batch.
+        # Only now: Spark loads some 30,000 more objects when it takes the first Arrow batch.
         freeze_once()
 
     def decoder(self, offsets: OffsetRange) -> "ArrowDecoder":

@@ -1,7 +1,7 @@
-"""A batch read straight from a data directory's segment files: no broker is asked (option path).
+"""A batch read directly from a data directory's segment files, without a broker (option path).
 
-Checkpoints tell how far records are committed, indexes where offsets are in the files; the bytes go
-in chunks to the same decoder as fetched ones.
+Checkpoints tell which records are committed, indexes where offsets are in the files. The bytes go
+in chunks to the decoder that is used for fetched records, too.
 """
 
 import logging
@@ -28,11 +28,11 @@ _log = logging.getLogger(__name__)
 
 
 class SegmentReader(BatchReader):
-    """Reads from the starting to the ending offsets."""
+    """Reads a batch from segment files, from the starting to the ending offsets."""
 
     def __init__(self, options: Options) -> None:
         assert options.path is not None
-        # A relative path is resolved here, since executors work in folders of their own.
+        # Resolve a relative path here, since executors work in folders of their own.
         super().__init__(replace(options, path=local_directory(options.path)))
 
     def _find_offsets(self) -> tuple[Offsets, Offsets]:
@@ -73,10 +73,10 @@ class SegmentReader(BatchReader):
 
 
 class SegmentRangeReader(RangeReader):
-    """Reads ranges of offsets in tasks."""
+    """Reads ranges of offsets from segment files, in tasks."""
 
     def _batches(self, offsets: OffsetRange) -> "Iterator[RecordBatch]":
-        """The records of one range; the number of bytes that were read is logged at the end."""
+        """The records of one range; logs the number of bytes that were read at the end."""
         from pyspark_klog.spark.files.range import SegmentRange
 
         options = self.options
@@ -100,7 +100,10 @@ class SegmentRangeReader(RangeReader):
 
 
 def report_loss(text: str, *, fails: bool, how: str = HOW_TO_GO_ON) -> None:
-    """:raises DataLost: if ``fails``, with how to go on; else the text is logged"""
+    """Report lost records: fail, or log a warning.
+
+    :raises DataLost: if ``fails``, with the text ``how`` to go on
+    """
     if fails:
         raise DataLost(f"{text}; {how}")
     _log.warning("some data may have been lost: %s", text)

@@ -1,6 +1,6 @@
 """The base of the stream source's two classes: starts, ends, ranges, and reports of lost data.
 
-Readers are made in several processes and pickled, so they connect only when they are used.
+Readers are made in several processes and pickled, so they connect only when they are first used.
 """
 
 import logging
@@ -36,23 +36,23 @@ _log = logging.getLogger(__name__)
 JsonOffsets = dict[str, dict[str, int]]
 
 _DISCOVERY_AGE_MS = 500
-"""New partitions are looked for after this time; before that, only ends are asked for."""
+"""New partitions are looked for after this time; before that, only ends are requested."""
 
 
 class StreamReaderBase(Prompt, DataSourceStreamReader):
-    """All methods of a stream reader but latestOffset.
+    """All methods of a stream reader except latestOffset.
 
     `{}` as a start has two meanings. From `initialOffset` it means that the start could still move:
-    the first latestOffset resolves the start and gives it as the end of an empty batch, so that the
-    start is durable before anything is read. Once `{}` is itself the durable end of a batch
-    (nothing matched the pattern), it means that every partition is new.
+    the first latestOffset resolves the start and returns it as the end of an empty batch, so that
+    the start is durable before anything is read. Once `{}` is itself the durable end of a batch
+    (no topic matched the pattern), it means that every partition is new.
 
-    The ids of topics are kept as long as the query runs, since the checkpoint has names alone
-    (docs/decisions/0020): they tell a topic from a later one of the same name.
+    The ids of topics are kept as long as the query runs, since the checkpoint has only names
+    (docs/decisions/0020): ids distinguish a topic from a later one of the same name.
     """
 
     def __init__(self, options: Options, refusal: KlogError | None) -> None:
-        """``refusal`` is raised at the first use: Spark would hide an error of the constructor."""
+        """``refusal`` is raised at the first use, since Spark would hide a constructor's error."""
         self._options = options
         self._refusal = refusal
         self._client: BlockingClient | None = None
@@ -66,17 +66,17 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         self._topic_ids: dict[str, UUID] = {}
         """The ids of the topics to which the query's offsets belong."""
         self._begun_anew: Offsets = {}
-        """Where reading began in topics that were made again during the query."""
+        """The first offsets of topics that were created again during the query."""
         self._warned: set[str] = set()
         self._group: GroupCommitter | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._options, self._refusal), {}
 
-    # --- what Spark calls ------------------------------------------------------------------------
+    # --- calls of Spark --------------------------------------------------------------------------
     @one_line
     def initialOffset(self) -> JsonOffsets:  # noqa: N802
-        """Where a new query begins; `{}` if that could move until the first batch is durable."""
+        """The start of a new query; `{}` if it could move until the first batch is durable."""
         self._begin()
         if self._initial is None:
             movable = self._options.start_can_move
@@ -89,19 +89,19 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         discovery = self._begin()
         begin = from_json_dict(start, "the start of the batch in the checkpoint")
         until = from_json_dict(end, "the end of the batch in the checkpoint")
-        # A query that has the same relation twice (a self-union) plans each batch twice.
+        # A query with the same relation twice (a self-union) plans each batch twice.
         is_first = not begin and (not self._has_durable_start() or until == self._first_until)
         if is_first:
             self._first_until = until.copy()
         self._is_durable = True
         if is_first and self._options.start_can_move:
-            # This batch only made the start durable.
+            # This batch only makes the start durable.
             return []
         self._existing(until.keys())
         self._leave_out_new_topics(begin, until)
         for partition in (begin.keys() - until.keys()) & self._existing():
-            # This is a first batch that is planned again, with its start resolved again. Partitions
-            # that were added since its end was written belong to the next batch.
+            # A first batch is planned again, with its start resolved again. Partitions that were
+            # added since its end was written belong to the next batch.
             del begin[partition]
         for partition in sorted(until.keys() - self._existing()):
             text = f"it was to be read up to offset {until[partition]}"
@@ -121,7 +121,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         """Does nothing: Spark's checkpoint has the progress."""
 
     def stop(self) -> None:
-        """Close the connections, after the last position was committed to the consumer group."""
+        """Commit the last position to the consumer group, then close the connections."""
         if self._group is not None:
             self._group.close()
             self._group = None
@@ -143,8 +143,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return self._discovery
 
     def _report_position(self, position: Offsets) -> None:
-        """Let the consumer group, if there is one, follow to a position that Spark has committed.
-        Never fails."""
+        """Pass a position that Spark has committed on to the consumer group, if there is one. Never
+        fails."""
         group_id = self._options.commit_group_id
         if group_id is None:
             return
@@ -152,11 +152,11 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
             from pyspark_klog.spark.progress.group_commit import GroupCommitter
 
             self._group = GroupCommitter(self._options.client, group_id)
-        # A coordinator refuses partitions that are gone.
+        # A coordinator refuses partitions that do not exist any more.
         self._group.report({p: o for p, o in position.items() if p in self._partitions})
 
     def _report(self, text: str, how: str = HOW_TO_GO_ON) -> None:
-        """Some data are lost: fail with ``text`` and how to go on, or warn, once of each text."""
+        """Report lost data: fail with ``text`` and ``how`` to go on, or warn once of each text."""
         if self._options.fail_on_data_loss:
             raise DataLost(f"{text}; {how}")
         if text not in self._warned:
@@ -164,11 +164,11 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
             _log.warning("some data may have been lost: %s", text)
 
     def _has_durable_start(self) -> bool:
-        """Whether a start is in the checkpoint: then Spark does not ask for the initial offset."""
+        """Whether the checkpoint has a start: then Spark does not ask for the initial offset."""
         return self._is_durable or self._initial is None
 
     def _resolve_start(self) -> Offsets:
-        """The starting options of a new query, as the offsets that they mean now."""
+        """Resolve the starting options of a new query to the offsets that they mean now."""
         from pyspark_klog.spark.planning.starting import resolve_start
 
         discovery = self._begin()
@@ -179,8 +179,11 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
     def _existing(
         self, known: Collection[TopicPartition] | None = None, *, anew: bool = False
     ) -> frozenset[TopicPartition]:
-        """The partitions that exist, as of a moment ago. Brokers are asked several times before a
-        partition of the last time (at first: of ``known``) counts as gone."""
+        """The partitions that exist now, or existed `_DISCOVERY_AGE_MS` ago; only now with
+        ``anew``.
+
+        Brokers are asked several times before a partition of the last result (at first: of
+        ``known``) counts as deleted."""
         discovery = self._begin()
         assert self._client is not None
         now_ms = self._client.now_ms()
@@ -194,7 +197,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return self._partitions
 
     def _ends(self, start: Offsets) -> Offsets:
-        """The end of every partition that `_after_deletions` has found."""
+        """The end of every partition that the last `_existing` found."""
         discovery = self._begin()
         try:
             self._latest = discovery.latest(self._partitions, start)
@@ -203,8 +206,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return self._not_before_open_transactions(start, self._latest)
 
     def _not_before_open_transactions(self, start: Offsets, ends: Offsets) -> Offsets:
-        """``ends``, but for partitions that end before their start because of an open transaction:
-        they are reported, and keep their start."""
+        """``ends``, with the start for partitions that end before their start because of an open
+        transaction; reports these partitions."""
         held_back = self._begin().open_transactions(start, ends)
         for partition, text in sorted(held_back.items()):
             where = f"before offset {start[partition]}, where reading was to begin"
@@ -212,7 +215,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return ends | {p: start[p] for p in held_back}
 
     def _checked(self, start: Offsets, ends: Offsets) -> Offsets:
-        """``start``, with the first offsets of partitions that only ``ends`` has: these are new.
+        """``start``, with the first offsets of new partitions, which only ``ends`` has.
 
         Reports lost data before the offsets become durable.
         """
@@ -232,14 +235,14 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
 
     # --- topics that were deleted and made again -------------------------------------------------
     def _made_again(self, partitions: Iterable[TopicPartition]) -> Mapping[str, UUID]:
-        """The topics of these partitions that were made again, with their new ids."""
+        """The topics of these partitions that were created again, with their new ids."""
         topics = {p.topic for p in partitions} & self._topic_ids.keys()
         return self._begin().made_again({t: self._topic_ids[t] for t in topics})
 
     def _after_deletions(self, position: Offsets) -> Offsets:
-        """``position``, with topics that were made again at their first offsets. Reports them.
+        """``position``, with topics that were created again at their first offsets; reports them.
 
-        The result becomes the end of a batch that reads nothing of these topics, and so is durable.
+        The result becomes the end of a batch without records of these topics, and so durable.
         """
         discovery = self._begin()
         there = self._existing(position.keys() or None)
@@ -258,8 +261,9 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return position
 
     def _leave_out_new_topics(self, begin: Offsets, until: Offsets) -> None:
-        """Take the partitions of topics that were made again out of a planned batch, which cannot
-        read them: its end came from `_after_deletions`, or the topic was made again later.
+        """Remove the partitions of topics that were created again from a planned batch, which
+        cannot read them: its end came from `_after_deletions`, or the topic was created again
+        later.
         """
         again = self._made_again(until)
         if again:

@@ -1,6 +1,6 @@
-"""The stream source. Spark counts the parameters of latestOffset, so there are two classes.
+"""The stream source, in two classes, because Spark counts the parameters of latestOffset.
 
-`LimitedStreamReader` serves Spark 4.2 and later: limits, AvailableNow, the position of the query.
+`LimitedStreamReader` serves Spark 4.2 and later: limits, AvailableNow, the query's position.
 `PlainStreamReader` serves 4.0 and 4.1. Their common base is in `stream_base.py`.
 """
 
@@ -40,7 +40,7 @@ if HAS_LIMITS:
     class LimitedStreamReader(StreamReaderBase, SupportsTriggerAvailableNow):
         """For Spark 4.2 and later.
 
-        Spark has no limit that is both a minimum and a maximum, so the minimum is handled here.
+        Spark has no limit that is both a minimum and a maximum, so this class has the minimum.
         """
 
         def __init__(self, options: Options, refusal: KlogError | None) -> None:
@@ -56,14 +56,14 @@ if HAS_LIMITS:
 
         @one_line
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-            """maxOffsetsPerTrigger as one of Spark's limits; the other limits are applied here."""
+            """maxOffsetsPerTrigger as one of Spark's limits; `latestOffset` applies the others."""
             self._begin()
             options = self._options
             limit = options.max_offsets_per_trigger
             if limit is not None:
                 return ReadMaxRows(limit)
-            # Spark has no limit by topic or by bytes. The largest limit by rows stands for these:
-            # so the trigger Once, which passes ReadAllAvailable to latestOffset, is told apart.
+            # Spark has no limit by topic or by bytes. The largest limit by rows stands for these
+            # limits, unlike ReadAllAvailable, which the trigger Once passes to latestOffset.
             if options.max_offsets_by_topic or options.max_bytes_per_trigger is not None:
                 return ReadMaxRows(LONG_MAX)
             return ReadAllAvailable()
@@ -99,7 +99,7 @@ if HAS_LIMITS:
 
         @one_line
         def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802
-            """The ends of the last `latestOffset`, for the query's progress."""
+            """The ends that the last `latestOffset` found, for the query's progress."""
             if not self._latest:
                 return None
             lag_ms = self._lag_ms if self._options.lag_details else None
@@ -107,7 +107,7 @@ if HAS_LIMITS:
 
         @one_line
         def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
-            """As in the base class; under AvailableNow the end must still be there."""
+            """Plan a micro-batch; under AvailableNow its end must still exist."""
             ranges = super().partitions(start, end)
             if self._target is not None and start:
                 self._check_still_there(from_json_dict(end, "the end of the batch"))
@@ -120,7 +120,7 @@ if HAS_LIMITS:
             ends = self._ends(begin) if self._target is None else self._target_from(begin)
             position = self._checked(begin, ends)
             if not ends:
-                # Every partition is gone: the position is kept in case they come back.
+                # If every partition is gone, keep the position in case they come back.
                 return begin
             if self._patience is not None:
                 assert self._client is not None
@@ -130,7 +130,7 @@ if HAS_LIMITS:
             return ends if rows is None else self._limited(rows, position, ends)
 
         def _limited(self, rows: int, position: Offsets, ends: Offsets) -> Offsets:
-            """The ends that every limit allows: by topic, by offsets, by bytes."""
+            """The ends within every limit: by topic, by offsets, by bytes."""
             options = self._options
             ends = prorate_by_topic(options.max_offsets_by_topic, position, ends)
             ends = prorate(rows, position, ends)
@@ -145,7 +145,7 @@ if HAS_LIMITS:
 
         def _learn_rates(self, places: Offsets, ends: Offsets) -> Offsets:
             """Take a sample at each of ``places``. Returns the log's first offset for each
-            partition whose place is deleted.
+            partition whose records there are deleted.
 
             Deleted offsets count no bytes: a query that fell behind would else go over them in
             small steps.
@@ -165,7 +165,7 @@ if HAS_LIMITS:
             return moved
 
         def _time_lag(self, position: Offsets) -> Offsets:
-            """How old the first record behind this position is, in ms by partition; 0 at the end.
+            """The age of the first record after this position, in ms by partition; 0 at the end.
 
             A partition whose first record cannot be fetched now, or has no time, is left out.
             """
@@ -184,9 +184,9 @@ if HAS_LIMITS:
             return lag_ms
 
         def _wait_if_idle(self) -> None:
-            """Let time pass after a poll that found nothing, so that idling costs little.
+            """Wait after a poll that found nothing, so that an idle query costs little.
 
-            Spark would ask again at once; with a long trigger there is no need to wait.
+            Spark would ask again at once; with a long trigger interval there is no need to wait.
             """
             if self._idle_since_ms is not None and self._target is None:
                 assert self._client is not None
@@ -199,7 +199,7 @@ if HAS_LIMITS:
             self._idle_since_ms = self._client.now_ms() if idle else None
 
         def _target_from(self, begin: Offsets) -> Offsets:
-            """The end of an AvailableNow run. If a leader was behind, it is asked once more."""
+            """The end of an AvailableNow run. An end before the start is looked up once more."""
             assert self._target is not None
             behind = [p for p, end in self._target.items() if end < begin.get(p, 0)]
             if behind and self._idle_since_ms is None:
@@ -208,8 +208,8 @@ if HAS_LIMITS:
             return self._not_before_open_transactions(begin, self._target)
 
         def _resolve_start(self) -> Offsets:
-            """The start of a new query. Records that came since this run's end was fixed belong to
-            the run, too."""
+            """The start of a new query. Partitions that were added since this run's end was fixed
+            get an end, too."""
             start = super()._resolve_start()
             if self._target is not None and start.keys() - self._target.keys():
                 new = start.keys() - self._target.keys()
@@ -253,12 +253,12 @@ if HAS_LIMITS:
                     raise DataLost(
                         f"{partition} ends at offset {latest[partition]} now, before offset "
                         f"{end[partition]} up to which a query with the trigger AvailableNow was "
-                        "to read: its topic may have been created anew; start the query again"
+                        "to read: its topic may have been created again; start the query again"
                     )
 
 
 def stream_reader(options: Options, refusal: KlogError | None) -> DataSourceStreamReader:
-    """The class that this Spark can use."""
+    """The stream reader for this version of Spark."""
     if HAS_LIMITS:
         return LimitedStreamReader(options, refusal)
     return PlainStreamReader(options, refusal)

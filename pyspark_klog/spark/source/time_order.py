@@ -1,7 +1,7 @@
 """A warning for reads that end by time: timestamps that decrease within a range.
 
-endingTimestamp ends a partition at its first record that is not older. In a partition whose
-timestamps decrease, records of the wanted time may stand behind that one, and are not read.
+endingTimestamp ends a partition at its first record that is not older. If timestamps decrease in a
+partition, older records may follow that record, and are not read.
 """
 
 import logging
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 def warn_of_decrease(
     batches: "Iterator[RecordBatch]", offsets: OffsetRange, option: str
 ) -> "Iterator[RecordBatch]":
-    """Return the batches of a range as they are, and log one warning if timestamps decrease.
+    """Return the batches of a range unchanged, and log one warning if timestamps decrease.
 
     ``option`` is the option by which the read ends.
     """

@@ -1,4 +1,4 @@
-"""What all Python processes need in which Spark runs klog: clients, errors, prompt answers.
+"""Parts of every Python process in which Spark runs klog: clients, errors, TCP acknowledgements.
 
 May import: client, errors; of spark: errors.
 Start reading at clients.py.

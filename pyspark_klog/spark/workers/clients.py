@@ -1,7 +1,7 @@
 """One client, and its producers, for each cluster in a Python worker process.
 
-Spark's Python workers live on across tasks, batches and queries, one task at a time; a connection
-that a task has made serves the next one. A forked worker begins with nothing.
+Spark's Python workers live on across tasks, batches and queries, one task at a time, so the
+connections of a task serve the next one. A forked worker begins without clients.
 """
 
 import gc
@@ -30,16 +30,16 @@ _producers: "dict[tuple[int, ClientSettings], Producer]" = {}
 _held: "dict[tuple[int, ClientSettings, str], HeldId]" = {}
 _MOST_CLIENTS = 8
 _MOST_HELD = 64
-"""Transactional ids of one process. Any worker may get any task, each of which has an id."""
+"""Most transactional ids of one process. Any worker may get any task, and each task has an id."""
 _frozen: set[tuple[int, bool]] = set()
 _WRITES = "pyspark_klog.client.producer.producer"
 
 
 def client_for(settings: ClientSettings) -> "BlockingClient":
-    """This process's client for a cluster; nothing connects before it is used.
+    """This process's client for a cluster; it connects when it is first used.
 
-    A task uses one or two clients. Where each query has other settings, as with credentials that
-    are new each time, the clients that were unused for longest are closed.
+    A task uses one or two clients. If queries have different settings, for example new credentials
+    each time, the clients that were unused for longest are closed.
     """
     key = (os.getpid(), settings)
     client = _clients.pop(key, None)
@@ -55,7 +55,7 @@ def client_for(settings: ClientSettings) -> "BlockingClient":
 
 
 def producer_for(settings: ClientSettings) -> "Producer":
-    """This process's producer for a cluster. One that failed must be given up: `drop_producer`."""
+    """This process's producer for a cluster. Call `drop_producer` after it has failed."""
     key = (os.getpid(), settings)
     client = client_for(settings)
     producer = _producers.get(key)
@@ -72,15 +72,14 @@ class HeldId:
 
     producer: "TransactionalProducer"
     committed: "CommittedOffset | None" = None
-    """The position that the producer's last transaction has committed; None if it may need
-    `init_transactions`."""
+    """The position that the producer's last transaction has committed; None if the producer may
+    need `init_transactions`."""
     before: "CommittedOffset | None" = None
-    """The position that was there before."""
+    """The group's position before that transaction."""
 
 
 def held_id(settings: ClientSettings, transactional_id: str) -> HeldId:
-    """This process's producer for a transactional id. One that failed must be given up:
-    `drop_producer`."""
+    """This process's producer for a transactional id. Call `drop_producer` after it has failed."""
     client = client_for(settings)
     key = (os.getpid(), settings, transactional_id)
     held = _held.pop(key, None)
@@ -93,7 +92,7 @@ def held_id(settings: ClientSettings, transactional_id: str) -> HeldId:
         )
         others = (other for known, other in _held.items() if known[:2] == key[:2])
         for other in others:
-            # One task writes at a time: its memory for batches serves the next one.
+            # Only one task writes at a time, so producers can share the memory for batches.
             held.producer.memory = other.producer.memory
             break
     _held[key] = held
@@ -103,7 +102,7 @@ def held_id(settings: ClientSettings, transactional_id: str) -> HeldId:
 
 
 def drop_producer(settings: ClientSettings) -> None:
-    """Forget the producers of a cluster and close their connections: the next user begins anew."""
+    """Forget the producers of a cluster and close their connections; later calls make new ones."""
     key = (os.getpid(), settings)
     _producers.pop(key, None)
     for held in [known for known in _held if known[:2] == key]:
@@ -114,12 +113,12 @@ def drop_producer(settings: ClientSettings) -> None:
 
 
 def freeze_once() -> None:
-    """Take the objects that are alive now out of the garbage collector's sight, once in a worker.
+    """Exclude the objects that are alive now from garbage collection, once in a worker.
 
     The worker collects after every task, which costs 40 ms each with large imports such as numba.
-    To be called at the end of a task, when all modules are loaded; objects that are alive then stay
-    for ever. A worker that has only read so far loads more when it first writes: then it is done a
-    second time.
+    Call this at the end of a task, when all modules are loaded; objects that are alive then are
+    never collected. A worker that has only read so far loads more modules when it first writes:
+    then the exclusion is done a second time.
     """
     loaded = (os.getpid(), _WRITES in sys.modules)
     if loaded not in _frozen:
@@ -129,7 +128,7 @@ def freeze_once() -> None:
 
 
 def check_arrow() -> None:
-    """Refuse to go on without pyarrow: Spark would end the planning process without saying why.
+    """Refuse to go on without pyarrow: Spark would end the planning process without a reason.
 
     :raises PackageMissing: if pyarrow is not installed in this Python
     """
@@ -142,7 +141,7 @@ def check_arrow() -> None:
 
 
 def check_numba(allow_slow: bool) -> None:
-    """Refuse to run on the plain Python form of the kernels by accident.
+    """Refuse to run the kernels as plain Python by accident.
 
     :raises PackageMissing: if numba is not installed and the option allowSlow is not set
     """
@@ -167,10 +166,10 @@ def _is_installed(package: str) -> bool:
 
 
 def exit_on_sigterm() -> None:
-    """Let SIGTERM, by which Spark ends a stream's source process, raise SystemExit, so that atexit
-    handlers and `finally` blocks run.
+    """Make SIGTERM, with which Spark ends a stream's source process, raise SystemExit, so that
+    atexit handlers and `finally` blocks run.
 
-    To be called by a reader's methods, not by its constructor, which runs in other processes, too.
+    Call this in a reader's methods, not in its constructor, which runs in other processes, too.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _exit)

@@ -1,4 +1,4 @@
-"""How errors reach the user: one line, without the traceback of code that is not theirs."""
+"""Shows errors to the user in one line, without the traceback of klog's code."""
 
 import functools
 import os
@@ -11,14 +11,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
-"""An environment variable of Spark's: the traceback of an error is not shown."""
+"""Spark's environment variable that hides the traceback of an error."""
 
 
 def one_line(method: Callable[P, R]) -> Callable[P, R]:
-    """Let Spark show klog's own errors without their traceback.
+    """Make Spark show klog's own errors without their traceback.
 
-    For methods that Spark calls in processes that only serve this data source (planning, a
-    stream's source), not for tasks, whose processes run users' functions too.
+    For methods that Spark calls in processes that serve only this data source (planning, a
+    stream's source). Tasks run in processes with users' functions: see `one_line_in_task`.
     """
 
     @functools.wraps(method)
@@ -35,10 +35,10 @@ def one_line(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def one_line_in_task(method: Callable[P, R]) -> Callable[P, R]:
-    """As `one_line`, for a method that Spark calls in a task.
+    """Like `one_line`, for a method that Spark calls in a task.
 
-    A task's process runs users' functions, too, whose tracebacks are to be seen; but a worker ends
-    with the task that failed in it, so no other task meets the variable that is set here.
+    A task's process runs users' functions, too, whose tracebacks must be shown. But a worker ends
+    with the task that failed in it, so no other task sees the variable that is set here.
     """
 
     @functools.wraps(method)
@@ -55,7 +55,7 @@ def one_line_in_task(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def one_line_in_rows(method: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
-    """As `one_line_in_task`, for a method that gives an iterator of rows."""
+    """Like `one_line_in_task`, for a method that returns an iterator of rows."""
 
     @functools.wraps(method)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
@@ -79,16 +79,19 @@ _MARKS = (
 """Texts of the errors other than MemoryError that Python and the system's loader raise when a
 process's address space is used up."""
 _LIMIT_MB = "PYSPARK_EXECUTOR_MEMORY_MB"
-"""An environment variable that Spark gives each worker if spark.executor.pyspark.memory is set."""
+"""An environment variable that Spark sets for workers if spark.executor.pyspark.memory is set."""
 
 
 class WorkerMemoryTooSmall(KlogError):
-    """A Python worker of Spark's may not use as much memory as klog needs."""
+    """A Python worker of Spark may not use as much memory as klog needs."""
 
 
 def _raise_if_limited(error: BaseException) -> None:
-    """:raises WorkerMemoryTooSmall: if an import or an allocation failed in a worker whose memory
-    Spark limits, even if another library has raised an error of its own instead"""
+    """Replace an error of a worker whose memory Spark limits, if the limit may be the cause.
+
+    :raises WorkerMemoryTooSmall: if an import or an allocation failed, even if another library has
+        raised an error of its own instead
+    """
     limit_mb = os.environ.get(_LIMIT_MB)
     if limit_mb is None:
         return

@@ -1,8 +1,8 @@
-"""What the Python workers of one executor, or of the driver, have seen before: two small files.
+"""Two small files as a memory that the Python workers of one executor, or of the driver, share.
 
 One file has the plans, each with the query for which it was first seen; the other has the notices
 that were logged. Both are in the process's local folder, which Spark deletes with the process. Each
-has a fixed number of slots and never grows: an entry is forgotten when a later one takes its slot.
+has a fixed number of slots and never grows: a later entry with the same slot replaces an entry.
 """
 
 import contextlib
@@ -17,14 +17,14 @@ _ID_BYTES = 8
 _SLOT_BYTES = 2 * _ID_BYTES
 
 _logged: set[bytes] = set()
-"""The notices that this process has asked about."""
+"""The notices for which this process has called `is_first_notice`."""
 
 
 def is_first_notice(notice: str, folder: str | None = None) -> bool:
     """Whether no worker of this executor, or of this driver, has asked about ``notice`` before.
 
     Spark runs the commits of a streaming sink in one worker, or in a new one after a pause. Without
-    a local folder the answer holds for this process alone.
+    a local folder the result holds only for this process.
     """
     notice_id = blake2b(notice.encode(), digest_size=_ID_BYTES).digest()
     if notice_id in _logged:
@@ -38,8 +38,8 @@ def remember(
 ) -> bool | None:
     """Note that a task of the query ``key`` uses the plan of 8 bytes ``plan_id``.
 
-    Returns None if the plan was not known, else whether it was first used by the same query. A
-    file that cannot be read or written counts as a plan that was not known.
+    Returns None if the plan was unknown, else whether it was first used by the same query. A
+    file that cannot be read or written counts as an unknown plan.
     """
     folder = folder or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     if not folder:

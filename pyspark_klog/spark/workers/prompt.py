@@ -1,10 +1,10 @@
-"""No 40 ms of waiting in each task: a worker acknowledges at once what Spark sends to it.
+"""Avoids a wait of 40 ms in each task: a worker acknowledges at once the bytes that Spark sends.
 
-Spark writes a task to its Python worker in two pieces: the code, then the rows. The second is
+Spark writes a task to its Python worker in two pieces: the code, then the rows. The second piece is
 small, so Nagle's algorithm holds it until the first is acknowledged, and the worker's system delays
 that acknowledgement by 40 ms, since the worker has answered the last task and may soon answer
-again. Between the pieces the worker unpickles the code, and only there an acknowledgement can be
-asked for. (With spark.python.unix.domain.socket.enabled there is no TCP, and nothing to do.)
+again. Between the pieces the worker unpickles the code, and only then can klog request an
+acknowledgement. (With spark.python.unix.domain.socket.enabled there is no TCP, and nothing to do.)
 """
 
 import contextlib
@@ -26,9 +26,9 @@ class Prompt:
 
 
 def acknowledge() -> None:
-    """Have all bytes that came over this process's TCP connections acknowledged now (Linux).
+    """Acknowledge now all bytes that came over this process's TCP connections (Linux).
 
-    Never raises. It takes some microseconds for each open file.
+    Never raises. The call takes some microseconds for each open file.
     """
     option = getattr(socket, "TCP_QUICKACK", None)
     if option is None:

@@ -1,7 +1,7 @@
-"""spark.sql.execution.arrow.maxRecordsPerBatch of 0 or below: Spark means by it "no limit".
+"""Accepts spark.sql.execution.arrow.maxRecordsPerBatch of 0 or below, for Spark "no limit".
 
-Only Spark's planning of a Python source asserts that the number is above 0, before it asks the
-source for anything. klog's Arrow batches have a size of their own, and the number does not matter.
+Only Spark's planning of a Python source asserts that the number is above 0, before it calls the
+source. klog chooses the size of its Arrow batches itself, so the number does not matter.
 """
 
 import inspect
@@ -21,10 +21,10 @@ _READ = "read_int"
 
 
 def accept_unlimited_batches() -> None:
-    """Let the next number that one of Spark's planning programs reads be above 0.
+    """Make the next number that one of Spark's planning programs reads positive.
 
-    To be called while such a program unpickles a data source. Does nothing in other processes, and
-    nothing in a release of Spark whose program has no such assertion: the number is left as it is.
+    Call this while such a program unpickles a data source. The number stays as it is in other
+    processes, and in a release of Spark whose program has no such assertion.
     """
     for module in _planners():
         _replace_once(module)

@@ -96,8 +96,8 @@ def end_batch_write(
 ) -> None:
     """Delete the groups of a batch write that succeeded or failed. Never raises.
 
-    A copy of a task may begin later and must not write again because it finds no row. It finds the
-    mark instead, which is stored before the ids are fenced and the groups deleted.
+    A copy of a task may begin later and must not write again because it finds no row. The copy
+    finds the mark instead, which is stored before the ids are fenced and the groups deleted.
     """
     micro_batch = exactly_once.micro_batch
     assert micro_batch is not None and exactly_once.topic is not None

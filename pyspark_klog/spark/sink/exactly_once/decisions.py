@@ -40,7 +40,7 @@ class Write(NamedTuple):
 
     ends_itself: bool
     """Whether the task commits, provided that no other producer had its transactional id since the
-    row before. Otherwise the driver commits, after it has compared all rows, since the batch may
+    row before. If not, the driver commits, after it has compared all rows, since the batch may
     be the repetition of one that was split into other tasks."""
 
 
@@ -83,7 +83,7 @@ def after_fenced(row: ProgressRow | None, now: Writing) -> Fail | Verify | Wait:
     """Decide what an attempt does that has lost its transactional id.
 
     ===================  ===================================================  ====================
-    row of               who took the id                                      decision
+    row of               holder of the id                                     decision
     ===================  ===================================================  ====================
     this batch, our run  another attempt of the task, and it has committed    take over its result
     none, an earlier     another attempt that still writes, or an older one   wait

@@ -15,8 +15,8 @@ progress rows of the sink. The driver refuses a batch in these cases, checked in
 | a task without a row, which may have expired | rows expire (exactlyOnceMissing=continue goes on) |
 | a transaction that was handed over and is not open | it was fenced, or took too long |
 
-Otherwise the driver commits the transactions in the order of their tasks.
-That order matters: the driver of an older run that was not stopped commits no transaction at all,
+In all other cases the driver commits the transactions in the order of their tasks.
+The order matters: the driver of an older run that was not stopped commits no transaction at all,
 because each task of the newer run has fenced its predecessor, and task 0 is in every batch.
 """
 
