@@ -51,6 +51,7 @@ FINISHED: tuple[str, ...] = (
     "docs/security.md",
     "docs/transactions.md",
     "docs/troubleshooting.md",
+    "pyspark_klog/client",
     "pyspark_klog/errors.py",
     "pyspark_klog/ids.py",
     "pyspark_klog/java_text.py",
@@ -59,6 +60,7 @@ FINISHED: tuple[str, ...] = (
     "pyspark_klog/protocol",
     "pyspark_klog/records",
     "pyspark_klog/security",
+    "pyspark_klog/spark",
     "pyspark_klog/state_records",
     "pyspark_klog/znodes",
 )
