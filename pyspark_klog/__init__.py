@@ -1,6 +1,6 @@
-"""What a Kafka client or a Spark executor needs: records, protocol, client and the Spark source.
+"""The parts for Kafka clients and Spark executors: records, protocol, client and the Spark source.
 
-May import: the standard library here; never klog_broker. Names are loaded when first used.
+May import: only the standard library; never klog_broker. Names are loaded when first used.
 Start reading at records/FORMAT.md, then docs/architecture.md.
 """
 
@@ -22,11 +22,11 @@ def register(spark: "SparkSession") -> None:
     """Register the format ``klog`` with a session, and make the session the active one of the
     calling thread.
 
-    Spark finds the format by itself where this package was installed when the session began; this
+    Spark finds the format by itself if this package was installed when the session began. This
     function serves packages that were installed later, vendors that want it explicit, and threads:
     a Python thread other than the main one cannot write until it has an active session.
 
-    :raises KlogError: if the session's workers run a Python in which no source of this one can run
+    :raises KlogError: if the session's workers run a Python in which this source cannot run
     """
     from pyspark.errors import AnalysisException
 
@@ -52,7 +52,7 @@ def batch_writer(**options: Any) -> "BatchWriter":
 
     Options are those of the sink, and are checked here.
 
-    :raises KlogError: for options that cannot be
+    :raises KlogError: for invalid options
     """
     from pyspark_klog.spark.sink.batch_writer import BatchWriter
 
@@ -60,8 +60,8 @@ def batch_writer(**options: Any) -> "BatchWriter":
 
 
 def __getattr__(name: str) -> Any:
-    # Spark imports every module named pyspark_* in every session and asks it for DefaultSource:
-    # without a Spark that has Python data sources there is simply none.
+    # Spark imports every module named pyspark_* in every session and asks it for DefaultSource.
+    # This module has none without a Spark that has Python data sources.
     if name == "DefaultSource":
         try:
             from pyspark_klog.spark.data_source import DefaultSource

@@ -1,4 +1,4 @@
-"""`python -m pyspark_klog`: usage; `python -m pyspark_klog check`: what a job needs."""
+"""`python -m pyspark_klog` prints the usage; `python -m pyspark_klog check` what a job needs."""
 
 import argparse
 import os
@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pyspark_klog._version import __version__
 
-_CHECK = """Look at what a job with format("klog") needs, without starting Spark: the Pythons of the
+_CHECK = """Check what a job with format("klog") needs, without starting Spark: the Pythons of the
 driver (the one that runs this) and of Spark's workers, klog, Spark, pyarrow, numba and Java here,
-and brokers if they are named. A line for each: ok, note, or FAIL with what was expected and what to
-do. The exit code is 1 if there is a FAIL. On a cluster run it on each kind of host."""
+and brokers if they are named. Each check prints a line: ok, note, or FAIL with what was expected
+and what to do. The exit code is 1 after a FAIL. On a cluster run it on each kind of host."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -23,19 +23,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     check = commands.add_parser(
-        "check", help="look at what a job needs, before it starts", description=_CHECK
+        "check", help="check what a job needs before it starts", description=_CHECK
     )
     check.add_argument(
         "--bootstrap-servers",
         "--bootstrap-server",
         metavar="HOST:PORT,...",
-        help="brokers that are to be reached, too",
+        help="also check that these brokers can be reached",
     )
     check.add_argument(
         "--command-config",
         metavar="FILE",
         type=Path,
-        help="a properties file with Kafka's client settings, as for security",
+        help="a properties file with Kafka's client settings, for example for security",
     )
     return parser
 

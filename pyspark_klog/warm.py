@@ -1,6 +1,6 @@
-"""Compiles this package's kernels and keeps them: ``python -m pyspark_klog.warm``.
+"""Compiles this package's kernels and caches them: ``python -m pyspark_klog.warm``.
 
-Worth a line in an image's recipe: the first use compiles them otherwise, which takes seconds.
+Run it when you build an image: otherwise the first use compiles the kernels, which takes seconds.
 """
 
 import importlib
@@ -28,9 +28,9 @@ KERNEL_MODULES = (
 
 
 def warm(modules: Sequence[str]) -> None:
-    """Load the kernels of some modules, a line of output for each, and note that they are kept.
+    """Load the kernels of some modules, print a line for each, and note that they are cached.
 
-    The modules of one folder have to be given together, all of them.
+    All modules of one folder must be given together.
     """
     from pyspark_klog.records.kernels import jit
 

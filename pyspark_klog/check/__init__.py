@@ -1,4 +1,4 @@
-"""`python -m pyspark_klog check`: what a job needs before it starts, without starting Spark.
+"""`python -m pyspark_klog check`: checks what a job needs, before it starts and without Spark.
 
 May import: client, interpreters, properties, records' kernels (never numba itself), errors.
 Start reading at command.py.

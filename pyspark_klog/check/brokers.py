@@ -1,4 +1,4 @@
-"""Whether brokers can be reached from here, by the addresses that are given and their own."""
+"""Checks whether brokers can be reached from here, at the given and the advertised addresses."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,12 +8,15 @@ from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.errors import KlogError
 
 _WITHIN_MS = 10_000
-"""Each step, unless the settings say otherwise."""
+"""The time limit of each step in ms, unless the settings give another."""
 _SETTINGS = {"default.api.timeout.ms": str(_WITHIN_MS), "request.timeout.ms": str(_WITHIN_MS)}
 
 
 def check_brokers(servers: str, settings: Mapping[str, str]) -> Iterator[Item]:
-    """Connect to each of the addresses and to what the cluster names; ``settings`` are Kafka's."""
+    """Connect to the given addresses, then to the brokers that the cluster names.
+
+    ``settings`` are Kafka's.
+    """
     try:
         client = BlockingClient({**_SETTINGS, **settings, "bootstrap.servers": servers})
     except KlogError as error:

@@ -1,4 +1,4 @@
-"""The lines of `check`, and its exit code."""
+"""Prints the lines of `check`, and returns its exit code."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from pyspark_klog.properties import PropertiesError, read_properties
 
 
 def check(environ: Mapping[str, str], servers: str | None, config: Path | None) -> int:
-    """Print a line for each thing that was looked at; 1 if a job would fail for one of them."""
+    """Print a line for each check; return 1 if a job would fail because of one of them, else 0."""
     failed = 0
     for item in _items(environ, servers, config):
         sys.stdout.write(f"{item}\n")
@@ -31,7 +31,7 @@ def _items(environ: Mapping[str, str], servers: str | None, config: Path | None)
         yield check_java(environ)
     if servers is None:
         return
-    # Late: it takes a while, and a Python without the packages it needs has been told of by now.
+    # Imported late: the import takes a while, and missing packages were reported above.
     try:
         settings = {entry.name: entry.text for entry in read_properties(config)} if config else {}
         from pyspark_klog.check.brokers import check_brokers

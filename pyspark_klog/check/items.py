@@ -1,20 +1,20 @@
-"""One line of the check."""
+"""The result of one check, as a line."""
 
 from enum import Enum
 from typing import NamedTuple
 
 
 class ItemVerdict(Enum):
-    """What a line begins with."""
+    """The word with which a line begins."""
 
     OK = "ok"
     NOTE = "note"
-    """It works, and there is something to know."""
+    """The check passed, and there is something to know."""
     FAIL = "FAIL"
 
 
 class Item(NamedTuple):
-    """What was found; for a failure also what was expected and what to do."""
+    """The result of a check; for a failure with the expectation and what to do."""
 
     verdict: ItemVerdict
     text: str
@@ -24,15 +24,15 @@ class Item(NamedTuple):
 
 
 def ok(text: str) -> Item:
-    """As it should be."""
+    """A line for a check that passed."""
     return Item(ItemVerdict.OK, text)
 
 
 def note(text: str) -> Item:
-    """Good enough, and worth a word."""
+    """A line for a check that passed, with something to know."""
     return Item(ItemVerdict.NOTE, text)
 
 
 def fail(text: str) -> Item:
-    """A job would fail."""
+    """A line for a check that failed: a job would fail, too."""
     return Item(ItemVerdict.FAIL, text)

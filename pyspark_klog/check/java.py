@@ -1,4 +1,4 @@
-"""The Java that Spark would start."""
+"""Checks the Java that Spark would start."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ _WHAT_TO_DO = "install it and set JAVA_HOME to its folder"
 
 
 def check_java(environ: Mapping[str, str]) -> Item:
-    """As Spark's scripts look for it: JAVA_HOME, else java of PATH."""
+    """Check the Java that Spark's scripts would find: JAVA_HOME, else java of PATH."""
     home = environ.get("JAVA_HOME")
     path = str(Path(home) / "bin" / "java") if home else "java"
     found = shutil.which(path, path=environ.get("PATH"))

@@ -1,4 +1,4 @@
-"""The Pythons of the driver and of Spark's workers, and what is in them."""
+"""Checks the Pythons of the driver and of Spark's workers, and their packages."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -26,19 +26,19 @@ _ALL = ("klog", "packages")
 
 
 class _Role(NamedTuple):
-    """What Spark runs a Python for."""
+    """A purpose for which Spark runs a Python, with that Python."""
 
     name: str
     python: Interpreter
     path: str | None
 
     def instead(self) -> str:
-        """What to do about another Python."""
+        """Advice to let the role run the Python that runs here."""
         return f"set {self.python.setting}={sys.executable} before the session begins"
 
 
 def check_pythons(environ: Mapping[str, str]) -> Iterator[Item]:
-    """The driver's Python, which is the one that runs this, then Spark's."""
+    """Check the driver's Python, which runs this check, then the Pythons of Spark's processes."""
     home = spark_home(environ)
     roles = list(_roles(environ, home))
     driver = Probe(sys.executable, environ, *_ALL)
@@ -75,7 +75,8 @@ def _roles(environ: Mapping[str, str], home: Path | None) -> Iterator[_Role]:
 
 
 def _spark_defaults(environ: Mapping[str, str], home: Path | None) -> Iterator[Interpreter]:
-    """spark.pyspark.python, which spark-submit alone reads: there it precedes the environment."""
+    """The Python of spark.pyspark.python. Only spark-submit reads this setting; there it precedes
+    the environment."""
     folder = environ.get("SPARK_CONF_DIR") or (home and home / "conf")
     if not folder:
         return
@@ -89,7 +90,7 @@ def _spark_defaults(environ: Mapping[str, str], home: Path | None) -> Iterator[I
 
 
 def _contents(role: _Role, probes: Mapping[str, Probe]) -> Contents | Item:
-    """What is in the role's Python, or the one line that there is to say of it."""
+    """The contents of the role's Python, or its only line if it can't run or is the driver's."""
     name, python, path = role.name, role.python, role.path
     if " " in python.command:
         return fail(

@@ -1,4 +1,4 @@
-"""Which Pythons Spark runs, and what is in them.
+"""Finds the Pythons that Spark runs, and asks them for their packages.
 
 May import: the standard library. Start reading at lookup.py; probe.py runs in the other Python.
 """

@@ -1,7 +1,7 @@
-"""Which Pythons Spark runs, and how to ask them.
+"""Finds the Pythons that Spark runs, and asks them for their packages.
 
-Spark runs Python sources and functions in processes of its own. Their interpreter is named by the
-environment of the driver's JVM, and is another than the driver's unless somebody sees to it.
+Spark runs Python sources and functions in separate processes. The environment of the driver's JVM
+names their interpreter, which differs from the driver's unless the environment is set.
 """
 
 import json
@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 PROBE_TIMEOUT_S = 60.0
-"""A Python that imports everything for the first time, on a cold disk, takes some seconds."""
+"""A Python that imports all packages for the first time, on a cold disk, takes some seconds."""
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python as Spark is told of it: a path, or a name to be looked for in PATH."""
+    """A Python as Spark's settings name it: a path, or a name to look up in PATH."""
 
     command: str
     setting: str
-    """What names it, as PYSPARK_PYTHON."""
+    """The setting that names the command, for example PYSPARK_PYTHON."""
     is_default: bool = False
 
     def __str__(self) -> str:
@@ -34,27 +34,27 @@ class Interpreter:
         return f"{self.setting}={self.command}"
 
     def path(self, environ: Mapping[str, str]) -> str | None:
-        """The file that the command stands for; None if there is none."""
+        """The path of the command's file; None if there is none."""
         found = shutil.which(self.command, path=environ.get("PATH"))
-        # Not resolved: an environment's python is a link to that of the system.
+        # Links are kept, because an environment's python is a link to that of the system.
         return None if found is None else os.path.abspath(found)  # noqa: PTH100
 
 
 def of_workers(environ: Mapping[str, str]) -> Interpreter:
-    """That of functions, and of a source that was registered: as pyspark's SparkContext has it."""
+    """The Python of functions and of registered sources, as pyspark's SparkContext chooses it."""
     command = environ.get("PYSPARK_PYTHON")
     return Interpreter(command or "python3", "PYSPARK_PYTHON", is_default=not command)
 
 
 def of_look_up(environ: Mapping[str, str]) -> Interpreter:
-    """That in which Spark looks for formats, and runs those that it finds so."""
+    """The Python in which Spark looks up formats, and runs the sources that it finds so."""
     command = environ.get("PYSPARK_DRIVER_PYTHON")
     return Interpreter(command, "PYSPARK_DRIVER_PYTHON") if command else of_workers(environ)
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a Python has. What was not asked for is None."""
+    """The packages of a Python. None stands for a missing package, or one not asked for."""
 
     version: tuple[int, int, int]
     klog: str | None = None
@@ -63,13 +63,13 @@ class Contents:
     pyspark_error: str | None = None
     pyarrow: str | None = None
     pyarrow_error: str | None = None
-    """Spark's own words about a pyarrow that is missing or too old."""
+    """Spark's message about a pyarrow that is missing or too old."""
     numba: str | None = None
     kernels_are_cached: bool | None = None
 
     @property
     def minor(self) -> str:
-        """The part of the version in which Spark's Pythons must be equal."""
+        """The major and minor version, which must be equal in all of Spark's Pythons."""
         return f"{self.version[0]}.{self.version[1]}"
 
     @property
@@ -79,14 +79,14 @@ class Contents:
 
 
 class NoPython(Exception):
-    """A command that did not run as a Python does, and why."""
+    """A command did not run as a Python; the text says why."""
 
 
 class Probe:
-    """A Python that is being asked. Several can be at work at the same time: make them first."""
+    """A Python that is being asked. Several can run at the same time: create them first."""
 
     def __init__(self, path: str, environ: Mapping[str, str], *asked: str) -> None:
-        """``asked`` are "klog" and "packages"."""
+        """``asked`` may have "klog" and "packages"."""
         source = resources.files(__package__).joinpath("probe.py").read_text("utf-8")
         self._error: OSError | None = None
         try:
@@ -103,9 +103,9 @@ class Probe:
             self._error = error
 
     def result(self, timeout_s: float = PROBE_TIMEOUT_S) -> Contents:
-        """Wait for the answer.
+        """Wait for the Python to end, and return its packages.
 
-        :raises NoPython: if there is none
+        :raises NoPython: if it gave no answer
         """
         if self._error is not None:
             raise NoPython(self._error.strerror or str(self._error))
@@ -126,7 +126,7 @@ class Probe:
 
 
 def worker_environment(environ: Mapping[str, str], spark_home: Path | None) -> dict[str, str]:
-    """The environment in which Spark runs Python: with its own pyspark in front."""
+    """The environment in which Spark runs Python, with Spark's own pyspark first on the path."""
     library = [] if spark_home is None else sorted((spark_home / "python" / "lib").glob("py*.zip"))
     paths = [*map(str, library), *filter(None, [environ.get("PYTHONPATH")])]
     return {**environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -145,5 +145,5 @@ def spark_home(environ: Mapping[str, str]) -> Path | None:
 
 
 def is_own(path: str) -> bool:
-    """Whether that file is the Python that runs here."""
+    """Whether the file is the Python that runs here."""
     return path == os.path.abspath(sys.executable)  # noqa: PTH100

@@ -1,7 +1,7 @@
-"""Run in another Python: says what Spark and klog would find in it, as JSON in the last line.
+"""Runs in another Python: prints what Spark and klog would find there, as JSON in the last line.
 
-Plain enough for any Python 3, and without klog, which may not be there. The arguments name what is
-asked for: "klog", "packages".
+The code runs in any Python 3, and without klog, which may be missing there. The arguments are
+"klog", "packages" or both.
 """
 
 import importlib

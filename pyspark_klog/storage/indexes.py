@@ -64,7 +64,7 @@ class OffsetIndexView:
             if len(buffer) % OFFSET_INDEX_ENTRY_BYTES:
                 raise StorageFormatError(
                     f"an offset index of {len(buffer)} bytes: expected a multiple of "
-                    f"{OFFSET_INDEX_ENTRY_BYTES}; delete it, it is made anew from the log"
+                    f"{OFFSET_INDEX_ENTRY_BYTES}; delete the file, and the broker writes it again"
                 )
             entries = len(buffer) // OFFSET_INDEX_ENTRY_BYTES
         self._buffer = buffer
@@ -145,7 +145,7 @@ class TimeIndexView:
             if len(buffer) % TIME_INDEX_ENTRY_BYTES:
                 raise StorageFormatError(
                     f"a time index of {len(buffer)} bytes: expected a multiple of "
-                    f"{TIME_INDEX_ENTRY_BYTES}; delete it, it is made anew from the log"
+                    f"{TIME_INDEX_ENTRY_BYTES}; delete the file, and the broker writes it again"
                 )
             entries = len(buffer) // TIME_INDEX_ENTRY_BYTES
         self._buffer = buffer

@@ -2,7 +2,7 @@
 
 May import: client, interpreters, errors; starts klog_broker as a child process, never imports it.
 Start reading at broker.py; plugin.py has the pytest fixtures klog_broker and klog_topic, and
-cluster.py several brokers with a ZooKeeper server (zookeeper.py).
+cluster.py starts several brokers with a ZooKeeper server (zookeeper.py).
 """
 
 from pyspark_klog.testing.broker import Broker, BrokerFailed

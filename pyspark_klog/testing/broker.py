@@ -21,14 +21,14 @@ _OUTPUT_TAIL_BYTES = 4_000
 DEFAULT_SETTINGS: dict[str, str] = {
     # A test has few consumers: a group need not wait for more of them.
     "group.initial.rebalance.delay.ms": "0",
-    # Records of a test may carry times of long ago: the first round of retention, half a minute
-    # after the start, would delete them.
+    # Records of a test may have old timestamps: the first round of retention, half a minute after
+    # the start, would delete them.
     "log.retention.hours": "-1",
 }
 
 
 class BrokerFailed(KlogError):
-    """The child process did not come up, or ended by itself; the text has what it printed."""
+    """The child process did not start, or ended by itself; the text has its output."""
 
 
 class Broker:
@@ -36,8 +36,8 @@ class Broker:
 
     Settings are the broker's own, with underscores for dots: ``Broker(num_partitions=3)``. The data
     folder is temporary unless ``data`` is given; it stays across `stop` and `start`, as does the
-    port, so that a test can take a broker away and bring it back. The broker ends with the process
-    that started it, however that one ends; records are kept however old they are.
+    port, so that a test can stop a broker and start it again. The broker ends with the process that
+    started it, however that process ends; records are kept however old they are.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Broker:
         python: Sequence[str] | None = None,
         **settings: str | int | bool,
     ) -> None:
-        """``port`` 0 takes a free one. ``python`` is how to run another interpreter."""
+        """``port`` 0 stands for a free one. ``python`` is the command of another interpreter."""
         self._settings = DEFAULT_SETTINGS | {
             name.replace("_", "."): _text(value) for name, value in settings.items()
         }
@@ -63,7 +63,7 @@ class Broker:
         self._host = "127.0.0.1"
         self._process: subprocess.Popen[bytes] | None = None
 
-    # --- what is known of it ---------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------
     @property
     def bootstrap_servers(self) -> str:
         """``host:port``, as clients take it."""
@@ -82,7 +82,7 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the broker's process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -91,13 +91,13 @@ class Broker:
         return self._given_data if self._given_data is not None else self._home() / "data"
 
     def output(self) -> str:
-        """What the broker has logged so far (its standard error); nothing after `close`."""
+        """The broker's log so far (its standard error); empty after `close`."""
         path = None if self._folder is None else self._folder / "broker.log"
         if path is None or not path.exists():
             return ""
         return path.read_text(encoding="utf-8", errors="replace")
 
-    # --- life ------------------------------------------------------------------------------------
+    # --- lifecycle -------------------------------------------------------------------------------
     def __enter__(self) -> "Broker":
         self.start()
         return self
@@ -119,12 +119,12 @@ class Broker:
         with (self._home() / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
                 command,
-                # Nothing is written to it. When this process ends, even by SIGKILL, the system
+                # This process never writes to the pipe. When it ends, even by SIGKILL, the system
                 # closes its end, and the broker ends too.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                # Ctrl-C in a test run is for the test: the broker is ended by `close`.
+                # Ctrl-C in a test run must reach only the test: `close` ends the broker.
                 start_new_session=True,
             )
         atexit.register(self.close)
@@ -135,7 +135,7 @@ class Broker:
             raise
 
     def stop(self) -> None:
-        """End the broker politely (SIGTERM) and wait for it; the data stay.
+        """Stop the broker with SIGTERM and wait for its end; its data stay.
 
         :raises BrokerFailed: if it does not end, or ends with an error
         """
@@ -144,11 +144,11 @@ class Broker:
             raise BrokerFailed(f"the broker ended with code {code}: {self._tail()}")
 
     def kill(self) -> None:
-        """End the broker without warning (SIGKILL); the data stay as they are."""
+        """Kill the broker with SIGKILL; its data stay as they are."""
         self._end(signal.SIGKILL)
 
     def close(self) -> None:
-        """End the broker and remove its temporary folder."""
+        """Stop the broker and remove its temporary folder."""
         atexit.unregister(self.close)
         with contextlib.suppress(BrokerFailed):
             self.stop()
@@ -205,7 +205,7 @@ def _text(value: str | int | bool) -> str:
 
 
 def _read_line(stream: IO[bytes], timeout_s: float) -> str | None:
-    """The first line, "" if the stream ends before it, None if that takes too long."""
+    """The first line; "" if the stream ends before it, None after the timeout."""
     deadline = time.monotonic() + timeout_s
     received = b""
     with selectors.DefaultSelector() as selector:

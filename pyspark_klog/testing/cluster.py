@@ -1,4 +1,4 @@
-"""Brokers and a ZooKeeper as child processes, on loopback, each broker on an address of its own."""
+"""Brokers and a ZooKeeper as child processes, on loopback, each broker on its own address."""
 
 import contextlib
 import os
@@ -17,17 +17,17 @@ from pyspark_klog.testing.zookeeper import ZooKeeper
 
 _MOST_BROKERS = 250
 _PAUSE_S = 0.02
-# Kafka's default: with fewer brokers it would never make the topics of groups and transactions.
+# Kafka's default: with fewer brokers the topics of groups and transactions could not be created.
 _INTERNAL_REPLICAS = 3
 
 
 class Cluster:
     """A cluster to test against; use it in a with statement, or call `start` and `close`.
 
-    Broker N, from 1 on, listens on 127.0.0.N (an address that Linux has and macOS must be given:
-    ``ifconfig lo0 alias 127.0.0.2``). `brokers` are `Broker`s, so that a test can stop, kill and
-    start each; `zookeeper` is a `ZooKeeper`. Settings are the brokers' own, with underscores for
-    dots. Everything ends with the process that started it. Needs Java and pyspark for ZooKeeper.
+    Broker N, from 1 on, listens on 127.0.0.N. Linux has these addresses; macOS needs a command for
+    each: ``ifconfig lo0 alias 127.0.0.2``. `brokers` are `Broker`s, so that a test can stop, kill
+    and start each; `zookeeper` is a `ZooKeeper`. Settings are the brokers' own, with underscores
+    for dots. All processes end with the one that started them. ZooKeeper needs Java and pyspark.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class Cluster:
         python: Sequence[str] | None = None,
         **settings: str | int | bool,
     ) -> None:
-        """The data folders are temporary unless ``data`` is given, and then are below it. All
-        brokers listen on the port ``ports``, or each on a free one."""
+        """The data folders are temporary, or below ``data`` if it is given. All brokers listen on
+        the port ``ports``; with 0 each listens on a free port."""
         if not 1 <= brokers <= _MOST_BROKERS:
             raise ValueError(f"a cluster has 1 to {_MOST_BROKERS} brokers, not {brokers}")
         folder = None if data is None else Path(data)
@@ -65,7 +65,7 @@ class Cluster:
     def broker(self, broker_id: int) -> Broker:
         """The broker with this number, from 1 on.
 
-        :raises ValueError: if there is none
+        :raises ValueError: if there is no such broker
         """
         if not 1 <= broker_id <= len(self.brokers):
             there = f"1 to {len(self.brokers)}" if self.brokers else "none before its start"
@@ -87,8 +87,8 @@ class Cluster:
     def start(self) -> None:
         """Start ZooKeeper, then the brokers, and wait until each serves and sees all others.
 
-        :raises ZooKeeperFailed: if ZooKeeper does not come up
-        :raises BrokerFailed: if a broker does not
+        :raises ZooKeeperFailed: if ZooKeeper does not start
+        :raises BrokerFailed: if a broker does not start
         """
         try:
             self.zookeeper.start()
@@ -103,18 +103,19 @@ class Cluster:
             raise
 
     def close(self) -> None:
-        """End the brokers, then ZooKeeper, and remove the temporary folders."""
+        """Stop the brokers, then ZooKeeper, and remove the temporary folders."""
         with contextlib.ExitStack() as stack:
             stack.callback(self.zookeeper.close)
             for each in self.brokers:
                 stack.callback(each.close)
             for each in self.brokers:
-                # All at once: otherwise each gives what it leads to the next one that ends.
+                # Stop all at once: otherwise each broker hands its partitions to the next one.
                 if each.is_running:
                     os.kill(each.pid, signal.SIGTERM)
 
     def _wait_until_all_see_all(self) -> None:
-        """Before that a topic with as many replicas as there are brokers may be refused."""
+        """Wait until each broker sees all others: before that, topics with as many replicas as
+        there are brokers may be refused."""
         deadline_s = time.monotonic() + self._start_timeout_s
         numbers = set(range(1, self._count + 1))
         for broker in self.brokers:
@@ -140,7 +141,7 @@ class Cluster:
             "broker_id": number,
             "listeners": f"PLAINTEXT://{host}:0",
             "zookeeper_connect": self.zookeeper.address,
-            # The last broker to end has nobody to give its partitions to, and asks several times.
+            # The last broker to stop cannot hand over its partitions, and asks several times.
             "controlled_shutdown_retry_backoff_ms": 200,
             **self._settings,
         }

@@ -1,6 +1,6 @@
 """pytest fixtures: ``klog_broker`` (one for the session) and ``klog_topic`` (one for each test).
 
-pytest loads this in every session of an environment that has klog: what it needs is imported late.
+pytest loads this module in every session of an environment with klog, so it imports others late.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Ports for servers that are ended and started again at the same place."""
+"""Finds ports for servers that are stopped and started again on the same port."""
 
 import random
 import socket
@@ -9,22 +9,22 @@ HOST = "127.0.0.1"
 _LOWEST = 10_000
 _OF_CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _FIRST_OF_CONNECTIONS = 32_768
-"""Linux's default."""
+"""Linux's default for the first port of outgoing connections."""
 
 
 def free_port(host: str = HOST) -> int:
-    """See `free_ports`."""
+    """Return a port that was free a moment ago; `free_ports` has the details."""
     (port,) = free_ports(1, host)
     return port
 
 
 def free_ports(count: int, host: str = HOST) -> list[int]:
-    """Different ports that were free a moment ago: who binds them later may still lose a race.
+    """Return different ports that were free a moment ago; another program may bind one first.
 
-    They are below those that the system gives to outgoing connections: otherwise any connection
-    from ``host`` could take them while their server is away.
+    The ports are below those that the system gives to outgoing connections: otherwise any
+    connection from ``host`` could take a port while its server is stopped.
 
-    :raises OSError: if there are not so many
+    :raises OSError: if there are fewer free ports
     """
     low = range(_LOWEST, _first_of_connections())
     free = (port for port in random.sample(low, len(low)) if _is_free(host, port))

@@ -1,4 +1,4 @@
-"""A cluster to play with: ``python -m pyspark_klog.testing.run_cluster``; Ctrl-C ends all of it."""
+"""Runs a cluster to try: ``python -m pyspark_klog.testing.run_cluster``; Ctrl-C ends all of it."""
 
 import argparse
 import signal
@@ -14,17 +14,17 @@ _PORT = 9092
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it until SIGINT or SIGTERM; the exit code."""
+    """Run a cluster until SIGINT or SIGTERM; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="./dev cluster",
         description="Start ZooKeeper and brokers on loopback; Ctrl-C ends all of it.",
     )
-    parser.add_argument("--brokers", type=int, default=3, help="how many (3)")
+    parser.add_argument("--brokers", type=int, default=3, help="the number of brokers (3)")
     parser.add_argument(
-        "--port", type=int, default=_PORT, help=f"of all brokers ({_PORT}); 0 takes free ones"
+        "--port", type=int, default=_PORT, help=f"all brokers' port ({_PORT}); 0: free ports"
     )
     parser.add_argument(
-        "--data", type=Path, help="where their data stay; without it they go at the end"
+        "--data", type=Path, help="folder that keeps the data; by default they are deleted"
     )
     given = parser.parse_args(arguments)
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    # What is begun ends first: a second signal must not cut the end short.
+    # The shutdown has begun: ignore a second signal, which must not cut it short.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -66,14 +66,14 @@ def _how_to_use(cluster: Cluster) -> str:
             f"bootstrap.servers={cluster.bootstrap_servers}",
             f"klog topics create events --partitions 3 --replication-factor {replicas}"
             f" --config min.insync.replicas={in_sync}{asks}",
-            f"makes a topic, and `klog topics describe events{asks}` shows who leads and who is in"
-            " sync.",
-            "`kill -9` a pid, and others lead in its place after the session's time, 18 seconds."
-            " To have broker 1 back:",
+            f"makes a topic, and `klog topics describe events{asks}` shows its leaders and in-sync"
+            " replicas.",
+            "`kill -9` a pid: other brokers become leaders after the session timeout, 18 seconds."
+            " To start broker 1 again:",
             f"klog broker --port {port} --data {first.data} --set broker.id=1"
             f" --set listeners=PLAINTEXT://{host}:{port}"
             f" --set zookeeper.connect={cluster.zookeeper.address}",
-            "docs/clusters-of-brokers.md tells more. Ctrl-C ends all of it.",
+            "docs/clusters-of-brokers.md has more. Ctrl-C ends all of it.",
             "",
         )
     )

@@ -16,7 +16,7 @@ from pyspark_klog.interpreters.lookup import spark_home
 from pyspark_klog.testing.ports import free_port
 
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
-# Of a few hundred jars those that a server loads: a JVM looks into every jar on its path.
+# The jars that a server loads, out of a few hundred: a JVM opens every jar on its path.
 _JARS = (
     "zookeeper-*.jar", "slf4j-api-*.jar", "log4j-api-*.jar", "log4j-core-*.jar",
     "log4j-slf4j*-impl-*.jar", "netty-*.jar", "metrics-core-*.jar", "snappy-java-*.jar",
@@ -27,7 +27,7 @@ _JVM = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Dlog4j2.level=INFO",
-    # What was written survives the process, which is all that is ended here.
+    # Only the process ends, never the machine, so written data survive without a sync.
     "-Dzookeeper.forceSync=no",
     "-Dzookeeper.preAllocSize=1024",
 )
@@ -38,19 +38,19 @@ _OUTPUT_TAIL_BYTES = 4_000
 
 
 class ZooKeeperFailed(KlogError):
-    """The server did not come up, or ended by itself; the text has what it printed."""
+    """The server did not start, or ended by itself; the text has its output."""
 
 
 class _EndedEarly(ZooKeeperFailed):
-    """It may have found its port taken."""
+    """The server ended while it started, perhaps because another process had taken its port."""
 
 
 class ZooKeeper:
     """A standalone ZooKeeper server; use it in a with statement, or call `start` and `close`.
 
-    The data folder is temporary unless ``data`` is given; data and port stay across `stop`, `kill`
-    and `start`, and so do sessions that are not over by then. Sessions may be as short as two ticks
-    and as long as a minute. The server ends with the process that started it. Needs Java 17 or
+    The data folder is temporary unless ``data`` is given; data, port and unexpired sessions survive
+    `stop`, `kill` and `start`. Session timeouts may be from two ticks to one minute. The server
+    ends with the process that started it. Needs Java 17 or
     later (JAVA_HOME, else java of PATH) and pyspark, or a Spark at SPARK_HOME, for the jars.
     """
 
@@ -72,7 +72,7 @@ class ZooKeeper:
         self._watcher: subprocess.Popen[bytes] | None = None
         self._standing_pid: int | None = None
 
-    # --- what is known of it ---------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------
     @property
     def address(self) -> str:
         """``host:port``, for ``zookeeper.connect``."""
@@ -89,17 +89,17 @@ class ZooKeeper:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the server's process runs."""
         return self._process is not None and self._process.poll() is None
 
     def output(self) -> str:
-        """What the server has logged so far; nothing after `close`."""
+        """The server's log so far; empty after `close`."""
         path = None if self._folder is None else self._folder / "zookeeper.log"
         if path is None or not path.exists():
             return ""
         return path.read_text(encoding="utf-8", errors="replace")
 
-    # --- life ------------------------------------------------------------------------------------
+    # --- lifecycle -------------------------------------------------------------------------------
     def __enter__(self) -> "ZooKeeper":
         self.start()
         return self
@@ -128,29 +128,29 @@ class ZooKeeper:
                     raise
 
     def stop(self) -> None:
-        """End the server politely (SIGTERM) and wait for it; the data stay."""
+        """Stop the server with SIGTERM and wait for its end; its data stay."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the server without warning (SIGKILL); the data stay as they are."""
+        """Kill the server with SIGKILL; its data stay as they are."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Let the server stand still (SIGSTOP): connections stay, nothing is answered from when
-        this returns."""
+        """Suspend the server (SIGSTOP): its connections stay open, and it answers nothing once
+        this method has returned."""
         if self._standing_pid != self.pid:
             self._standing_pid = self.pid
             os.kill(self.pid, signal.SIGSTOP)
-            # A moment passes until all of its threads stand.
+            # Wait until all threads have stopped, which takes a moment.
             os.waitpid(self.pid, os.WUNTRACED)
 
     def resume(self) -> None:
-        """Let a server that stands still go on (SIGCONT)."""
+        """Resume a suspended server (SIGCONT)."""
         self._standing_pid = None
         os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> None:
-        """End the server and remove its temporary folder."""
+        """Stop the server and remove its temporary folder."""
         atexit.unregister(self.close)
         self._end(signal.SIGKILL)
         if self._folder is not None:
@@ -168,7 +168,7 @@ class ZooKeeper:
             "clientPortAddress": _HOST,
             "clientPort": port,
             "maxClientCnxns": 0,
-            # It would need Jetty, which is not among the jars.
+            # The admin server would need Jetty, which is not among the jars.
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "srvr",
         }
@@ -184,8 +184,8 @@ class ZooKeeper:
                 stderr=log,
                 start_new_session=True,
             )
-        # Java does not notice the end of its parent. A shell does, however that one ends: the
-        # system closes the pipe from which it reads.
+        # Java does not notice the end of its parent. A shell does, however the parent ends: the
+        # system closes the pipe from which the shell reads.
         self._watcher = subprocess.Popen(
             ["sh", "-c", 'read -r _; kill -KILL "$1"', "sh", str(self._process.pid)],
             stdin=subprocess.PIPE,
@@ -205,14 +205,14 @@ class ZooKeeper:
                     f"ZooKeeper did not serve within {self._start_timeout_s:g} s: {self._tail()}"
                 )
             time.sleep(_PAUSE_S)
-        if process.poll() is not None:  # somebody else's server answers at this port
+        if process.poll() is not None:  # another process's server answers at this port
             raise _EndedEarly(f"ZooKeeper ended at its start: {self._tail()}")
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
-            # First of all: it must not outlive the process whose id it has.
+            # End the watcher first: it must not outlive the process, whose id may be reused.
             watcher.kill()
             watcher.communicate()
         if process is None:
@@ -220,7 +220,7 @@ class ZooKeeper:
         if process.poll() is None:
             process.send_signal(how)
             if how is signal.SIGTERM:
-                process.send_signal(signal.SIGCONT)  # one that stands still would not hear it
+                process.send_signal(signal.SIGCONT)  # a suspended one would not get SIGTERM
         try:
             process.wait(self._stop_timeout_s)
         except subprocess.TimeoutExpired:

@@ -254,7 +254,7 @@ def test_settings_that_cannot_be(check: Check, tmp_path: Path) -> None:
 # --- the command ---------------------------------------------------------------------------------
 def test_alone_it_prints_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
-    assert "check     look at what a job needs" in capsys.readouterr().out
+    assert "check     check what a job needs" in capsys.readouterr().out
 
 
 def test_this_machine(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
