@@ -54,7 +54,7 @@ def of_look_up(environ: Mapping[str, str]) -> Interpreter:
 
 @dataclass(frozen=True)
 class Contents:
-    """The packages of a Python. None stands for a missing package, or one not asked for."""
+    """The packages of a Python; a value is None if it is missing or was not requested."""
 
     version: tuple[int, int, int]
     klog: str | None = None

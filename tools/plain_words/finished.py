@@ -51,9 +51,13 @@ FINISHED: tuple[str, ...] = (
     "docs/security.md",
     "docs/transactions.md",
     "docs/troubleshooting.md",
+    "pyspark_klog/__init__.py",
+    "pyspark_klog/__main__.py",
+    "pyspark_klog/check",
     "pyspark_klog/client",
     "pyspark_klog/errors.py",
     "pyspark_klog/ids.py",
+    "pyspark_klog/interpreters",
     "pyspark_klog/java_text.py",
     "pyspark_klog/log_fallback.py",
     "pyspark_klog/properties.py",
@@ -62,6 +66,9 @@ FINISHED: tuple[str, ...] = (
     "pyspark_klog/security",
     "pyspark_klog/spark",
     "pyspark_klog/state_records",
+    "pyspark_klog/storage",
+    "pyspark_klog/testing",
+    "pyspark_klog/warm.py",
     "pyspark_klog/znodes",
 )
 """Folders (with all below them) and files, as paths from the top of the checkout.
