@@ -131,7 +131,7 @@ def test_a_topic_to_write_to_is_absent(
         frame = _values(topics, full)
         _save_stream(frame, topics, tmp_path, topic="absent", kafka__max__block__ms=300)
     expected = (
-        "TopicMissing: topic absent does not exist: it was waited for 300 ms (max.block.ms); "
+        "TopicMissing: topic absent does not exist after waiting 300 ms (max.block.ms); "
         "create it, or let brokers do so with auto.create.topics.enable"
     )
     assert batch == stream == [expected]
@@ -335,8 +335,8 @@ def test_a_user_who_may_not_write(
     [
         (
             "'v' AS payload",
-            "column value is missing; expected it among ['payload']: give what is to be written "
-            "that name, as in withColumnRenamed('payload', 'value')",
+            "column value is missing; expected it among ['payload']: rename the column to "
+            "write, as in withColumnRenamed('payload', 'value')",
         ),
         ("1 AS value", "column value is int; expected string or binary: cast it"),
         ("'v' AS value, 1L AS partition", "column partition is bigint; expected int: cast it"),

@@ -230,7 +230,7 @@ def test_without_a_run_of_sparks_the_process_is_one() -> None:
 def test_spark_connect_does_not_tell_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.sql.utils.is_remote", lambda: True)
     frame: Any = None
-    with pytest.raises(OptionError, match="Connect does not tell: give option exactlyOnceQuery"):
+    with pytest.raises(OptionError, match="Connect does not give: set option exactlyOnceQuery"):
         micro_batches.micro_batch_of(ExactlyOnce(), frame, 3)
     found = micro_batches.micro_batch_of(ExactlyOnce(query="mine"), frame, 3)
     assert found[:2] == ("mine", 3) and not found.is_batch_write

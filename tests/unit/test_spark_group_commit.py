@@ -98,8 +98,8 @@ def test_a_group_with_members_is_one_clear_sentence(
         committer.close()
     assert group.commits == [3]
     assert [r.getMessage() for r in caplog.records] == [
-        "the position is not committed to group g: it has active members, and they alone may "
-        "commit; give the query a commitGroupId of its own"
+        "the position is not committed to group g: it has active members, and only these may "
+        "commit; give the query its own commitGroupId"
     ]
 
 

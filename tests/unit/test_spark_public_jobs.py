@@ -191,7 +191,7 @@ JOBS = (
     Job(
         "transactional id of a shared dictionary",
         {"kafka.transactional.id": "job-1"},
-        warned={"kafka.transactional.id": "nothing here has transactions by it"},
+        warned={"kafka.transactional.id": "klog does not use it for transactions"},
     ),
     # Warned of: names that Kafka's clients do not have
     Job(

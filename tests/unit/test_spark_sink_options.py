@@ -160,17 +160,17 @@ def test_wrong_values_of_exactly_once_are_refused(options: dict[str, str], text:
         (
             {"topic": None},
             "option exactlyOnce stores its progress under a topic, and a column chooses the "
-            "topics: name one that will stay in option exactlyOnceTopic",
+            "topics: set option exactlyOnceTopic to a topic that will not be deleted",
         ),
         (
             {"exactlyOnceQuery": "mine"},
-            "option exactlyOnceQuery is for batch_writer alone: leave it out; a stream has the id "
-            "of its checkpoint, a batch one of its own",
+            "option exactlyOnceQuery is only for batch_writer: leave it out; a stream has the id "
+            "of its checkpoint, a batch write an id of its own",
         ),
         (
             {"exactlyOnce": None, "exactlyOnceName": "a"},
-            "option exactlyOnceName is given without exactlyOnce; expected exactlyOnce=true beside "
-            "it, or exactlyOnce=false to leave it without effect",
+            "option exactlyOnceName is given without exactlyOnce; expected exactlyOnce=true as "
+            "well, or exactlyOnce=false to leave it without effect",
         ),
     ],
 )

@@ -288,7 +288,7 @@ class Producer:
                 leader = client.leader_of(partition, now_ms + self._request_timeout_ms)
                 by_leader[leader.leader].append(partition)
             except (LeaderUnknown, TimedOut) as error:
-                _log.info("partition=%s waits: %s", partition, error)
+                _log.info("partition=%s: records wait for a leader: %s", partition, error)
                 self._failed(partition, error)
                 self._core.delay(partition, now_ms + client.wait_ms(1))
         for leader_id, partitions in by_leader.items():
@@ -297,7 +297,7 @@ class Producer:
             except KlogError as error:
                 if not is_retriable(error) and not isinstance(error, TimedOut):
                     raise
-                _log.info("broker=%d does not take records now: %s", leader_id, error)
+                _log.info("broker=%d accepts no records now: %s", leader_id, error)
                 for partition in partitions:
                     self._failed(partition, error)
                     client.forget(partition.topic)

@@ -81,7 +81,7 @@ class TokenSource:
         except KlogError as error:
             if held is None or held.expires_ms is None or now_ms >= held.expires_ms:
                 raise
-            _log.warning("token=kept reason=no new one yet: %s", error)
+            _log.warning("token=kept reason=could not get a new one: %s", error)
             return held
         self._token, self._renew_at_ms = token, renew_at_ms(token, now_ms, self._renewal)
         return token

@@ -48,7 +48,7 @@ class ClientSettings:
                 self._take_unknown(name, given, note_on_unknown)
                 continue
             if row.effect is Effect.LATER and note_on_unknown is not None:
-                self._ignored.append((prefix + name, "nothing here has transactions by it"))
+                self._ignored.append((prefix + name, "klog does not use it for transactions"))
                 continue
             if row.effect is Effect.LATER:
                 raise SettingError(f"{prefix}{name} is not supported yet: {row.without}")

@@ -51,7 +51,7 @@ def check_partitioner(name: str, prefix: str = "") -> None:
     known = ", ".join(sorted(_BUILT_IN))
     raise SettingError(
         f"{prefix}{_SETTING} is {name!r}; expected module:callable (a Python function of topic, "
-        f"rows and partition count), or one of {known}; a partition column goes before either"
+        f"rows and partition count), or one of {known}; a partition column overrides both"
     )
 
 
@@ -119,8 +119,8 @@ class Own:
             numbers = chosen.cast(pa.int32())
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise SettingError(
-                f"{_SETTING} {self._name} gave {type(found).__name__}, which has not only whole "
-                f"numbers: {error}"
+                f"{_SETTING} {self._name} gave {type(found).__name__}, which has values "
+                f"that are not whole numbers: {error}"
             ) from None
         if len(numbers) != given.rows.num_rows:
             raise SettingError(

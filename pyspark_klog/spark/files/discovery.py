@@ -220,7 +220,7 @@ class SegmentDiscovery:
         :raises OptionError: always
         """
         raise OptionError(
-            f"startingOffsets is committed, of group {group_id}, beside path; brokers know a "
+            f"startingOffsets is committed, of group {group_id}, and path is given; brokers know a "
             "group's offsets, files do not: give offsets or a timestamp"
         )
 
@@ -257,7 +257,7 @@ class SegmentDiscovery:
             return end
         if not self._options.stopped:
             _log.warning(
-                "partition=%s is not in %s yet: nothing of it is read",
+                "partition=%s is not in %s yet: none of its records are read",
                 partition,
                 names.HIGH_WATERMARK_CHECKPOINT,
             )

@@ -192,7 +192,7 @@ class _Translation:
     def _flag_group(self) -> str:
         found = _FLAGS.match(self._text, self._at)
         if not found:
-            raise self._error("after (? a kind of group that Java has is expected")
+            raise self._error("a kind of group of Java is expected after (?")
         self._at = found.end()
         before = set(self._flags)
         self._flags = (self._flags | set(found[1])) - set(found[2] or "")
@@ -333,7 +333,7 @@ class _Translation:
                 break
             found = self._member() | (found or frozenset())
         if found is None:
-            raise self._error("a class has nothing before or behind &&")
+            raise self._error("a class has nothing before or after &&")
         return found
 
     def _member(self) -> frozenset[str]:

@@ -209,7 +209,7 @@ def _check_committed(options: Mapping[str, str], read: Options) -> None:
     by_time = [name for name in _BY_TIME if name.lower() in options]
     if by_time:
         raise OptionError(
-            f"startingOffsets is committed beside {' and '.join(by_time)}; expected one start: a "
+            f"startingOffsets is committed, with {' and '.join(by_time)}; expected one start: a "
             "group's offsets or a time"
         )
     if read.commit_group_id is None:

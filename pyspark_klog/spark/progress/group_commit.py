@@ -151,8 +151,8 @@ class GroupCommitter:
         self._warned = True
         if isinstance(error, BrokerError) and error.code in _HAS_MEMBERS:
             _log.warning(
-                "the position is not committed to group %s: it has active members, and they alone "
-                "may commit; give the query a commitGroupId of its own",
+                "the position is not committed to group %s: it has active members, and only these "
+                "may commit; give the query its own commitGroupId",
                 self._group_id,
             )
         else:

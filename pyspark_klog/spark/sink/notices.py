@@ -105,7 +105,7 @@ def _read_retention_ms(client: "BlockingClient", topic: str, deadline_ms: int) -
     try:
         entries = describe_configs(client, resource, deadline_ms=deadline_ms)
     except KlogError as error:
-        _log.debug("topic=%s does not tell its retention: %s", topic, error)
+        _log.debug("cannot read the retention of topic=%s: %s", topic, error)
         return None
     values = {name: entry.value or "" for name, entry in entries.items()}
     if "delete" not in values.get("cleanup.policy", "delete"):

@@ -38,8 +38,8 @@ def check_sink(
         alone = [name for name in given if name.lower().startswith("exactlyonce")]
         if alone:
             raise OptionError(
-                f"option {alone[0]} is given without exactlyOnce; expected exactlyOnce=true beside "
-                "it, or exactlyOnce=false to leave it without effect"
+                f"option {alone[0]} is given without exactlyOnce; expected exactlyOnce=true as "
+                "well, or exactlyOnce=false to leave it without effect"
             )
 
 
@@ -76,7 +76,7 @@ def _check_exactly_once(options: Options, exactly_once: ExactlyOnce) -> None:
     if exactly_once.topic is None:
         raise OptionError(
             "option exactlyOnce stores its progress under a topic, and a column chooses the "
-            "topics: name one that will stay in option exactlyOnceTopic"
+            "topics: set option exactlyOnceTopic to a topic that will not be deleted"
         )
 
 
@@ -85,10 +85,10 @@ def _check_use(exactly_once: ExactlyOnce, names: set[str], *, is_batch_writer: b
         if "exactlyoncename" not in names:
             raise OptionError(
                 "batch_writer with exactlyOnce needs option exactlyOnceName: a query may have "
-                "several of them, and each needs a name of its own that stays"
+                "several of them, and each needs its own name, which must not change"
             )
     elif exactly_once.query is not None and exactly_once.micro_batch is None:
         raise OptionError(
-            "option exactlyOnceQuery is for batch_writer alone: leave it out; a stream has the id "
-            "of its checkpoint, a batch one of its own"
+            "option exactlyOnceQuery is only for batch_writer: leave it out; a stream has the id "
+            "of its checkpoint, a batch write an id of its own"
         )

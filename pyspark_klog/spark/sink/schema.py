@@ -34,8 +34,8 @@ def check_sink_schema(schema: StructType, options: Options) -> None:
     if "value" not in types:
         example = f", as in withColumnRenamed({next(iter(types))!r}, 'value')" if types else ""
         raise SchemaError(
-            f"column value is missing; expected it among {list(types)}: give what is to be written "
-            f"that name{example}"
+            f"column value is missing; expected it among {list(types)}: rename the column to "
+            f"write{example}"
         )
     for name, (words, allowed) in _EXPECTED.items():
         if name in types and not isinstance(types[name], allowed):

@@ -88,7 +88,9 @@ def abort_batch(settings: ClientSettings, written: Sequence[TaskProgress]) -> No
                 continue  # it has ended, or a newer attempt has the id
     except Exception as error:
         # An exception would hide why the batch failed.
-        _log.warning("transactions that stay open until they time out: %s", error)
+        _log.warning(
+            "transactions stay open until they time out, since they could not be aborted: %s", error
+        )
 
 
 def end_batch_write(
@@ -204,6 +206,6 @@ def _end(client: BlockingClient, batch: Batch, opened: OpenTransaction, how_many
     except KlogError as error:
         raise ClientError(
             f"micro-batch {batch.batch_id} of the exactly-once sink {batch.sink}: {how_many} "
-            f"transactions of tasks were committed, and the next one could not be: {error}; its "
-            "rows are written when the query is started again, with as many tasks"
+            f"transactions of tasks were committed, and the next one could not be: {error}; start "
+            "the query again with the same number of tasks, which writes the other rows"
         ) from error

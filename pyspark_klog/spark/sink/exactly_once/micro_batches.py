@@ -50,8 +50,8 @@ def _query_and_group(options: ExactlyOnce, frame: "DataFrame") -> tuple[str, str
         if options.query is None:
             raise OptionError(
                 "batch_writer with exactlyOnce needs the id of the query, which Spark Connect does "
-                "not tell: give option exactlyOnceQuery, a name that is this query's alone and "
-                "that stays"
+                "not give: set option exactlyOnceQuery to a name that only this query uses, and "
+                "do not change it"
             )
         return options.query, ""
     context = frame.sparkSession.sparkContext

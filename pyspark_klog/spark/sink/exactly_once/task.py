@@ -160,7 +160,7 @@ class _Attempt:
             if topic == self._options.topic:
                 raise
             raise ExactlyOnceRefused(
-                f"option exactlyOnceTopic is {topic}, and it must name a topic that is there: "
+                f"option exactlyOnceTopic is {topic}; expected the name of an existing topic: "
                 f"{error}"
             ) from error
 
@@ -362,7 +362,7 @@ class _Attempt:
         except ProducerUnusable as lost:
             return lost
         except ClientError as error:
-            _log.info("nothing to abort, or not possible: %s", error)
+            _log.info("no transaction to abort, or the abort failed: %s", error)
         return None
 
     def _result_of_another(
