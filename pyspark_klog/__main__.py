@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; alone, print the usage."""
+    """Run a command; without one, print the usage."""
     parser = _parser()
     given = parser.parse_args(arguments)
     if given.command is None:

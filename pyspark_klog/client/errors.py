@@ -89,8 +89,7 @@ class ProducerUnusable(_TransactionFailed):
 
 class ProducerFenced(ProducerUnusable):
     """A newer producer has taken the transactional id, and the coordinator ends this producer's
-    transaction. Before transaction.version 2 a transaction that exceeds its timeout raises it too.
-    """
+    transaction. Before transaction.version 2 also raised after a transaction's timeout."""
 
 
 _CODES = {code.value: code for code in ErrorCode}

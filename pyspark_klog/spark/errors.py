@@ -15,7 +15,7 @@ class OptionError(KlogError):
 
 
 class SchemaError(KlogError):
-    """Columns that the source does not have, or that the sink cannot write."""
+    """The source does not have a column, or the sink cannot write one."""
 
 
 class OffsetError(KlogError):

@@ -105,7 +105,7 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether no command set the value: it stands in a broker's file or is Kafka's default. A
+        """Whether no command set the value: it comes from a broker's file or is Kafka's default. A
         value that was set for all brokers while they ran is no default, for a topic either."""
         return self.source in (ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG)
 

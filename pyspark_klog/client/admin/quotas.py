@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses, read and changed; Kafka 2.6 or newer."""
+"""Reads and changes the quotas of users, client ids and addresses; Kafka 2.6 or newer."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

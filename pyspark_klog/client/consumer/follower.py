@@ -206,7 +206,7 @@ class Follower:
         )
         return client.send(link, request, FetchResponse, version, timeout_ms=self._max_wait_ms)
 
-    # --- answers ---------------------------------------------------------------------------------
+    # --- responses -------------------------------------------------------------------------------
     def _take(self) -> list[Fetched]:
         found: list[Fetched] = []
         for leader, (call, partitions) in list(self._calls.items()):

@@ -1,4 +1,4 @@
-"""The settings of one client: Kafka's names, typed values, and clear errors for the rest."""
+"""The settings of one client: Kafka's names with typed values; others raise clear errors."""
 
 import logging
 from collections.abc import Callable, Mapping

@@ -99,7 +99,7 @@ class TransactionManager:
         return self.state is State.READY and is_first and not self._is_unused
 
     def renew(self) -> None:
-        """Ask for the next epoch."""
+        """Ask the coordinator for the producer's next epoch."""
         self._move(Event.INITIALIZE)
         self._steps.append(Initialize(self._owner, self._timeout_ms, self.identity))
 
@@ -142,7 +142,7 @@ class TransactionManager:
         self._steps.append(CommitOffsets(*id_and_version, member, offsets))
 
     def commit(self) -> None:
-        """Commit. Every batch must be written, and every offset committed."""
+        """Commit the transaction. Every batch must be written, and every offset committed."""
         is_repeated = self.state is State.COMMITTING
         self._move(Event.COMMIT)
         if is_repeated:
@@ -153,7 +153,7 @@ class TransactionManager:
         self._steps.append(End(self._owner, self.identity, self.version, commit=True))
 
     def abort(self) -> None:
-        """Abort. No batch may be under way."""
+        """Abort the transaction. No batch may be under way."""
         is_repeated = self.state is State.ABORTING
         self._move(Event.ABORT)
         if is_repeated:

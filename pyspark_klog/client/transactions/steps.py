@@ -1,4 +1,4 @@
-"""The requests of a transaction: how each is built, by version, and read. Pure."""
+"""The requests of a transaction: builds each for its versions, and reads its response. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Addresses of brokers, as ``bootstrap.servers`` writes them."""
+"""Addresses of brokers, in the form of ``bootstrap.servers``."""
 
 from typing import NamedTuple
 

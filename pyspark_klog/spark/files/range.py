@@ -83,8 +83,8 @@ class SegmentRange:
     def _batches(self, decoder: "ArrowDecoder") -> "Iterator[RecordBatch]":
         self._skip_deleted(decoder)
         if self._read_committed:
-            # Read before all segments: an index of aborted transactions may be deleted with its
-            # segment, while other segments still have batches of these transactions.
+            # Read before all segments: a segment may be deleted with its index of aborted
+            # transactions while its file is still open here.
             self._aborted = settled(self._files, self._find_aborted)
         before: _Open | None = None
         try:

@@ -42,7 +42,7 @@ class LetterHeader(Enum):
     BATCH = "klog.deadLetter.batch"
     """The number of the micro-batch; null in a batch."""
     TASK = "klog.deadLetter.task"
-    """Spark's partition and the attempt, as in 3.0."""
+    """Spark's partition number and the attempt's number, for example 3.0."""
 
 
 class Reason(Enum):

@@ -78,7 +78,7 @@ class RowStreamWriter(_StreamWriter, DataSourceStreamWriter):
 if HAS_ARROW_STREAM_WRITER:
 
     class ArrowStreamWriter(_StreamWriter, DataSourceStreamArrowWriter):
-        """For Spark 4.1 and later."""
+        """For Spark 4.1 and later, which pass Arrow batches to streaming sinks."""
 
         @one_line_in_task
         def write(self, iterator: "Iterator[RecordBatch]") -> TaskWritten:

@@ -39,9 +39,9 @@ class TaskWritten(WriterCommitMessage):
     attempt_number: int
     task_attempt_id: int
     row_count: int
-    """Rows that are on their topics."""
+    """The number of rows on their topics, with exactlyOnce perhaps only after the commit."""
     dead_letters: tuple[tuple[str, int], ...] = ()
-    """Rows that are on the topic of dead letters instead, by reason."""
+    """The number of rows on the topic of dead letters instead, by reason."""
     oldest_ms: tuple[tuple[str, int], ...] = ()
     """The smallest timestamp that option timestampColumn gave a record, by topic."""
     progress: "TaskProgress | None" = None

@@ -179,8 +179,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
     def _existing(
         self, known: Collection[TopicPartition] | None = None, *, anew: bool = False
     ) -> frozenset[TopicPartition]:
-        """The partitions that exist now, or existed `_DISCOVERY_AGE_MS` ago; only now with
-        ``anew``.
+        """The existing partitions, as of a look-up that is at most `_DISCOVERY_AGE_MS` old; with
+        ``anew`` there is a new look-up.
 
         Brokers are asked several times before a partition of the last result (at first: of
         ``known``) counts as deleted."""

@@ -111,7 +111,7 @@ class SinkGroups:
         commit_offsets(self._client, self._sink.mark, position, retention_ms=kept_ms)
 
     def retention_ms(self) -> int:
-        """How long brokers keep rows, in ms; Kafka's default if this user may not read it."""
+        """How long brokers keep rows, in ms; Kafka's default if this user may not read theirs."""
         brokers = self._client.refresh([]).brokers
         try:
             with Admin(client=self._client) as admin:
