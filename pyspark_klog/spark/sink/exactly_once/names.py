@@ -1,4 +1,4 @@
-"""The names that an exactly-once sink uses on brokers. Pure."""
+"""Re-exports the ids that an exactly-once sink uses on brokers; only tests import this module."""
 
 from pyspark_klog.client.admin.sinks import SinkId as SinkId
 from pyspark_klog.client.admin.sinks import parse as parse
