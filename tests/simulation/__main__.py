@@ -3,7 +3,7 @@
 ``--clusters``: clusters of brokers instead of a single one.
 
 ``--mutants [NAME ...]``: exit code 0 if each of these brokers with a bug was caught, by the seed
-that is kept for it or another one. ``--keep`` keeps that other one.
+that is kept for it or by another one. ``--keep`` keeps the seed that caught it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SEEDS_A_MUTANT = 2_000
 
 
 class _Play(NamedTuple):
-    """What is simulated."""
+    """One kind of simulation, with the option that chooses it."""
 
     option: str
     run_seed: Callable[[int], Result]
@@ -65,7 +65,7 @@ _BUGS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the seeds, as many at a time as there are processors."""
+    """Run the seeds, one process for each processor."""
     parser = argparse.ArgumentParser(prog="./dev simulate")
     parser.add_argument(
         "--seeds", type=int, help=f"how many, from 0 on: {_SEEDS}, {_SEEDS_A_MUTANT} for a mutant"
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="print the trace")
     given = parser.parse_args(arguments)
-    for name in ("klog", "klog_broker"):  # what its log says of faults that are meant
+    for name in ("klog", "klog_broker"):  # silence klog's log lines about the injected faults
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     if given.mutants is not None:
         bugs = (_BUGS_OF_CLUSTERS,) if given.clusters else _BUGS
@@ -117,20 +117,19 @@ def _play_one(run_seed: Callable[[int], Result], seed: int, *, verbose: bool) ->
 
 
 def _spread(work: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:
-    """What becomes of each item, in their order, worked out by all processors that this process
-    may use."""
+    """The result of ``work`` for each item, in order, computed on all available processors."""
     processes = min(len(os.sched_getaffinity(0)), len(items))
     if processes < 2:
         yield from map(work, items)
         return
     gc.collect()
-    gc.freeze()  # what is imported would be copied by each process that looks for garbage
+    gc.freeze()  # a garbage collection would copy the imported modules into each process
     with multiprocessing.get_context("fork").Pool(processes) as pool:
         yield from pool.imap(work, items)
 
 
 class _Caught(NamedTuple):
-    """What came of a mutant; -1 and nothing else if it was not caught."""
+    """The outcome of a mutant; the seed is -1 and the rest empty if it was not caught."""
 
     seed: int = -1
     check: str = ""
@@ -140,8 +139,10 @@ class _Caught(NamedTuple):
 def _catch(
     bugs: Sequence[_Bugs], names: Sequence[str], seeds: range, *, keep: bool, verbose: bool
 ) -> int:
-    """A row for each: the seed that catches it, and the check that does. The kept one is tried
-    first."""
+    """Print a row for each mutant: the seed and the check that catch it.
+
+    The kept seed is tried first.
+    """
     began = time.monotonic()
     places = [
         (_BUGS.index(each), number)
@@ -174,7 +175,10 @@ def _catch(
 
 
 def _catch_one(seeds: range, place: tuple[int, int]) -> _Caught:
-    """Of the mutant at that place: a mutant itself cannot be sent to another process."""
+    """Try to catch one mutant.
+
+    ``place`` names it by index, because a mutant cannot be sent to another process.
+    """
     bugs = _BUGS[place[0]]
     mutant = bugs.mutants[place[1]]
     kept = kept_seeds(bugs.simulation, mutant.name)

@@ -1,4 +1,4 @@
-"""What a seed chooses of compaction: which topics are tables, and how eagerly logs are cleaned."""
+"""The part of a plan about compaction: which topics are compacted, how often logs are cleaned."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.simulation.world import World
 _SMALLEST_MAP_BYTES = (1 << 20) + 1
 _A_DAY_MS = 86_400_000
 _OF_FEW_KEYS = "0.0002"
-"""Filled so far the smallest map has room for 8 keys: rounds end early."""
+"""With this load factor the smallest map takes 8 keys: rounds end early."""
 _SHARE = 0.25
-"""Of all runs."""
+"""The share of runs with compaction."""
 
 
 def with_compaction(plan: Plan, world: World) -> Plan:
-    """In some runs topics are compacted, and those of the broker itself are cleaned in time."""
+    """In some runs compact topics, and let the broker's own topics be cleaned during the run."""
     if not world.chance(_SHARE):
         return plan
     always = world.between(0, len(plan.topics) - 1)
@@ -34,7 +34,10 @@ def with_compaction(plan: Plan, world: World) -> Plan:
 
 
 def _deletes(topics: tuple[TopicPlan, ...]) -> bool:
-    """Whether retention takes segments: that it takes the first ones rests on the names' order."""
+    """Whether retention deletes segments.
+
+    Retention deletes the oldest segments first after a power cut only if names keep their order.
+    """
     return any("retention" in name for topic in topics for name in topic.configs)
 
 
@@ -57,7 +60,7 @@ def _compacted(topic: TopicPlan, world: World) -> TopicPlan:
     if chance(0.15):
         configs["min.compaction.lag.ms"] = str(between(200, 4_000))
     if chance(0.15):
-        # It must be larger than min.compaction.lag.ms.
+        # max.compaction.lag.ms must be larger than min.compaction.lag.ms.
         configs["max.compaction.lag.ms"] = str(between(4_500, 9_000))
     return replace(topic, takes_large=False, keys=world.random.choice((2, 5, 12)), configs=configs)
 

@@ -1,4 +1,4 @@
-"""What goes wrong, and when: drawn from the seed while time passes."""
+"""Faults: what fails, and when, drawn from the seed while time passes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _JUMP_MS = 20 * 60_000
 _YEAR_MS = 365 * 86_400_000
 _PROMISES = ("acknowledged", "assigned", "assigned", "committed")
 OF_TRANSACTIONS = ("decided", "shown", "shown", "shown")
-"""That one has ended: told to its producer, or to a reader before anybody else."""
+"""Promises that a transaction has ended: its producer got the answer, or a reader saw it first."""
 
 
 class Faults:
-    """A fault now and then, until ``stop``."""
+    """Injects a fault now and then, until ``stop``."""
 
     def __init__(self, world: World, machine: Machine, plan: Plan) -> None:
         self._world = world
@@ -28,7 +28,7 @@ class Faults:
         self._is_over = False
         self._mean_ms = world.random.choice((600, 1_500, 4_000))
         kinds = self._all_kinds(plan)
-        # Each run has its own few kinds of them, so that they also come alone.
+        # Each run chooses a few kinds of faults, so that each kind also occurs alone.
         count = world.between(1, len(kinds))
         chosen = world.random.sample(kinds, count)
         if plan.has_years:
@@ -36,7 +36,7 @@ class Faults:
         self._kinds = [kind for weight, kind in chosen for _ in range(weight)]
 
     def _all_kinds(self, plan: Plan) -> list[tuple[int, Callable[[], None]]]:
-        """With how often they come."""
+        """All kinds of faults, each with its weight."""
         kinds: list[tuple[int, Callable[[], None]]] = [
             (4, self._reset),
             (3, self._stall),
@@ -57,11 +57,11 @@ class Faults:
         return kinds
 
     def begin(self) -> None:
-        """From now on."""
+        """Inject faults from now on."""
         self._plan_next()
 
     def stop(self) -> None:
-        """No more of them; those that last end."""
+        """Inject no more faults, and heal those that last."""
         self._is_over = True
         for machine in self._machines():
             machine.clock.set_right()
@@ -132,7 +132,7 @@ class Faults:
     def _die_after_promise(self) -> None:
         random = self._world.random
         what = random.choice(self._promises)
-        # A process that is killed leaves what it has written, synced or not.
+        # SIGKILL keeps written data, synced or not, so a power cut is the harder test.
         death = self._ends[1] if self._world.chance(0.7) else Death.KILL
         self._machine.dies_after = (what, death)
 
@@ -158,7 +158,7 @@ class Faults:
     def _failed_sync(self) -> None:
         files = self._machine.files
         files.fail_sync_at = files.syncs + self._world.between(1, 5)
-        # At times the broker is gone before it is told.
+        # In half of the cases the process dies before the error reaches it.
         files.failed_sync_kills = self._world.chance(0.5)
         self._machine.on_crash_mode = Death.KILL
         machine = self._machine
@@ -167,17 +167,19 @@ class Faults:
         )
 
     def _look_after(self, machine: Machine) -> None:
-        """What has failed to write its metadata, or has lost a directory, is to be restarted."""
+        """Stop a broker after a failed sync, so that another one starts."""
         if machine.files.has_failed_sync:
             machine.stop()
 
     def _jump(self) -> None:
-        """The wall's clock is set, to any time near the right one."""
+        """Set the wall clock to any time near the right one."""
         self._machine.clock.set_wall(self._world.between(-_JUMP_MS, _JUMP_MS))
 
     def _year(self) -> None:
-        """The wall's clock is a year off, or right again: while the broker runs, as it stops, or
-        between two lives."""
+        """Set the wall clock a year off, or right again.
+
+        The broker runs on, has just got SIGTERM, or is dead at that moment.
+        """
         nothing: Callable[[], None] = lambda: None  # noqa: E731
         end = self._world.random.choice((nothing, nothing, self._kill, self._cut_power, self._stop))
         end()

@@ -1,4 +1,4 @@
-"""Code that blocks, in virtual time: it has a thread, and runs only while everybody else waits."""
+"""Runs blocking code in virtual time: in a thread of its own, while all other code stands still."""
 
 import threading
 from collections.abc import Callable
@@ -6,11 +6,11 @@ from contextlib import suppress
 
 
 class Vanished(BaseException):
-    """The process in which this code ran is gone. No `except Exception` holds it up."""
+    """The process in which this code ran has ended. No `except Exception` catches it."""
 
 
 class Fiber:
-    """``go_on`` runs ``work`` up to its next ``wait``; never do two threads run at once."""
+    """``go_on`` runs ``work`` up to its next ``wait``; two threads never run at the same time."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self.is_over = False
@@ -22,7 +22,7 @@ class Fiber:
         self._thread: threading.Thread | None = None
 
     def go_on(self) -> None:
-        """Until it waits, or is over. What comes out of ``work`` comes out of here."""
+        """Run ``work`` until it waits or is over; raise the error that ends it."""
         if self.is_over:
             return
         if self._thread is None:
@@ -37,18 +37,18 @@ class Fiber:
             raise self._error
 
     def wait(self) -> None:
-        """For ``work``: everybody else goes on, until the next ``go_on``."""
+        """Called by ``work``: let other code run until the next ``go_on``."""
         self._has_paused.release()
         self._may_run.acquire()
         if self._has_vanished:
             raise Vanished
 
     def vanish(self) -> None:
-        """It never goes on."""
+        """End ``work``: its ``wait`` raises Vanished instead of returning."""
         self._has_vanished = True
         if self._thread is None or threading.current_thread() is self._thread:
             return
-        # A dead process finds its disk gone, and tells nobody.
+        # The dead process finds its disk gone; nobody needs its errors.
         with suppress(BaseException):
             self.go_on()
 

@@ -1,4 +1,4 @@
-"""A consumer group and its coordinator in conversation: commands in, what came of them as text.
+"""A consumer group and its coordinator as a dialogue: commands in, their outcome as text.
 
 The real GroupCoordinator runs on a log in memory and a clock that only ``advance`` moves. There is
 one group, "g", and its members are named by their processes (m1, m2): like a client a process
@@ -41,7 +41,7 @@ from tests.simulation.group_words import (
 from tests.support.state_log import MemoryStateLog, VirtualTime
 
 OUTSIDE = "-"
-"""Who commits or leaves without being a member: a tool."""
+"""The name of a tool, which commits or removes members without being a member."""
 
 _DEFAULTS = {
     "initial-delay": "0s",
@@ -53,7 +53,7 @@ _DEFAULTS = {
 
 
 class _SpokenLog(MemoryStateLog):
-    """Says what is appended."""
+    """Reports each appended record as a line."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class _SpokenLog(MemoryStateLog):
 
 
 class _Process:
-    """What a client process knows of its membership."""
+    """A client process: the member id, the generation and the subscription that it remembers."""
 
     def __init__(self) -> None:
         self.member_id = ""
@@ -79,7 +79,7 @@ class _Process:
 
 
 class GroupTalk:
-    """``run`` takes a command's words, and returns what came of it, line by line."""
+    """``run`` takes a command's words and returns the lines that describe its outcome."""
 
     def __init__(self) -> None:
         self._chance = Chance(0)
@@ -88,7 +88,7 @@ class GroupTalk:
         self._lines: list[str] = []
         self._status = ""
         self._waiting: dict[int, str] = {}
-        """The requests that are not answered yet, by number."""
+        """The requests without a response yet, by number."""
         self._numbers = count(1)
         self._shows_time = False
         self._log = _SpokenLog(self._say)
@@ -96,7 +96,7 @@ class GroupTalk:
         self._groups: GroupCoordinator | None = None
 
     def run(self, verb: str, *words: str) -> list[str]:
-        """Raises ValueError for a command that there is not."""
+        """Run one command; ValueError if it does not exist."""
         command = getattr(self, f"do_{verb.replace('-', '_')}", None)
         if command is None:
             raise ValueError(f"no such command: {verb}")
@@ -118,7 +118,7 @@ class GroupTalk:
         self._settings |= given
 
     def do_restart(self, given: Mapping[str, str]) -> None:
-        """The broker's process is killed: what waited is never answered. Another one replays."""
+        """Kill the broker's process and replay the log: waiting requests never get a response."""
         for each in self._waiting.values():
             self._say(f"{each} is never answered")
         self._waiting.clear()
@@ -133,14 +133,14 @@ class GroupTalk:
         self._coordinator().on_lead(self._log)
 
     def do_watermark(self, word: str, given: Mapping[str, str]) -> None:
-        """``hold``: it stays where it is; ``release``: it goes with the log's end again."""
+        """``hold`` stops the high watermark; ``release`` lets it follow the log end again."""
         self._log.follows = {"hold": False, "release": True}[word]
         if self._log.follows:
             self._log.high_watermark = self._log.log_end_offset
             self._time.services.purgatory.check(self._log.topic_partition)
 
     def do_append(self, word: str, given: Mapping[str, str]) -> None:
-        """``works``, or the error that the log refuses with from now on."""
+        """``works``, or the error with which the log refuses every append from now on."""
         self._log.fails = None if word == "works" else BrokerError(ErrorCode[word])
 
     def do_advance(self, how_long: str, given: Mapping[str, str]) -> None:
@@ -151,9 +151,10 @@ class GroupTalk:
 
     # --- members ---------------------------------------------------------------------------------
     def do_join(self, name: str, *flags: str, given: Mapping[str, str]) -> None:
-        """Comes a second time if it is told its id, as clients do; not with the flag ``once``.
+        """Send JoinGroup, and send it again with the member id if the coordinator assigned one.
 
-        With the flag ``fresh`` it forgets the id that it had.
+        The flag ``once`` leaves out the second request. With the flag ``fresh`` the process first
+        forgets its member id.
         """
         process = self._processes.setdefault(name, _Process())
         if "fresh" in flags:
@@ -193,7 +194,7 @@ class GroupTalk:
         self._coordinator().join(request, Joiner(name, "/127.0.0.1", True), answer)
 
     def do_sync(self, name: str, given: Mapping[str, str]) -> None:
-        """A leader says who has what: ``m1=orders-0``."""
+        """Send SyncGroup; a leader assigns partitions to members: ``m1=orders-0``."""
         process = self._processes[name]
         request = SyncGroupRequest(
             group_id="g",
@@ -217,14 +218,14 @@ class GroupTalk:
         self._say(f"{name} <- heartbeat {error.name}")
 
     def do_leave(self, name: str, given: Mapping[str, str]) -> None:
-        """A tool (``-``) removes a static member by its ``instance``."""
+        """Send LeaveGroup; the tool (``-``) removes a static member by its ``instance``."""
         member = MemberName("", given["instance"]) if name == OUTSIDE else self._member_name(name)
         error, results = self._coordinator().leave("g", [member])
         self._say(f"{name} <- leave {[error, *results][-1].name}")
 
     # --- offsets ---------------------------------------------------------------------------------
     def do_commit(self, name: str, given: Mapping[str, str]) -> None:
-        """``orders-0=42``; of another ``generation`` than the process knows."""
+        """Commit ``orders-0=42``, in the process's generation or the given ``generation``."""
         offsets = {key: value for key, value in given.items() if key != "generation"}
         commits = [
             Commit(partition_of(key), int(value), leader_epoch=0, metadata="")
@@ -248,16 +249,16 @@ class GroupTalk:
             self._say(f"{each} = {'none' if found is None else found.offset}")
 
     def do_delete(self, topic: str, given: Mapping[str, str]) -> None:
-        """The topic is deleted."""
+        """Forget the offsets of a topic that was deleted."""
         self._coordinator().forget_topic(topic)
 
     def do_delete_group(self, given: Mapping[str, str]) -> None:
-        """A tool deletes the group."""
+        """Delete the group, as a tool does."""
         answer = self._waiter(OUTSIDE, "delete-group", lambda codes: codes["g"].name)
         self._coordinator().deletions.delete_groups(["g"], answer)
 
     def do_delete_offsets(self, *partitions: str, given: Mapping[str, str]) -> None:
-        """A tool deletes the group's offsets of ``orders-0 orders-1``."""
+        """Delete the group's offsets of ``orders-0 orders-1``, as a tool does."""
         answer = self._waiter(OUTSIDE, "delete-offsets", deleted_line)
         self._coordinator().deletions.delete_offsets(
             "g", [partition_of(each) for each in partitions], lambda *told: answer(told)
@@ -291,7 +292,7 @@ class GroupTalk:
         return MemberName(process.member_id, process.instance_id)
 
     def _waiter(self, name: str, what: str, told: Callable[[Any], str]) -> Callable[[Any], None]:
-        """Takes the answer of a request; until then the request waits."""
+        """Return the callback for a request's response; until it is called the request waits."""
         number = next(self._numbers)
         self._waiting[number] = f"{name}'s {what}"
 
@@ -305,7 +306,7 @@ class GroupTalk:
         self._lines.append(f"{in_words(self._time.now_ms)}: {line}" if self._shows_time else line)
 
     def _show_status(self) -> None:
-        """The group, and when its timer rings next, if either has changed."""
+        """Add the line of the group's state and its next timer if either has changed."""
         if self._groups is None:
             return
         error, group = self._groups.describe("g")

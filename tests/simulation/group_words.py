@@ -1,4 +1,4 @@
-"""How a group, its log and its replies are written in a transcript."""
+"""The lines of a transcript that describe a group, its log and its responses."""
 
 import re
 
@@ -21,7 +21,7 @@ _UUID_TAIL = re.compile(r"(-[0-9a-f]{4})[0-9a-f]{4}(-[0-9a-f]{4}){3}-[0-9a-f]{12
 
 
 def in_ms(text: str) -> int:
-    """Of ``500ms``, ``3s``, ``10m`` or ``1h``."""
+    """Milliseconds of a duration such as ``500ms``, ``3s``, ``10m`` or ``1h``."""
     number, unit = re.fullmatch(r"(\d+)(ms|s|m|h)", text).groups()  # type: ignore[union-attr]
     return int(number) * _UNITS_MS[unit]
 
@@ -35,18 +35,18 @@ def in_words(time_ms: int) -> str:
 
 
 def short(member_id: str | None) -> str:
-    """An id with only the first four digits of its UUID."""
+    """A member id with only the first four digits of its UUID."""
     return _UUID_TAIL.sub(r"\1", member_id or "nobody")
 
 
 def partition_of(text: str) -> TopicPartition:
-    """Of ``orders-0``."""
+    """The partition that is written as ``orders-0``."""
     topic, _, number = text.rpartition("-")
     return TopicPartition(topic, int(number))
 
 
 def subscription(topics: str) -> bytes:
-    """A member's metadata, of ``orders,audit``."""
+    """A member's metadata, with the topics of ``orders,audit``."""
     if not topics:
         return b""
     message = ConsumerProtocolSubscription(topics=topics.split(","))
@@ -73,14 +73,14 @@ def _assigned(assignment: bytes) -> str:
 
 
 def deleted_line(told: tuple[ErrorCode, OffsetCodes]) -> str:
-    """Of OffsetDelete: the error for all, or those of the partitions."""
+    """The line of an OffsetDelete response: the group's error, or the code of each partition."""
     error, codes = told
     rows = (f"{each.topic}-{each.partition} {code.name}" for each, code in codes.items())
     return ", ".join(rows) if error is ErrorCode.NONE else error.name
 
 
 def group_line(error: ErrorCode, group: Group | None) -> str:
-    """The group's state and members, each with the end of its session unless it waits."""
+    """The group's state and members, each with the end of its session unless a request waits."""
     if group is None:
         return f"group: {'none' if error is ErrorCode.NONE else error.name}"
     members = []
@@ -94,7 +94,7 @@ def group_line(error: ErrorCode, group: Group | None) -> str:
 
 
 def log_lines(batch: bytes) -> list[str]:
-    """One for each record."""
+    """One line for each record of the batch."""
     lines = []
     for record in iterate(batch):
         decoded = GROUP_RECORDS.decode(record.key or b"", record.value)

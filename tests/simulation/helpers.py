@@ -1,4 +1,4 @@
-"""Helper threads without threads: work has its effect, and is over, when the seed says."""
+"""Helper threads without threads: the seed decides when work takes effect and when it is over."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,8 +15,8 @@ OnDone = Callable[[Any, BaseException | None], None]
 class SeededHelpers:
     """Work takes effect at one moment of its time, and work submitted later may overtake it.
 
-    What is raised as a BaseException alone (the disk's power cut) goes to ``on_crash``: the machine
-    is gone, and so is whoever waits.
+    A BaseException that is no Exception (the disk's power cut) goes to ``on_crash``: the machine is
+    off, and so are all that wait for the work.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class SeededHelpers:
         self._is_closed = False
         self._held: list[Callable[[], None]] | None = None
         self.slowness = slowness
-        """By how much longer everything takes: a slow disk."""
+        """A factor on how long all work takes: a slow disk."""
 
     @property
     def waiting(self) -> int:
-        """How much work is not over."""
+        """How many pieces of work are not over."""
         return len(self._open)
 
     def submit(self, work: Work, on_done: OnDone) -> None:
@@ -75,11 +75,11 @@ class SeededHelpers:
         world.after(before_ms, lambda: self._go_on(number, take_effect))
 
     def hold(self) -> None:
-        """The process stands still."""
+        """Stop all work: the process is suspended."""
         self._held = []
 
     def release(self) -> None:
-        """It goes on."""
+        """Resume all work: the process runs again."""
         held, self._held = self._held or [], None
         for action in held:
             action()
@@ -98,20 +98,20 @@ class SeededHelpers:
             return None, error
 
     def close(self) -> None:
-        """What was submitted is finished here and now."""
+        """Finish all submitted work now."""
         self._is_closed = True
         while self._open:
             number = next(iter(self._open))
             self._open[number]()
 
     def vanish(self) -> None:
-        """The process is gone: nothing of it is finished."""
+        """Drop all work: the process is gone."""
         self._is_closed = True
         self._open.clear()
 
 
 class SeededSideBySide:
-    """Work side by side without threads: of what could be under way any is over next."""
+    """Runs groups of work without threads; the seed chooses which begun work finishes next."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)

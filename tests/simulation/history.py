@@ -1,4 +1,4 @@
-"""What clients and machine have told, by family of promises."""
+"""The history of a run: what clients and machine have reported, by family of promises."""
 
 from tests.simulation.checks.compaction import Compaction
 from tests.simulation.checks.groups import Groups
@@ -12,11 +12,11 @@ from tests.simulation.plan import Plan
 from tests.simulation.world import World
 
 _SHORTEST_RETENTION_MS = 86_400_000
-"""Of the broker's defaults: producer.id.expiration.ms."""
+"""The default of producer.id.expiration.ms, the shortest of the broker's expirations."""
 
 
 class History:
-    """Clients tell ``records``, ``groups`` and ``transactions``; the machine tells all of them."""
+    """Clients report to ``records``, ``groups`` and ``transactions``, the machine to all."""
 
     def __init__(self, world: World, plan: Plan) -> None:
         self.records = Records(world, plan.topics)
@@ -31,7 +31,8 @@ class History:
         world.clock.on_jump = self._clock_jumps
 
     def _clock_jumps(self, by_ms: int) -> None:
-        """So far forward what is silent may expire; nothing else does, and nothing goes back."""
+        """A jump this far forward may expire idle producers and offsets; smaller jumps expire
+        nothing."""
         if by_ms >= _SHORTEST_RETENTION_MS:
             self.records.producers_expire()
             self.groups.offsets_expire(self._world.now_ms)

@@ -1,4 +1,4 @@
-"""The machine that the broker runs on: it starts, is killed, loses its power, ends well."""
+"""The machine that the broker runs on: it starts, is killed, loses its power, or stops cleanly."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.support.memory_files import Crashed, MemoryFiles
 
 STARTS = "a broker starts"
 _IDLE_TURNS = 200
-"""Turns in a row in which something was ready and nothing came of it."""
+"""Turns in a row in which a connection was ready and no data moved."""
 _STEPS_OF_A_SWAP = 20
 
 
 class Death(Enum):
-    """How a life of the broker ends."""
+    """How one run of the broker ends."""
 
     KILL = "kill -9"
     POWER = "power cut"
@@ -35,7 +35,7 @@ class Death(Enum):
 
 
 class SimBroker(BrokerServer):
-    """The real one; the machine sees that it wants to stop, as ``serve_forever`` would."""
+    """The real broker; the machine sees in ``wants_to_stop`` that its loop was asked to end."""
 
     wants_to_stop = False
 
@@ -45,27 +45,32 @@ class SimBroker(BrokerServer):
 
 
 class Watcher:
-    """Is told of what happens to the machine. All of it does nothing here."""
+    """Hears of the machine's events. The methods of this base class do nothing."""
 
     def on_start(self, machine: Machine) -> None:
-        """The broker serves, and nobody has talked to it yet."""
+        """The broker serves; no client has sent a request yet."""
 
     def on_step(self, machine: Machine, broker: SimBroker) -> None:
-        """A broker has done a part of its start. It serves no clients yet; the other brokers of its
-        cluster it may."""
+        """A broker has done one part of its start.
+
+        It serves no clients yet; the other brokers of its cluster may send it requests already.
+        """
 
     def on_turn(self, machine: Machine) -> None:
         """A turn of the loop is over."""
 
     def on_death(self, machine: Machine, death: Death) -> None:
-        """The broker is about to be gone; its objects can still be looked at."""
+        """The broker is about to end; its objects can still be inspected."""
 
     def on_clean_end(self, machine: Machine) -> None:
-        """The broker has closed everything; its objects can still be looked at."""
+        """The broker has closed everything; its objects can still be inspected."""
 
 
 class Machine:
-    """Broker after broker on one disk. ``broker`` is None between two of them."""
+    """Runs one broker after another on one disk.
+
+    ``broker`` is None while no broker serves.
+    """
 
     host = "127.0.0.1"
 
@@ -97,30 +102,30 @@ class Machine:
         self.helpers: SeededHelpers | None = None
         self.lives = 0
         self.deaths_before_start: list[Death] = []
-        """Since the last broker that served."""
+        """The ends of earlier brokers since the last one that served."""
         self.restart_after_ms: Callable[[], int] = lambda: world.between(2 * LONGEST_DELAY_MS, 1500)
         self.on_crash_mode = Death.KILL
-        """What happens when the disk's ``crash_at_step`` comes."""
+        """The kind of death when the disk reaches its ``crash_at_step``."""
         self.dies_after: tuple[str, Death] | None = None
-        """As soon as a client has been told that ("assigned", ...)."""
+        """A promise, such as "assigned", and how the broker dies once a client has received it."""
         self.dies_in_swap: Death | None = None
-        """In the next one, at one of its steps."""
+        """How the broker dies at one step of the next swap of cleaned segments."""
         self.last_trouble_ms = -1
-        """When the disk was last full, slow or without descriptors: what waits for it may wait."""
+        """When the disk was last full, slow or without descriptors; requests may wait that long."""
         self._settings = settings
         self._with_kernel = with_kernel
         self._has_cold_pages = has_cold_pages
         self.disk_slowness = disk_slowness
-        """What the helpers' work takes, in good times."""
+        """A factor on how long the helpers' work takes while the disk has no trouble."""
         self._keeps_names_in_order = keeps_names_in_order
         self._chance = Chance(world.random.getrandbits(64))
         self._turn_event: Event | None = None
         self._idle_turns = 0
         self._turns_of_ms = (0, 0)
 
-    # --- its life --------------------------------------------------------------------------------
+    # # --- starting ----------------------------------------------------------------------------
     def start(self) -> None:
-        """Starts a broker; if the disk crashes meanwhile, the next one soon."""
+        """Start a broker; if the disk crashes during the start, another one starts soon."""
         self.lives += 1
         self.note(f"starts life={self.lives}")
         if self._has_cold_pages:
@@ -138,7 +143,7 @@ class Machine:
         self.run_blocking(broker.start, is_over)
 
     def make_network(self) -> SimNetwork:
-        """For one life."""
+        """Make the network of one run of the broker."""
         return SimNetwork(
             self.world,
             has_socket_calls=self._has_socket_calls,
@@ -146,17 +151,17 @@ class Machine:
         )
 
     def open_session(self) -> OpenSession | None:
-        """How the next life comes to ZooKeeper; None: not at all."""
+        """How the next broker opens its ZooKeeper session; None: it uses no ZooKeeper."""
         return None
 
     def may_refuse(self, _refusal: CannotStart) -> bool:
-        """Whether a broker could say so, because of what has gone wrong."""
+        """Whether a broker may refuse to start, because of an earlier fault."""
         return self.has_disk_trouble
 
     def run_blocking(
         self, work: Callable[[], object], then: Callable[[BaseException | None], None]
     ) -> None:
-        """Does what may wait, with nothing else meanwhile."""
+        """Run ``work``, which may block; no other event happens until it returns."""
         try:
             work()
         except (Crashed, Exception) as error:
@@ -181,7 +186,7 @@ class Machine:
             network=network,
             poller=network.poller,
             make_helpers=make_helpers,
-            # Of its own seed: what else happens does not depend on how many logs there are.
+            # A seed for this purpose only: the number of logs does not change other events.
             side_by_side=SeededSideBySide(self.lives),
             chance=self._chance,
             load_kernel=(lambda _: produce_kernel) if self._with_kernel else None,
@@ -216,20 +221,20 @@ class Machine:
         self._want_turn()
 
     def kill(self) -> None:
-        """SIGKILL: what was written stays, synced or not."""
+        """SIGKILL: written data stays, synced or not."""
         self._die(Death.KILL)
 
     def cut_power(self) -> None:
-        """What was not synced may be lost, or torn."""
+        """Cut the power: data that was not synced may be lost or torn."""
         self._die(Death.POWER)
 
     def crash_in(self, steps: int, death: Death) -> None:
-        """The same, but in the middle of what the broker does then: at a change of the disk."""
+        """Die after so many changes of the disk, in the middle of the broker's work."""
         self.on_crash_mode = death
         self.files.crash_at_step = self.files.steps + steps
 
     def has_told(self, what: str) -> None:
-        """A client has been told something that is to last."""
+        """A client has received a promise that must last."""
         if self.dies_after is not None and self.dies_after[0] == what:
             death = self.dies_after[1]
             self.dies_after = None
@@ -237,13 +242,13 @@ class Machine:
             self.world.after(0, lambda: self._die(death))
 
     def is_swapping(self) -> None:
-        """The files of cleaned segments are being put in place."""
+        """The files of cleaned segments are being renamed into place."""
         if self.dies_in_swap is not None:
             self.crash_in(self.world.between(1, _STEPS_OF_A_SWAP), self.dies_in_swap)
             self.dies_in_swap = None
 
     def stop(self) -> None:
-        """SIGTERM."""
+        """Send the broker SIGTERM."""
         if self.broker is not None:
             self.note("stops")
             self.broker.stop("the simulation")
@@ -251,7 +256,7 @@ class Machine:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the broker is about to end by itself."""
+        """Whether the broker is about to end of its own accord."""
         return self.broker is not None and bool(self.broker.wants_to_stop)
 
     @property
@@ -262,7 +267,7 @@ class Machine:
 
     @property
     def may_lose_disk(self) -> bool:
-        """Whether a broker that ends because of its disk is right, though no sync has failed."""
+        """Whether the loss of a disk may end the broker although no sync has failed."""
         return False
 
     # --- turns -----------------------------------------------------------------------------------
@@ -340,13 +345,13 @@ class Machine:
         world.after(self.restart_after_ms(), self.start)
 
     def _end(self) -> None:
-        """The loop has been told to stop: what ``serve_forever`` does then."""
+        """Run ``serve_forever``, as the process does after the loop was asked to stop."""
         broker = self.broker
         assert broker is not None
         exit_codes: list[ExitCode] = []
 
         def is_over(error: BaseException | None) -> None:
-            # A helper's sync that fails while the broker closes may take the process with it.
+            # A sync that fails in a helper while the broker closes may kill the process.
             if self.broker is not broker:
                 return
             if error is not None:
@@ -385,9 +390,10 @@ class Machine:
     def _lose_network(self, _death: Death) -> None:
         self.network.die()
 
-    # --- a look inside ---------------------------------------------------------------------------
+    # # --- inspection
+    # ------------------------------------------------------------------------------
     def logs(self) -> list[Any]:
-        """The logs of the broker that runs, in an order that no id decides on."""
+        """The logs of the running broker, ordered by topic and partition."""
         assert self.broker is not None
         logs = self.broker.services.logs.logs()
         return sorted(logs, key=lambda log: log.topic_partition)

@@ -1,6 +1,6 @@
-"""A network in memory: connections that are slow, come in pieces, stand still, and break.
+"""A network in memory whose connections are slow, split data into pieces, stall and break.
 
-Bytes of one direction of a connection stay in order; everything else may overtake everything else.
+Bytes of one direction of a connection stay in order; all other events may overtake each other.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ _SMALL_WINDOWS = (20_000, 3_000)
 
 
 class Peer(Protocol):
-    """The client's side of a connection hears of it through this."""
+    """The client's side of a connection: the network reports events to these methods."""
 
     def connected(self) -> None: ...
 
@@ -30,7 +30,7 @@ class Peer(Protocol):
 
 
 class _Pipe:
-    """One direction: pieces under way, then perhaps the end of the stream (None)."""
+    """One direction of a connection: pieces under way, then perhaps its end (None)."""
 
     def __init__(
         self,
@@ -77,13 +77,13 @@ class _Pipe:
         self._deliver(data)
 
     def drop(self) -> None:
-        """What is under way gets lost."""
+        """Lose the pieces that are under way."""
         self._pieces.clear()
         self.bytes_under_way = 0
 
 
 class Stream(MemoryStream):
-    """The broker's side."""
+    """The broker's end of a connection."""
 
     def __init__(self, link: "Link", fd: int, address: tuple[str, int]) -> None:
         super().__init__(fd, address)
@@ -114,7 +114,7 @@ class Stream(MemoryStream):
 
 
 class Link:
-    """A connection, as the client holds it."""
+    """A connection, as the client uses it."""
 
     def __init__(self, network: "SimNetwork", name: str, peer: Peer, place: str) -> None:
         world = network.world
@@ -124,7 +124,7 @@ class Link:
         self.way_in = (place, network.place)
         self.way_out = (network.place, place)
         self.on_room: Callable[[], None] = lambda: None
-        """Something has arrived at the broker, so that more can be sent."""
+        """Called when a piece has reached the broker, so that the client can send more."""
         self.stream: Stream | None = None
         self.stalled_until_ms = 0
         self.was_stalled = False
@@ -135,7 +135,7 @@ class Link:
 
     # --- the client ------------------------------------------------------------------------------
     def send(self, data: bytes) -> None:
-        """In one piece, or cut where the seed likes."""
+        """Send in one piece, or in several that the seed cuts."""
         world = self.network.world
         while len(data) > 1 and world.chance(0.15):
             cut = world.between(1, len(data) - 1)
@@ -144,7 +144,7 @@ class Link:
         self.to_broker.put(data)
 
     def close(self) -> None:
-        """What was sent may still arrive, or is lost."""
+        """Close the client's side: pieces under way to the broker may still arrive, or are lost."""
         if not self.is_open:
             return
         self.is_open = False
@@ -156,12 +156,15 @@ class Link:
 
     # --- the network -----------------------------------------------------------------------------
     def stall(self, for_ms: int) -> None:
-        """Nothing arrives for so long."""
+        """Deliver nothing for ``for_ms``."""
         self.stalled_until_ms = max(self.stalled_until_ms, self.network.world.now_ms + for_ms)
         self.was_stalled = True
 
     def break_off(self) -> None:
-        """A reset: what is under way is lost, both sides learn of it, each at its time."""
+        """Reset the connection.
+
+        Pieces under way are lost, and each side learns of the reset after a delay of its own.
+        """
         self.to_broker.drop()
         self.to_client.drop()
         stream = self.stream
@@ -178,7 +181,7 @@ class Link:
             self.network.pass_on(self.way_out, lambda: self.peer.closed("reset"))
 
     def fall_silent(self) -> None:
-        """The client's machine is off: nobody is told, and whoever sends something is refused."""
+        """The client's machine is off: the broker learns of it by a reset when it sends data."""
         if self.is_open:
             self.to_client.drop()
             self.was_stalled = True
@@ -205,7 +208,7 @@ class Link:
             self.peer.closed("closed by the broker")
             return
         self.peer.received(data)
-        self.network.wake()  # there is room again
+        self.network.wake()  # there is space again
 
     # --- the broker ------------------------------------------------------------------------------
     def broker_closed(self) -> None:
@@ -221,7 +224,7 @@ class Link:
 
 
 class _Nobody:
-    """Where a client was."""
+    """Stands in for a client whose machine is off: resets the connection when data arrives."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -237,7 +240,7 @@ class _Nobody:
 
 
 class Listener:
-    """Connections that wait to be accepted."""
+    """A listening socket with the connections that it has not accepted yet."""
 
     def __init__(self, fd: int, address: tuple[str, int]) -> None:
         self._fd = fd
@@ -263,7 +266,7 @@ class Listener:
 
 
 class SimNetwork:
-    """The Network of one life of the broker, and the way to it for clients."""
+    """The Network of one run of the broker, and its entrance for clients."""
 
     def __init__(
         self,
@@ -283,7 +286,7 @@ class SimNetwork:
         self.streams: dict[int, Stream | Outbound] = {}
         self.links: dict[Link, None] = {}
         self.moves = 0
-        """Calls that got or gave something: a turn without any was for nothing."""
+        """Calls that received or sent something: a turn without any had no effect."""
         self.received_at_once = 0
         self.sent_at_once = 0
         self._has_socket_calls = has_socket_calls
@@ -292,12 +295,12 @@ class SimNetwork:
         self._is_gone = False
 
     def delay_ms(self) -> int:
-        """How long a piece takes."""
+        """How long a piece is under way."""
         slow = self.world.chance(0.1)
         return self.world.between(0, LONGEST_DELAY_MS if slow else 3)
 
     def wake(self) -> None:
-        """The broker may have something to do."""
+        """Let the broker run a turn: it may have something to do."""
         self.on_wake()
 
     # --- for the broker --------------------------------------------------------------------------
@@ -323,7 +326,7 @@ class SimNetwork:
         return stream
 
     def pass_on(self, way: tuple[str, str], action: Callable[[], None]) -> None:
-        """In a while, and not before something passes that way."""
+        """Run ``action`` after a delay, once the way is open."""
 
         def arrive() -> None:
             if not self.roads.holds(*way, arrive):
@@ -339,7 +342,7 @@ class SimNetwork:
 
     # --- for clients -----------------------------------------------------------------------------
     def dial(self, name: str, address: tuple[str, int], peer: Peer, place: str = "clients") -> Link:
-        """Connects; the peer hears of it later, either way."""
+        """Connect; the peer learns later whether the connection was accepted or refused."""
         link = Link(self, name, peer, place)
         self.links[link] = None
 
@@ -366,12 +369,15 @@ class SimNetwork:
         return link
 
     def open_links(self) -> list[Link]:
-        """Those that neither side has closed; the others are forgotten."""
+        """The links that neither side has closed; closed links are forgotten."""
         self.links = {link: None for link in self.links if link.is_open}
         return list(self.links)
 
     def die(self, *, silently: bool = False) -> None:
-        """The broker's process is gone; ``silently`` if its machine is."""
+        """The broker's process has ended.
+
+        ``silently``: its machine is off, so the other ends of its connections hear nothing.
+        """
         self._is_gone = True
         for stream in list(self.streams.values()):
             if isinstance(stream, Outbound):
@@ -391,7 +397,8 @@ class SimNetwork:
         for link in self.open_links():
             is_stalled = link.stalled_until_ms > self.world.now_ms
             if self.world.chance(0.5) and link.stream is not None and not is_stalled:
-                # What it had sent still arrives, before the next broker starts; then the end.
+                # The data that the broker had sent still arrives before the next broker starts,
+                # then the end.
                 link.to_broker.drop()
                 link.to_client.put(None)
                 link.stream.is_closed = True

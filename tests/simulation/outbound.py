@@ -1,4 +1,4 @@
-"""A connection from one simulated broker to another, at the end of the one that has made it."""
+"""The connecting end of a connection from one simulated broker to another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Outbound(MemoryStream):
-    """A connection to another broker, as the one holds it that has made it."""
+    """A connection to another broker, as the connecting broker sees it."""
 
     def __init__(self, network: SimNetwork, fd: int, address: tuple[str, int]) -> None:
         super().__init__(fd, address)
@@ -19,7 +19,8 @@ class Outbound(MemoryStream):
         self._network = network
         self._is_connected = False
 
-    # --- what the link says ----------------------------------------------------------------------
+    # # --- events of the link
+    # ----------------------------------------------------------------------
     def connected(self) -> None:
         self._is_connected = True
         self._network.wake()

@@ -1,4 +1,4 @@
-"""What a seed chooses before anything happens: settings, topics, how long, and who takes part."""
+"""The plan of a run, drawn from the seed: settings, topics, duration and clients."""
 
 from dataclasses import dataclass, field, replace
 
@@ -6,28 +6,28 @@ from tests.simulation.world import World
 
 CHAOS_MS = (6_000, 16_000)
 LONGEST_TIMEOUT_MS = 4_000
-"""Of transactions."""
+"""The longest timeout of a transaction."""
 LONGEST_SWEEP_MS = 1_500
-"""So often, or more often, the broker looks for transactions that are overdue."""
+"""The longest interval between the broker's searches for overdue transactions."""
 
 
 @dataclass(frozen=True)
 class TopicPlan:
-    """A topic. ``is_flushed``: what is acknowledged survives a power cut."""
+    """A topic. ``is_flushed``: its acknowledged records survive a power cut."""
 
     name: str
     partitions: int
     is_flushed: bool
     takes_large: bool = False
-    """Records of megabytes."""
+    """Whether records of megabytes may be sent to the topic."""
     configs: dict[str, str] = field(default_factory=dict)
     keys: int = 0
-    """Of a compacted topic: how many there are in each partition."""
+    """How many keys each partition of a compacted topic has; 0 for other topics."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One run."""
+    """Everything that the seed decides before the run begins."""
 
     chaos_ms: int
     topics: tuple[TopicPlan, ...]
@@ -43,22 +43,25 @@ class Plan:
     has_admin: bool
     has_large_records: bool
     transactional: tuple[int, ...]
-    """How many processes share each transactional id."""
+    """For each transactional id, how many processes share it."""
     members_in_transactions: bool
-    """Whether the group's members commit their offsets so."""
+    """Whether the group's members commit their offsets in transactions."""
     has_power_cuts: bool
-    """None where they could take what transactions rest on: with one replica that is not flushed,
-    nothing is promised of transactions then, as in Kafka."""
+    """Whether power cuts happen; false if they could take the state of transactions.
+
+    With one replica that is not flushed, a power cut may lose transactions, as in Kafka, so nothing
+    is promised of them.
+    """
     settings: dict[str, str]
     cleans: bool = False
-    """Whether topics are compacted, and logs cleaned all the time."""
+    """Whether topics are compacted, and the log cleaner runs all the time."""
     has_years: bool = False
-    """Whether the wall's clock is a year off now and then."""
+    """Whether the wall clock is set a year off now and then."""
     keeps_names_in_order: bool = True
-    """Whether of the names that were not synced a power cut leaves the first ones, or any."""
+    """Whether a power cut keeps a prefix of the unsynced file names, instead of any subset."""
 
     def line(self) -> str:
-        """For the trace and for whoever reads a summary."""
+        """The plan in one line, for the trace and for a reader of the summary."""
         topics = ", ".join(
             f"{each.name}({each.partitions}{' flushed' if each.is_flushed else ''}"
             f"{f' {each.keys} keys' if each.keys else ''})"
@@ -78,7 +81,7 @@ class Plan:
 
 
 def make_plan(world: World) -> Plan:
-    """Of everything a little, and never everything at once."""
+    """Draw a plan that has some of the features, and never all at once."""
     chance, between, random = world.chance, world.between, world.random
     has_transactions = chance(0.4)
     flushes_all = chance(0.6 if has_transactions else 0.3)

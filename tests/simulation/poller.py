@@ -1,4 +1,7 @@
-"""Which connections are ready: level-triggered, from the state of the streams, in any order."""
+"""A poller that finds ready connections from the state of the streams, in any order.
+
+Readiness is level-triggered.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class SimPoller:
-    """The Poller of one life of the broker."""
+    """The Poller of one run of the broker."""
 
     def __init__(self, network: SimNetwork) -> None:
         self._network = network
         self.interest: dict[int, int] = {}
         self.sleep: Callable[[int | None], None] | None = None
-        """Lets so much time pass, or less; None: polls that would wait return at once."""
+        """Lets at most that many milliseconds pass; None: a poll returns at once."""
 
     def register(self, fd: int, interest: int) -> None:
         assert fd not in self.interest
@@ -40,7 +43,7 @@ class SimPoller:
         return ready
 
     def ready(self) -> list[tuple[int, int]]:
-        """What a poll would return now."""
+        """The events that a poll would return now."""
         network = self._network
         ready: list[tuple[int, int]] = []
         for fd, interest in self.interest.items():
@@ -66,4 +69,4 @@ class SimPoller:
         self._network.wake()
 
     def close(self) -> None:
-        """What is still registered can be looked at."""
+        """Keep the registrations, so that a check can inspect them after the broker's end."""

@@ -1,4 +1,4 @@
-"""What lies between the places of a simulation."""
+"""The connections between the places of a simulation, which faults may cut."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 
 
 class Roads(Protocol):
-    """What lies between two places."""
+    """Decides whether data passes between two places."""
 
     def holds(self, sender: str, receiver: str, action: Callable[[], None]) -> bool:
-        """Whether nothing passes that way now; the action is called when it does again."""
+        """Whether nothing passes that way now; ``action`` is called once data passes again."""
 
     def network_at(self, host: str, port: int) -> SimNetwork | None:
-        """Of the machine that has this address."""
+        """The network of the machine that has this address."""
 
 
 class OpenRoads:
-    """Everything passes, and nobody has an address."""
+    """Lets all data pass; no machine has an address."""
 
     def holds(self, _sender: str, _receiver: str, _action: Callable[[], None]) -> bool:
         return False

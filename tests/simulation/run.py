@@ -1,4 +1,4 @@
-"""One seed from begin to end: topics, chaos, healing, rest, and what the logs hold then."""
+"""Run one seed: set up topics, inject faults, heal, come to rest, and compare the logs."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from tests.support.memory_files import Crashed
 C = TypeVar("C", bound=Client)
 
 END_WITHIN_MS = 90_000
-"""Of virtual time, after the last fault: whoever is not over by then waits for ever."""
+"""Virtual time after the last fault: a client that has not finished by then waits for ever."""
 REST_MS = 20_000
 CLEANED_WITHIN_MS = 10 * 3_600_000
-"""The last rounds of the log cleaner, on a slow disk, with a map of a few keys."""
+"""Time for the last rounds of the log cleaner, on a slow disk, with a map of a few keys."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a seed. ``check`` and ``failure`` are empty if all promises were kept."""
+    """The outcome of a seed. ``check`` and ``failure`` are empty if all promises were kept."""
 
     seed: int
     trace_hash: str
@@ -53,7 +53,7 @@ class Result:
 
 
 def run_seed(seed: int) -> Result:
-    """Runs it. Bugs of the simulation itself come out as they are."""
+    """Run the seed; exceptions from bugs of the simulation itself pass through."""
     simulation = Simulation(seed)
     check = failure = ""
     try:
@@ -68,7 +68,7 @@ def run_seed(seed: int) -> Result:
 
 @contextmanager
 def killed_in_peace() -> Iterator[None]:
-    """What Python drops with a killed broker finds that its disk is gone: nothing to be told."""
+    """Keep Python silent when objects of a killed broker are collected and find their disk gone."""
     tell = sys.unraisablehook
 
     def tell_others(told: sys.UnraisableHookArgs) -> None:
@@ -84,8 +84,11 @@ def killed_in_peace() -> Iterator[None]:
 
 @contextmanager
 def plain_log_records() -> Iterator[None]:
-    """Let log records have the texts of errors only. pytest keeps the records of a test, and the
-    tracebacks of errors in them would keep files of the broker open."""
+    """Let log records contain only the texts of errors.
+
+    pytest keeps the records of a test, and the tracebacks of errors in them would keep files of the
+    broker open.
+    """
     make_record = logging.getLogRecordFactory()
 
     def make_plain_record(*args: Any, **named: Any) -> logging.LogRecord:
@@ -104,7 +107,7 @@ def plain_log_records() -> Iterator[None]:
 
 
 class Simulation:
-    """The parts of one run."""
+    """The parts of one run: world, machine, history of promises and clients."""
 
     def __init__(self, seed: int) -> None:
         world = self.world = World(seed)
@@ -126,7 +129,7 @@ class Simulation:
         self.clients: list[Client] = []
 
     def run(self) -> None:
-        """Violation if a promise is broken."""
+        """Run all phases; Violation if a promise is broken."""
         world, machine = self.world, self.machine
         machine.start()
         self._set_up()
@@ -185,7 +188,7 @@ class Simulation:
         return self.clients[before:]
 
     def _large(self) -> list[TopicPartition]:
-        """Where large records go to."""
+        """The partitions that large records are sent to."""
         takes = {topic.name for topic in self.plan.topics if topic.takes_large}
         wants = self.plan.has_large_records
         return [each for each in self._partitions() if wants and each.topic in takes]
@@ -208,14 +211,14 @@ class Simulation:
 
     # --- afterwards ------------------------------------------------------------------------------
     def _audit(self) -> None:
-        """What the logs hold, seen from inside and through Fetch."""
+        """Compare the logs, read directly and through Fetch, with the promises."""
         world, machine = self.world, self.machine
         world.run(world.now_ms + END_WITHIN_MS, lambda: machine.broker is not None)
         self.history.records.finish(machine)
         ends = {log.topic_partition: int(log.high_watermark) for log in machine.logs()}
         self._read_to(ends)
         if self.plan.transactional:
-            # What nobody ends is ended.
+            # The coordinator aborts transactions whose producers have gone.
             within_ms = LONGEST_TIMEOUT_MS + LONGEST_SWEEP_MS + REST_MS
             world.run(world.now_ms + within_ms, lambda: is_stable(machine))
             if not is_stable(machine):
@@ -235,18 +238,18 @@ class Simulation:
         self._run_until_over([auditor])
 
     def _rest(self) -> None:
-        """Everybody is gone."""
+        """All clients are gone: check that the broker holds nothing for them."""
         world = self.world
         world.run(world.now_ms + REST_MS)
         deadline_ms = world.now_ms + (CLEANED_WITHIN_MS if self.plan.cleans else 2_000)
         world.run(deadline_ms, lambda: not any(figures(self.machine).values()))
         check_zero(figures(self.machine))
-        if self.plan.cleans:  # Retention leaves logs alone while they are cleaned.
+        if self.plan.cleans:  # Retention skips logs while they are cleaned.
             world.run(world.now_ms + LOOKS_WITHIN_MS)
         check_all_is_taken(self.machine)
 
     def _end(self) -> None:
-        """A clean stop, and a start that finds all of it."""
+        """Stop cleanly, and start a broker that finds all records."""
         world, machine = self.world, self.machine
         lives = machine.lives
         machine.stop()
@@ -258,7 +261,7 @@ class Simulation:
         world.run(world.now_ms + END_WITHIN_MS, lambda: machine.broker is None)
 
     def summary(self) -> str:
-        """One line."""
+        """One line of figures for a person."""
         records, groups = self.history.records, self.history.groups
         transactions = self.history.transactions
         return (

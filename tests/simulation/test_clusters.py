@@ -1,4 +1,4 @@
-"""A cluster of whole brokers from a seed: its promises hold, and a seed does the same each time."""
+"""A cluster of whole brokers from a seed: its promises hold, and a seed always does the same."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ def test_the_promises_hold_for_a_controller_of_small_slices(seed: int) -> None:
 
 
 def test_a_seed_does_the_same_in_any_process() -> None:
-    """Not even the order of sets may matter."""
+    """The trace is equal although the order of sets differs between processes."""
 
     def replay(hash_seed: str) -> str:
         done = subprocess.run(
@@ -63,7 +63,7 @@ def test_a_seed_does_the_same_in_any_process() -> None:
     ],
 )
 def test_a_bug_is_caught(name: str) -> None:
-    """./dev simulate --clusters --mutants has all of them."""
+    """./dev simulate --clusters --mutants tries all mutants."""
     seeds = (*kept_seeds("clusters", name), *range(100))
     assert catch(BY_NAME[name], run_seed, seeds) is not None
 

@@ -20,7 +20,10 @@ def test_the_promises_hold(seed: int) -> None:
 
 
 def test_the_promises_hold_for_brokers_that_fall_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So little may wait that brokers fall behind by a lost answer, and are told everything."""
+    """The queues are so short that a lost response makes a broker fall behind.
+
+    The controller then sends that broker its whole state.
+    """
     caught_up = []
     original = OrderQueues.catch_up
 

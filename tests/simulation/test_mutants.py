@@ -1,4 +1,4 @@
-"""Brokers with a bug are caught; ./dev simulate --mutants has all of them."""
+"""Brokers with a bug are caught; ./dev simulate --mutants tries all of them."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A whole broker from a seed: its promises hold, and a seed does the same each time."""
+"""A whole broker from a seed: its promises hold, and a seed always does the same."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ def test_the_promises_hold(seed: int) -> None:
 
 
 def test_a_seed_does_the_same_in_any_process() -> None:
-    """Not even the order of sets may matter."""
+    """The trace is equal although the order of sets differs between processes."""
 
     def replay(hash_seed: str) -> str:
         done = subprocess.run(

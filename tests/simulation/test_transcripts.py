@@ -1,4 +1,4 @@
-"""Consumer groups as conversations that a person can review: what is said is what the file says."""
+"""Consumer groups as dialogues that a person can review, compared with the transcripts' files."""
 
 import os
 from difflib import unified_diff
@@ -13,7 +13,7 @@ WRITE_VARIABLE = "KLOG_WRITE_TRANSCRIPTS"
 
 
 def as_it_happens(text: str) -> str:
-    """A transcript's commands and comments, with what comes of each command indented below."""
+    """A transcript's commands and comments, with the outcome of each command indented below."""
     talk, lines = GroupTalk(), []
     for line in text.splitlines():
         if line.startswith(" "):

@@ -1,4 +1,4 @@
-"""Virtual time: what happens next, in an order that the seed chooses, and a trace of all of it."""
+"""Virtual time: events in an order that the seed chooses, and a trace of all of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Violation(Exception):
 
 
 class Event:
-    """Something that is going to happen, unless it is cancelled."""
+    """An action that runs at a point of virtual time, unless it is cancelled."""
 
     __slots__ = ("action", "due_ms", "is_cancelled")
 
@@ -37,18 +37,18 @@ class Event:
 
 
 class WallClock(ABC):
-    """Time goes on evenly; what the wall's clock says of it may jump."""
+    """A monotonic clock, and a wall clock that may jump."""
 
     def __init__(self) -> None:
         self.jumps = 0
         self.on_jump: Callable[[int], object] = lambda _: None
-        """Is told by how many milliseconds it jumps, before it does."""
+        """Called before each jump with its length in milliseconds."""
         self._wall_is_ahead_ms = 0
         self._most_ahead_ms = 0
 
     @abstractmethod
     def monotonic_ms(self) -> int:
-        """The time that goes on evenly."""
+        """Milliseconds of the clock that never jumps."""
 
     def monotonic_ns(self) -> int:
         return self.monotonic_ms() * 1_000_000
@@ -57,7 +57,7 @@ class WallClock(ABC):
         return self.monotonic_ms() + self._wall_is_ahead_ms
 
     def set_wall(self, ahead_ms: int) -> None:
-        """What the wall's clock says jumps to so much more than the time that has passed."""
+        """Set the wall clock ``ahead_ms`` ahead of the monotonic clock."""
         self.on_jump(ahead_ms - self._wall_is_ahead_ms)
         self.jumps += 1
         self._wall_is_ahead_ms = ahead_ms
@@ -65,22 +65,22 @@ class WallClock(ABC):
 
     @property
     def wall_is_ahead_ms(self) -> int:
-        """By how much the wall's clock says more than the time that has passed."""
+        """How far the wall clock is ahead of the monotonic clock, in milliseconds."""
         return self._wall_is_ahead_ms
 
     @property
     def is_behind(self) -> bool:
-        """Whether it says less than it would have said, had it not been set back."""
+        """Whether the wall clock is behind the furthest time that it has been set ahead to."""
         return self._wall_is_ahead_ms < self._most_ahead_ms
 
     def set_right(self) -> None:
-        """It says no less than ever: what began in the future begins in the past from now on."""
+        """Set the wall clock as far ahead as it ever was: no stored time is in the future then."""
         if self.is_behind:
             self.set_wall(self._most_ahead_ms)
 
 
 class WorldClock(WallClock):
-    """The time of all, and the wall's clock of whoever is alone."""
+    """The monotonic clock of the simulation, and the wall clock of a single machine."""
 
     def __init__(self, now_ms: int) -> None:
         super().__init__()
@@ -90,12 +90,12 @@ class WorldClock(WallClock):
         return self._time.monotonic_ms()
 
     def advance(self, by_ms: int) -> None:
-        """Time passes."""
+        """Let time pass."""
         self._time.advance(by_ms)
 
 
 class MachineClock(WallClock):
-    """A machine's own clock on the wall, in everybody's time."""
+    """A machine's own wall clock, on the simulation's monotonic clock."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class MachineClock(WallClock):
 
 
 class World:
-    """The clock and what is going to happen. Events of one millisecond come in any order."""
+    """The clock and the queue of events. Events of one millisecond run in any order."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -118,18 +118,18 @@ class World:
 
     @property
     def now_ms(self) -> int:
-        """Milliseconds since the beginning."""
+        """Milliseconds since the simulation began."""
         return self.clock.monotonic_ms() - START_MS
 
     def after(self, delay_ms: int, action: Action) -> Event:
-        """Runs ``action`` in so many milliseconds."""
+        """Run ``action`` in ``delay_ms``."""
         event = Event(self.now_ms + delay_ms, action)
         self._count += 1
         heapq.heappush(self._queue, (event.due_ms, self.random.random(), self._count, event))
         return event
 
     def run(self, until_ms: int, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Lets time pass up to ``until_ms``, or until it is over."""
+        """Let time pass up to ``until_ms``, or until ``is_over`` returns true."""
         while not is_over():
             if not self._queue or self._queue[0][0] > until_ms:
                 self.clock.advance(max(until_ms - self.now_ms, 0))
@@ -142,20 +142,20 @@ class World:
             event.action()
 
     def note(self, text: str) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
         line = f"{self.now_ms:>6} {text}"
         self.lines.append(line)
         self._hash.update(line.encode())
 
     @property
     def trace_hash(self) -> str:
-        """Two runs with the same hash have done the same, byte by byte."""
+        """The hash of the trace: two runs with equal hashes did the same steps."""
         return self._hash.hexdigest()
 
     def chance(self, probability: float) -> bool:
-        """Whether something of this probability happens."""
+        """Whether an event of this probability happens."""
         return self.random.random() < probability
 
     def between(self, low: int, high: int) -> int:
-        """From ``low`` to ``high``, both included."""
+        """A random integer from ``low`` to ``high``, both included."""
         return self.random.randint(low, high)

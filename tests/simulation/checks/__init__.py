@@ -1,1 +1,1 @@
-"""What must hold, whatever the seed does: one family of promises a file."""
+"""The promises that hold for every seed, one family to a file."""

@@ -1,4 +1,4 @@
-"""Of a compacted log only what is superseded goes, and that goes; what stays is as it was written.
+"""Compaction removes only superseded records, and all of them; other records stay unchanged.
 
 Each log is compared with a journal of all that was appended to it: after every start, after every
 round of the cleaner, and record by record as consumers read.
@@ -27,22 +27,23 @@ RISES = "offsets rise"
 
 
 class _Log:
-    """A compacted log; ``cleanable_end`` is up to where it can have been cleaned by now."""
+    """A compacted log; before ``cleanable_end`` it may have been cleaned by now."""
 
     def __init__(self) -> None:
         self.journal = Journal()
         self.cleanable_end = 0
         self.marks: tuple[Any, ...] = ()
-        """What all of this was when it was last looked at."""
+        """The log's offsets and segments when it was last inspected."""
         self.delete_retention_ms = 0
         self.min_lag_ms = 0
         self.cleaned: int | None = None
         self.round_ended: tuple[int, int] | None = None
-        """When by the wall's clock, and how often that had jumped then."""
+        """When the round ended by the wall clock, and how often that clock had jumped until then.
+        """
 
 
 class Compaction(Watcher):
-    """All compacted logs. ``rounds`` is how often one was cleaned."""
+    """Checks all compacted logs. ``rounds`` counts the rounds of the cleaner."""
 
     def __init__(self, world: World, records: Records) -> None:
         self._world = world
@@ -50,7 +51,8 @@ class Compaction(Watcher):
         self._logs: dict[TopicPartition, _Log] = {}
         self.rounds = 0
 
-    # --- what the machine tells ------------------------------------------------------------------
+    # # --- events of the machine
+    # -------------------------------------------------------------------
     def on_start(self, machine: Machine) -> None:
         for log in _compacted(machine):
             if log.is_offline:
@@ -69,7 +71,7 @@ class Compaction(Watcher):
             if log.config.compact and not log.is_offline:
                 try:
                     self._follow(machine, log)
-                except OSError:  # No descriptor is left: the next turn comes.
+                except OSError:  # No descriptor is left: the next turn looks again.
                     if not machine.has_disk_trouble:
                         raise
 
@@ -93,25 +95,26 @@ class Compaction(Watcher):
             machine.is_swapping()
 
     def finish(self, machine: Machine) -> None:
-        """Once more, when nothing happens any more."""
+        """Compare all logs once more, after the last event."""
         for log in _compacted(machine):
             if log.topic_partition in self._logs:
                 self._look(self._known(log), log)
 
-    # --- what consumers tell ---------------------------------------------------------------------
+    # # --- reports of consumers
+    # --------------------------------------------------------------------
     def is_compacted(self, partition: TopicPartition) -> bool:
-        """Whether what is superseded may be missing there."""
+        """Whether superseded records of the partition may be missing."""
         return partition in self._logs
 
     def was_read(self, partition: TopicPartition, record: Record) -> None:
-        """It must be what was appended."""
+        """A consumer has read this record: it must equal the record that was appended."""
         known = self._logs[partition]
         entry = known.journal.entries.get(record.offset)
         if record.offset < known.journal.end and (entry is None or entry.record != record):
             raise Violation(CHANGED, f"{partition}: {record} was read, it was {entry}")
 
     def was_skipped(self, partition: TopicPartition, first: int, end: int) -> None:
-        """A consumer was given nothing from ``first`` on and before ``end``."""
+        """A consumer got nothing from ``first`` on and before ``end``."""
         known = self._logs[partition]
         for offset in range(first, end):
             self._check_missing(known, partition, offset, "was not read")
@@ -132,7 +135,7 @@ class Compaction(Watcher):
                     self._records.was_found(partition, entry.record.offset, name_of(entry.record))
 
     def _look(self, known: _Log, log: Any) -> dict[int, Entry]:
-        """Compares the whole log with its journal; returns what is there."""
+        """Compare the whole log with its journal; return the entries that are there, by offset."""
         journal, partition = known.journal, log.topic_partition
         start, at = int(log.log_start_offset), -1
         found: dict[int, Entry] = {}
@@ -157,7 +160,7 @@ class Compaction(Watcher):
         return found
 
     def may_be_missing(self, partition: TopicPartition, offset: int) -> bool:
-        """Whether the cleaner may have taken this record."""
+        """Whether the cleaner may have removed this record."""
         if partition not in self._logs:
             return False
         try:
@@ -167,7 +170,7 @@ class Compaction(Watcher):
         return True
 
     def _check_missing(self, known: _Log, partition: TopicPartition, offset: int, how: str) -> None:
-        """Violation if there is no reason for it."""
+        """Violation if the cleaner had no reason to remove the record."""
         journal, clock = known.journal, self._world.clock
         entry = journal.entries.get(offset)
         if entry is None:
@@ -198,7 +201,7 @@ class Compaction(Watcher):
     def _check_tables(
         self, known: _Log, partition: TopicPartition, found: dict[int, Entry]
     ) -> None:
-        """What a reader from the beginning makes of it now."""
+        """Check the value of each key that a reader of the whole log gets now."""
         journal = known.journal
         last: dict[bytes | None, int] = {}
         for offset, entry in found.items():
@@ -218,9 +221,11 @@ class Compaction(Watcher):
     def _check_producers(
         self, journal: Journal, partition: TopicPartition, start: int, ends: dict[int, int]
     ) -> None:
-        """From the log alone, without a snapshot, it is known where each producer goes on, by its
-        last batch, empty or not. (``ends``: where it ends in the log. A marker can take the place
-        of a transaction's last batch.)"""
+        """The log alone, without a snapshot, must show where each producer continues.
+
+        Its last batch, even an empty one, shows it. ``ends`` is the last offset of each producer in
+        the log. The marker of a transaction can take the place of the transaction's last batch.
+        """
         for producer_id, end in journal.last_of.items():
             last = journal.entries[end]
             is_expired = last.jumps != self._world.clock.jumps
@@ -231,7 +236,7 @@ class Compaction(Watcher):
                 raise Violation(PRODUCERS, f"{text} is gone")
 
     def _look_at_round(self, known: _Log, log: Any) -> None:
-        """A round has gone over all before ``known.cleaned``."""
+        """A round of the cleaner has covered all offsets before ``known.cleaned``."""
         found = self._look(known, log)
         partition, end = log.topic_partition, known.cleaned or 0
         keys: dict[bytes | None, int] = {}
@@ -246,7 +251,7 @@ class Compaction(Watcher):
         known.round_ended = clock.now_ms(), clock.jumps
 
     def _check_horizons(self, known: _Log, log: Any, end: int) -> None:
-        """Tombstones have one, which was not over when the round began."""
+        """Batches with tombstones have a delete horizon, later than the end of the round before."""
         jumps = self._world.clock.jumps
         began = known.round_ended
         over_ms = began[0] if began is not None and began[1] == jumps else None
@@ -261,8 +266,11 @@ class Compaction(Watcher):
                 raise Violation(CLEAN, f"{where}: tombstones to {horizon_ms}, it was {over_ms}")
 
     def _excuse(self, known: _Log, partition: TopicPartition, gone: list[int]) -> None:
-        """A producer that has no answer yet may write once more what was superseded meanwhile: of
-        each producer only the last batch is sure to be known after a start."""
+        """Let producers write superseded records again that the cleaner has removed.
+
+        A producer that has no response yet may retry. After a start the broker surely knows only
+        the last batch of each producer.
+        """
         journal = known.journal
         for offset in gone:
             entry = journal.entries[offset]
@@ -276,7 +284,7 @@ def _compacted(machine: Machine) -> list[Any]:
 
 
 def _batches(log: Any, offset: int) -> Iterator[BatchView]:
-    """From the one that has this offset up to the log's end, emptied ones too."""
+    """The batches from the one with this offset up to the log end, empty batches included."""
     end = int(log.log_end_offset)
     try:
         while offset < end:

@@ -1,4 +1,4 @@
-"""One owner of a partition a generation, no commit of a fenced member, commits that stay."""
+"""A partition has one owner in a generation; fenced members commit nothing; commits stay."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ GENERATIONS = "generations rise"
 
 _NEVER_MS = 1 << 60
 _SURELY_THERE_MS = 2_500
-"""So long after it was heard a member is in its group: less than its session."""
+"""For this long after its heartbeat a member is in its group: less than its session timeout."""
 
 
 @dataclass(eq=False)
 class Commit:
-    """An OffsetCommit of one partition. ``answered_ms`` is _NEVER_MS while nobody knows."""
+    """An OffsetCommit of one partition. ``answered_ms`` is _NEVER_MS until its response arrives."""
 
     offset: int
     generation: int
@@ -29,28 +29,30 @@ class Commit:
 
 
 class Groups(Watcher):
-    """One group's history; what a power cut may take away is forgotten with it."""
+    """One group's history; it forgets what a power cut may have taken."""
 
     def __init__(self, flushes_all: bool) -> None:
         self._flushes_all = flushes_all
         self._owners: dict[tuple[int, TopicPartition], str] = {}
-        # The newest one, and since when it is known: of which members were let in, in this life of
-        # the broker, and of which the assignment was told, and so written down before.
+        # The newest generation and since when it is known: the one that members have joined in this
+        # run of the broker, and the one whose assignment a member has got, which was written first.
         self._joined = (-1, 0)
         self._assigned = (-1, 0)
         self._commits: dict[TopicPartition, list[Commit]] = {}
         self._coordinator: object = None
         self._heard_ms = -_NEVER_MS
         self._is_unsure = False
-        """Whether the group may have been forgotten with all its offsets: then nothing is promised
-        of what comes."""
+        """Whether the group may be lost with all its offsets: then nothing more is promised."""
         self.forgets_soon = False
-        """Whether the broker looks all the time for groups without members and offsets, and forgets
-        them; by default every ten minutes."""
+        """Whether the broker often looks for groups without members and offsets, and removes them.
+
+        By default it looks every ten minutes.
+        """
         self.is_replicated = False
-        """Whether no single power cut can take anything: ``may_be_lost`` is called if one has."""
+        """Whether no single power cut can take records: ``may_be_lost`` is called when several
+        have."""
         self.forgotten = 0
-        """How often a power cut may have taken what was not flushed."""
+        """How often a power cut may have taken records that were not flushed."""
         self.generations = 0
         self.commits = 0
 
@@ -61,7 +63,7 @@ class Groups(Watcher):
             return
         if self._flushes_all or self.is_replicated:
             return
-        # Any prefix of what was not flushed may be gone, down to nothing.
+        # A power cut keeps a prefix of the unflushed records, perhaps an empty one.
         self.forgotten += 1
         self._owners.clear()
         self._assigned = (-1, 0)
@@ -71,27 +73,27 @@ class Groups(Watcher):
             commits.append(Commit(-1, -1, 0))
 
     def is_coordinated_by(self, elected: object) -> None:
-        """Whom another one has let in is known to this one only if it was written down."""
+        """Forget joins under another coordinator: they may never have been written."""
         if elected != self._coordinator:
             self._coordinator = elected
             self._joined = (-1, 0)
 
     def may_be_lost(self) -> None:
-        """Power cuts have taken an end of what is known of the group."""
+        """Power cuts have taken the last records of the group."""
         self.forgotten += 1
         self._is_unsure = True
 
     # --- members and time ------------------------------------------------------------------------
     def is_heard(self, now_ms: int) -> None:
-        """The group has a member that is well."""
+        """A member of the group had a good heartbeat, sent at ``now_ms``."""
         self._heard_ms = now_ms
 
     def has_left(self) -> None:
-        """A member may have left the group, and been the last one."""
+        """A member may have left the group, perhaps as the last one."""
         self._heard_ms = -_NEVER_MS
 
     def offsets_expire(self, now_ms: int) -> None:
-        """Their time is over, by the clock on the wall; those of a group with members stay."""
+        """The group's offsets may expire by the wall clock, unless the group has members."""
         if now_ms - self._heard_ms > _SURELY_THERE_MS:
             self._is_unsure = True
 
@@ -99,8 +101,10 @@ class Groups(Watcher):
     def was_joined(
         self, member_id: str, generation: int, asked_ms: int, now_ms: int, *, leads: bool
     ) -> None:
-        """A member has been let into a generation, which is perhaps not written down yet. Who
-        ``leads`` it (and is no static member) is to share it out."""
+        """A member has joined a generation, which is perhaps not written yet.
+
+        ``leads``: the member leads the generation, is no static member, and assigns the partitions.
+        """
         if self._is_unsure:
             return
         if self.forgets_soon and now_ms - self._heard_ms > _SURELY_THERE_MS and self._has_none():
@@ -117,7 +121,7 @@ class Groups(Watcher):
             self.generations += 1
 
     def _has_none(self) -> bool:
-        """Whether no commit is known to be there."""
+        """Whether no commit is known to be stored."""
         return all(
             each.answered_ms == _NEVER_MS
             for commits in self._commits.values()
@@ -127,7 +131,7 @@ class Groups(Watcher):
     def was_assigned(
         self, member_id: str, generation: int, owned: list[TopicPartition], now_ms: int
     ) -> None:
-        """A member has been given its partitions."""
+        """A member has got its partitions from SyncGroup."""
         if self._is_unsure:
             return
         if generation > self._assigned[0]:
@@ -143,13 +147,13 @@ class Groups(Watcher):
     def is_committing(
         self, partition: TopicPartition, offset: int, generation: int, now_ms: int
     ) -> Commit:
-        """A commit goes out."""
+        """A member sends a commit."""
         commit = Commit(offset, generation, now_ms)
         self._commits.setdefault(partition, [Commit(-1, -1, 0, 0)]).append(commit)
         return commit
 
     def was_committed(self, commit: Commit, now_ms: int) -> None:
-        """It was acknowledged."""
+        """The commit was acknowledged."""
         commit.answered_ms = now_ms
         self.commits += 1
         if self._is_unsure:
@@ -163,11 +167,11 @@ class Groups(Watcher):
                 )
 
     def was_refused(self, partition: TopicPartition, commit: Commit) -> None:
-        """It has no effect."""
+        """The commit was refused, and has no effect."""
         self._commits[partition].remove(commit)
 
     def was_fetched(self, partition: TopicPartition, offset: int, asked_ms: int) -> None:
-        """A committed offset was read: of the last commit, or of one that nobody knows about."""
+        """A read offset must be that of the last commit, or of one without a response."""
         if self._is_unsure:
             return
         commits = self._commits.get(partition, [])

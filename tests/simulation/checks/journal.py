@@ -1,4 +1,4 @@
-"""All that was ever appended to one log, and what has become of it: a log that forgets nothing."""
+"""All records that were ever appended to one log, with the fate of their transactions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pyspark_klog.records.record import Record
 
 
 class Entry(NamedTuple):
-    """A record, and when it came: by the wall's clock, which had jumped so often then."""
+    """A record, when it was appended by the wall clock, and how often the clock had jumped then."""
 
     record: Record
     batch_end: int
-    """The last offset of its batch."""
+    """The last offset of the record's batch."""
     producer_id: int
     is_transactional: bool
     control_type: ControlType | None
@@ -27,22 +27,25 @@ class Entry(NamedTuple):
 
 
 class Journal:
-    """Entries by offset. ``commits`` says of those that belong to transactions whether these were
-    committed; what is not in it is open."""
+    """Entries by offset.
+
+    ``commits`` says for each record of an ended transaction whether the transaction was committed;
+    a record that is missing there is of an open transaction or of none.
+    """
 
     def __init__(self) -> None:
         self.end = 0
         self.entries: dict[int, Entry] = {}
         self.commits: dict[int, bool] = {}
         self.marker_of: dict[int, int] = {}
-        """By the offset of a transaction's record: where its marker stands."""
+        """The offset of the marker, by the offset of each record of its transaction."""
         self.last_of: dict[int, int] = {}
-        """By producer id: where its last batch ends."""
+        """The end of a producer's last batch, by producer id."""
         self._open: dict[int, list[int]] = {}
         self._by_key: dict[bytes | None, list[int]] = {}
 
     def append(self, batch: BatchView, appended_ms: int, jumps: int) -> list[Entry]:
-        """Take in the batch at the end; returns what is new."""
+        """Append a batch at the end; return its new entries."""
         new = []
         for record in batch.records():
             if record.offset < self.end:
@@ -76,7 +79,7 @@ class Journal:
             self._open.setdefault(entry.producer_id, []).append(offset)
 
     def cut(self, end: int) -> None:
-        """The log has lost what came from this offset on."""
+        """Remove the entries from offset ``end`` on, which the log has lost."""
         if end >= self.end:
             return
         entries = [each for offset, each in sorted(self.entries.items()) if offset < end]
@@ -86,7 +89,7 @@ class Journal:
         self.end = end
 
     def is_committed(self, offset: int) -> bool:
-        """Whether a record of a client counts for who reads committed ones."""
+        """Whether a record of a client is visible to readers of committed records."""
         return not self.entries[offset].is_transactional or self.commits.get(offset, False)
 
     def last_committed(self, key: bytes | None, end: int) -> int:

@@ -1,4 +1,4 @@
-"""Offsets never go back within a broker's life, and readers see nothing too early."""
+"""A log's offsets never go back while a broker runs, and readers see nothing too early."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ BUGS = "no request meets a bug"
 
 
 class Marks(Watcher):
-    """Looks at every log after every turn."""
+    """Inspects the marks of every log after every turn."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[TopicPartition, TopicId], tuple[int, int, int, int]] = {}

@@ -1,4 +1,4 @@
-"""Nothing that was promised is lost, nothing is doubled, out of order, changed or made up."""
+"""No promised record is lost, and none is doubled, out of order, changed or made up."""
 
 from __future__ import annotations
 
@@ -31,24 +31,28 @@ _NEVER = 1 << 60
 class _Partition:
     is_flushed: bool
     keys: int
-    """If it is compacted: how many there are. What is superseded may go then."""
+    """The number of keys of a compacted partition, whose superseded records may go; 0 for others.
+    """
     seen: dict[int, bytes] = field(default_factory=dict)
-    """By offset: from acknowledgements, deliveries, and looks into the log."""
+    """Names of records by offset, from acknowledgements, deliveries, and inspections of the log."""
     start: int = 0
     promised_end: int = 0
-    """Everything before has been acknowledged, or lies before what was or was delivered."""
+    """The end of all records that were acknowledged, delivered, or lie before such a record."""
     flushed_claim: int = 0
-    """What the broker took for durable when it died."""
+    """The flushed offset that the broker knew when it died."""
     end_at_death: int = 0
     epoch_at_death: int = -1
     was_offline: bool = False
     was_closed: bool = False
-    """The broker was about to stop when it died, and had flushed the whole log: its directory may
-    have its clean marker already."""
+    """Whether the broker was about to stop when it died, and had flushed the whole log.
+
+    Its directory may have its clean marker already.
+    """
     doubtful: set[bytes] = field(default_factory=set)
-    """What may be lost, and may be heard of all the same, from who does not know that it is."""
+    """Records that may be lost, and may still be reported by clients that do not know of the loss.
+    """
     lost_from: int = _NEVER
-    """Where that begins."""
+    """The lowest offset that may be lost."""
 
 
 @dataclass(frozen=True)
@@ -77,16 +81,17 @@ class Records(Watcher):
         self._forgiven: set[bytes] = set()
         self._excused: set[bytes] = set()
         self._doubtful: dict[tuple[TopicPartition, str], int] = {}
-        """By partition and producer: the last number that nobody may know, while it has no answer.
-        """
+        """The last number that the broker may not remember, by partition and producer, until
+        answered."""
         self.acknowledged = 0
         self.delivered = 0
         self.lost_as_allowed = 0
         self.power_cuts = 0
         self.on_acknowledged: Callable[[TopicPartition, int], None] = lambda _partition, _end: None
-        """Called with the end of what was acknowledged."""
+        """Called with the end offset of acknowledged records."""
 
-    # --- what clients tell -----------------------------------------------------------------------
+    # # --- reports of clients
+    # ----------------------------------------------------------------------
     def is_sending(
         self,
         partition: TopicPartition,
@@ -95,19 +100,20 @@ class Records(Watcher):
         idempotent: bool,
         timestamp_ms: int,
     ) -> None:
-        """These records go out, perhaps once more."""
+        """A producer sends these records, perhaps again."""
         for number in numbers:
             value = value_of(producer, number)
             self._sent[value] = _Sent(partition, producer, number, idempotent, timestamp_ms)
             self._attempts[value] += 1
             if (partition, producer) in self._doubtful and value not in self._acknowledged:
-                # It is under way behind what may be refused: a new epoch would repeat it, too.
+                # An earlier batch may be refused; the producer's new epoch would repeat this one,
+                # too.
                 self._excused.add(value)
 
     def was_acknowledged(
         self, partition: TopicPartition, offset: int, producer: str, numbers: Sequence[int]
     ) -> None:
-        """These records have their places, for good."""
+        """These records have got their offsets, for good."""
         known = self._partitions[partition]
         for index, number in enumerate(numbers):
             value = value_of(producer, number)
@@ -122,7 +128,7 @@ class Records(Watcher):
         self.on_acknowledged(partition, offset + len(numbers))
 
     def was_delivered(self, partition: TopicPartition, offset: int, value: bytes) -> int:
-        """A consumer has read this record. Returns since when it was known to be there."""
+        """A consumer has read this record. Return since when the record is known to be there."""
         known = self._partitions[partition]
         self._see(partition, known, offset, value, "delivered")
         if _name(value) not in known.doubtful:
@@ -131,7 +137,7 @@ class Records(Watcher):
         return self._known_ms.setdefault(_name(value), self._world.now_ms)
 
     def lies_in_the_end(self, partition: TopicPartition, found: dict[int, bytes]) -> None:
-        """This is all there is of a partition."""
+        """All records of a partition at the end of the run."""
         known = self._partitions[partition]
         for offset, value in found.items():
             self._see(partition, known, offset, value, "in the log")
@@ -141,8 +147,11 @@ class Records(Watcher):
         known.seen = {offset: _name(value) for offset, value in found.items()}
 
     def may_be_lost(self, partition: TopicPartition, end: int) -> None:
-        """Power cuts have taken what lay at ``end`` and behind: all that was sent so far and is not
-        known to lie before that. Whoever does not know it yet may still tell of it."""
+        """Power cuts have taken the records at ``end`` and behind.
+
+        Each record sent so far that is not known to lie before ``end`` may be lost. Clients that do
+        not know of the loss may still report it.
+        """
         known = self._partitions.get(partition)
         if known is None:
             return
@@ -150,8 +159,9 @@ class Records(Watcher):
         for value, sent in self._sent.items():
             if sent.partition == partition and value not in kept:
                 known.doubtful.add(value)
-                # The producer may be forgotten with it, and begin a new epoch; or the log takes
-                # from any sequence on what is under way, and refuses what comes before that.
+                # The broker may have lost the producer's state, so that the producer begins a new
+                # epoch. Or the log accepts a batch in flight at any sequence, and refuses the
+                # batches before it.
                 self._excuse(value)
                 self._doubt(sent)
         self._forgiven |= known.doubtful
@@ -161,11 +171,11 @@ class Records(Watcher):
         known.lost_from = min(known.lost_from, end)
 
     def lost_from(self, partition: TopicPartition) -> int:
-        """From this offset on there may have been other records than there are now."""
+        """The first offset whose record may have been another one before a loss."""
         return self._partitions[partition].lost_from
 
     def was_found(self, partition: TopicPartition, offset: int, name: bytes) -> None:
-        """It was appended there."""
+        """The record was found in the log as it was appended."""
         self._see(partition, self._partitions[partition], offset, name, "appended")
 
     def _see(
@@ -184,11 +194,11 @@ class Records(Watcher):
             raise Violation(CHANGED, f"{partition} offset {offset}: nobody sent {value!r} there")
 
     def begins_at(self, partition: TopicPartition, offset: int) -> None:
-        """What lay before has been taken away, and not by accident.
+        """The log starts at ``offset`` now: retention has removed the earlier records.
 
-        A producer that has no answer yet may send once more what was among it. The broker that saw
-        it come knows; one that has started since has only the last batch from its snapshot, as
-        Kafka has, and looks for the others in the log.
+        A producer without a response may send a removed record again. The broker that received it
+        knows it; a broker that has started since knows only the last batch from its snapshot, as
+        Kafka does, and finds the others in the log.
         """
         known = self._partitions.get(partition)
         if known is None:
@@ -200,8 +210,10 @@ class Records(Watcher):
         known.start = offset
 
     def excuse(self, name: bytes) -> None:
-        """Nobody may know any more that it is there, should it be sent again; then its producer
-        begins a new epoch, and sends again what is under way behind it, too."""
+        """The broker may not recognize this record if it is sent again.
+
+        Its producer then begins a new epoch, and repeats the batches in flight behind it, too.
+        """
         if name in self._acknowledged:
             return
         first = self._sent[name]
@@ -216,35 +228,36 @@ class Records(Watcher):
             self._doubt(sent)
 
     def _doubt(self, sent: _Sent) -> None:
-        """Of its producer, so far, nothing may be known any more."""
+        """The broker may have forgotten the sent record's producer up to this number."""
         key = sent.partition, sent.producer
         self._doubtful[key] = max(self._doubtful.get(key, -1), sent.number)
 
     def producers_expire(self) -> None:
-        """Producers that are silent may be forgotten, with what they have sent last."""
+        """The broker may forget idle producers, and with them their last batches."""
         for value in self._sent:
             self._excuse(value)
 
     def keys_of(self, partition: TopicPartition) -> int:
-        """Of a compacted topic: how many there are; else 0."""
+        """The number of keys of a compacted topic; else 0."""
         return self._partitions[partition].keys
 
     def start_of(self, partition: TopicPartition) -> int:
-        """Where its log begins."""
+        """The partition's log start offset."""
         return self._partitions[partition].start
 
     def timestamp_at(self, partition: TopicPartition, offset: int) -> int | None:
-        """Of the record there; None if nobody knows it."""
+        """The timestamp of the record at ``offset``; None if it is not known."""
         known = self._partitions.get(partition)
         value = None if known is None else known.seen.get(offset)
         sent = None if value is None else self._sent.get(value)
         return None if sent is None else sent.timestamp_ms
 
     def promised_end(self, partition: TopicPartition) -> int:
-        """All before this offset is there to be read, or has been taken by retention."""
+        """The end of the records that must be readable or removed by retention."""
         return self._partitions[partition].promised_end
 
-    # --- what the machine tells ------------------------------------------------------------------
+    # # --- events of the machine
+    # -------------------------------------------------------------------
     def on_death(self, machine: Machine, death: Death) -> None:
         self.power_cuts += death is Death.POWER
         for log in machine.logs():
@@ -263,12 +276,12 @@ class Records(Watcher):
             self.look(machine, deaths)
 
     def look(self, machine: Machine, deaths: Sequence[Death] = ()) -> None:
-        """Compares what lies in the logs with what is known."""
+        """Compare the logs with what is known."""
         logs = {log.topic_partition: log for log in machine.logs()}
         for partition, known in self._partitions.items():
             log = logs.get(partition)
             if log is None:
-                # Its directory may be one that has failed while it was loaded.
+                # The partition's directory may have failed while the log was loaded.
                 if known.seen and not machine.files.has_failed_sync:
                     raise Violation(LOST, f"{partition} is gone")
                 continue
@@ -279,7 +292,7 @@ class Records(Watcher):
             if not known.keys and sorted(found) != list(range(start, end)):
                 raise Violation(LOST, f"{partition} has gaps between {start} and {end}")
             self._check_end(partition, known, end, deaths)
-            # A disk that was lost may have been the other one.
+            # Death.DISK may mean the other directory.
             is_killed = any(each in (Death.KILL, Death.POWER) for each in deaths)
             is_unclean = is_killed and not known.was_closed
             is_unclean |= known.was_offline and Death.DISK in deaths
@@ -314,12 +327,13 @@ class Records(Watcher):
 
     # --- the end ---------------------------------------------------------------------------------
     def finish(self, machine: Machine) -> None:
-        """Everything was sent, acknowledged, and lies in the logs."""
+        """Every record was sent and acknowledged: check the logs once more."""
         self.look(machine)
         self.count()
 
     def count(self) -> None:
-        """By what was seen last: everything that was acknowledged is there, and in order."""
+        """Check by the last look at the logs that acknowledged records are there, once and in
+        order."""
         count: Counter[bytes] = Counter()
         for partition, known in self._partitions.items():
             last: dict[str, int] = {}
@@ -344,7 +358,7 @@ class Records(Watcher):
 
 
 def value_of(producer: str, number: int) -> bytes:
-    """What a record says; padding may follow."""
+    """The beginning of a record's value, which names it; padding may follow."""
     return f"{producer}:{number};".encode()
 
 
@@ -353,19 +367,19 @@ def _name(value: bytes) -> bytes:
 
 
 def name_of(record: Record) -> bytes:
-    """What names a client's record: its value, or the header of one without a value."""
+    """The name of a client's record: in its value, or in a header if it has no value."""
     if record.value is None:
         return record.headers[0].value or b""
     return _name(record.value)
 
 
 def is_marker(name: bytes) -> bool:
-    """Whether this is the end of a transaction, not a record of a client."""
+    """Whether this is the name of a transaction marker, not of a client's record."""
     return name.startswith(_MARKER)
 
 
 def names_in(batch: BatchView) -> list[tuple[int, bytes]]:
-    """What stands at which offset: each record by its name, a marker by what it says."""
+    """The names of the batch's records or marker, each with its offset."""
     if not batch.is_control:
         return [(each.offset, name_of(each)) for each in batch.records()]
     return [
@@ -375,7 +389,7 @@ def names_in(batch: BatchView) -> list[tuple[int, bytes]]:
 
 
 def marker_name(producer_id: int, kind: str) -> bytes:
-    """Markers of the same name are as good as each other."""
+    """The name of a transaction marker; markers of one producer and kind share it."""
     return b"%s%d:%s;" % (_MARKER, producer_id, kind.encode())
 
 
@@ -391,7 +405,7 @@ def batches_in(data: bytes, where: str) -> list[BatchView]:
 
 
 def content(log: Any) -> dict[int, bytes]:
-    """The names of all that lies in a log, by offset."""
+    """The names of all records and markers in a log, by offset."""
     start = log.log_start_offset
     try:
         return {

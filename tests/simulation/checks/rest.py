@@ -1,4 +1,4 @@
-"""When nobody asks for anything, everything is as it was: memory, timers, waiters, open files."""
+"""Without requests the broker returns to its idle state: memory, timers, waiters, open files."""
 
 from klog_broker.network.server import Server
 from tests.simulation.machine import Machine, Watcher
@@ -6,12 +6,15 @@ from tests.simulation.world import Violation
 
 REST = "everything returns to where it was"
 _OWN_TIMERS = 5
-"""Of a broker without clients: the logs' work, expiry of offsets, overdue transactions, expiry of
-transactional ids, the log cleaner."""
+"""How many timers a broker without clients has.
+
+One each for the logs' maintenance, expiry of offsets, overdue transactions, expiry of
+transactional ids, and the log cleaner.
+"""
 
 
 def figures(machine: Machine) -> dict[str, int]:
-    """What clients have left behind: all of it is 0 when they are gone for a while."""
+    """Counts of what clients have left behind; all are 0 a while after the clients have gone."""
     broker, network, helpers = machine.broker, machine.network, machine.helpers
     assert broker is not None and helpers is not None
     server = broker.server
@@ -31,19 +34,21 @@ def figures(machine: Machine) -> dict[str, int]:
 
 
 def _looks_for_idle(server: Server) -> bool:
-    """Whether a timer waits for connections to be idle: it ends once it finds none at all."""
+    """Whether the timer that closes idle connections runs; it ends without connections."""
     return server._idle_timer is not None
 
 
 class Rest(Watcher):
-    """After a clean end nothing is held."""
+    """After a clean stop the broker holds no descriptors, streams, locks or mappings."""
 
     def on_clean_end(self, machine: Machine) -> None:
         network, files = machine.network, machine.files
         if machine.has_disk_trouble:
-            return  # It could not close all, and said so: the next start recovers.
+            # The broker could not close all files, and said so: the next start recovers.
+            return
         if any(log.is_being_cut for log in machine.logs()):
-            return  # The same: a follower does not wait for the end of that.
+            # A follower does not wait for the end of a truncation either.
+            return
         held = {
             "registered descriptors": len(network.poller.interest),
             "open streams": len(network.streams),
@@ -54,7 +59,7 @@ class Rest(Watcher):
 
 
 def check_zero(held: dict[str, int]) -> None:
-    """Violation if something is left."""
+    """Violation if a count is not 0."""
     left = {name: count for name, count in held.items() if count}
     if left:
         raise Violation(REST, str(left))

@@ -1,4 +1,4 @@
-"""Retention takes what is over by time or size, nothing else, and all of it in the end."""
+"""Retention removes only segments that are expired or surplus, and in the end all of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOKS_WITHIN_MS = 6_000
 
 
 class Retention(Watcher):
-    """Looks where a log begins, and at what it has lost when that has moved."""
+    """Watches each log's start offset, and checks the records that a higher one has removed."""
 
     def __init__(self, records: Records, compaction: Compaction) -> None:
         self._records = records
@@ -24,7 +24,7 @@ class Retention(Watcher):
         self._starts: dict[TopicPartition, int] = {}
 
     def on_start(self, machine: Machine) -> None:
-        # A power cut may bring back what was about to go.
+        # A power cut may bring back segments that were about to be removed.
         self._starts = {log.topic_partition: int(log.log_start_offset) for log in machine.logs()}
         for partition, start in self._starts.items():
             self._records.begins_at(partition, start)
@@ -48,7 +48,7 @@ class Retention(Watcher):
         for offset in range(before, start):
             timestamp_ms = self._records.timestamp_at(log.topic_partition, offset)
             if self._compaction.may_be_missing(log.topic_partition, offset):
-                continue  # It may have gone before.
+                continue  # The cleaner may have removed it before.
             if config.retention_ms < 0 or (timestamp_ms is not None and timestamp_ms >= young_ms):
                 raise Violation(
                     TAKEN,
@@ -58,7 +58,7 @@ class Retention(Watcher):
 
 
 def check_all_is_taken(machine: Machine) -> None:
-    """Long after the last append."""
+    """Check long after the last append that no deletable segment is left."""
     last_look_ms = machine.world.clock.now_ms() - LOOKS_WITHIN_MS
     for log in machine.logs():
         config, first = log.config, log.segments[0]

@@ -1,7 +1,8 @@
-"""Each transaction as a whole or not at all, as its producer was told, for readers and positions.
+"""Each transaction is visible as a whole or not at all, as its producer was answered.
 
-A transaction gets one verdict: from the answer to its EndTxn, from what is read, from the marker
-behind its records in a log, or from a group's position that it has moved. All of these must agree.
+A transaction gets one verdict: from the response to its EndTxn, from records that are read, from
+the marker behind its records in a log, or from an offset of a group that it has moved. All of these
+must agree.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ POSITIONS = "positions of a group are those of its committed transactions"
 
 _UNDER_WAY_MS = 15_000
 _MARKERS_WITHIN_MS = 6_000
-"""After the decision: on a disk that is slow, and after a retry."""
+"""After the decision, on a slow disk and with a retry."""
 
 
 _Place = tuple[str, TopicPartition]
@@ -38,42 +39,43 @@ _Place = tuple[str, TopicPartition]
 
 @dataclass(eq=False)
 class Transaction:
-    """What its producer knows of it."""
+    """A transaction, as its producer knows it."""
 
     transactional_id: str
     producer_id: int
     name: str
     moves: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """Positions of the id's group: from which offset to which."""
+    """The group offsets that the transaction moves: from which offset to which."""
     is_asked_for: bool = False
     """Whether an EndTxn that commits it has been sent."""
     is_committed: bool | None = None
-    """The verdict; None: nobody knows it yet."""
+    """The verdict; None while it is unknown."""
     known_ms: int = 0
-    """Since when the verdict is known."""
+    """When the verdict became known."""
     why: str = ""
-    """And from what."""
+    """The observation that gave the verdict."""
 
 
 class Transactions(Watcher):
-    """All of them; and how far each log is stable."""
+    """All transactions, and the last stable offset of each log."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._of: dict[bytes, Transaction] = {}
-        """By the names of records."""
+        """Transactions by the names of their records."""
         self._all: dict[str, list[Transaction]] = {}
         self._given: set[Identity] = set()
         self._newest: dict[str, int] = {}
         self._owners: dict[int, str] = {}
         self.clocks: Sequence[WallClock] = (world.clock,)
-        """By which coordinators measure."""
+        """The clocks of the coordinators."""
         self.may_hang = False
-        """Whether coordinators and leaders may be away for longer than any time-out."""
+        """Whether coordinators and leaders may be unavailable for longer than any timeout."""
         self._stable: dict[_Place, list[tuple[int, int]]] = {}
-        """The last stable offset and since when, in this life of the broker."""
+        """The values of the last stable offset in this run of the broker, and since when each held.
+        """
         self._open_since: dict[_Place, tuple[int, int]] = {}
-        """The last stable offset of a log that has more than that, and since when."""
+        """For a log with open transactions: its last stable offset, and since when it holds."""
         self._taking: Counter[str] = Counter()
         self._taken: Counter[str] = Counter()
         self._doubtful_until_ms: dict[str, int] = {}
@@ -81,10 +83,11 @@ class Transactions(Watcher):
         self.committed = 0
         self.aborted = 0
 
-    # --- who has an id ---------------------------------------------------------------------------
+    # # --- owners of transactional ids
+    # -------------------------------------------------------------
     @contextmanager
     def taking_over(self, transactional_id: str) -> Iterator[None]:
-        """A process asks for the id, and gets it or dies."""
+        """A process asks for the transactional id, and gets it or dies."""
         self._taking[transactional_id] += 1
         try:
             yield
@@ -93,26 +96,29 @@ class Transactions(Watcher):
             self._taken[transactional_id] += 1
 
     def may_come_late(self, transactional_id: str) -> None:
-        """A request to take over the id was given up, and may be under way."""
+        """A request to take over the id was given up, and may still be under way."""
         self._doubtful_until_ms[transactional_id] = self._world.now_ms + _UNDER_WAY_MS
 
     def circumstances(self, transactional_id: str) -> tuple[int, ...] | None:
-        """As long as they stay the same nobody else has taken over the id, and time has not jumped:
-        neither a wall's clock, nor by a coordinator that moves between brokers whose clocks differ.
-        None: nobody can say."""
+        """A value that stays equal while no other process takes over the id and no clock jumps.
+
+        A transaction that moves between coordinators with different clocks counts as a jump, too.
+        The value is None while a request is under way or the clocks differ.
+        """
         is_doubtful = self._world.now_ms < self._doubtful_until_ms.get(transactional_id, 0)
         differ = len({each.wall_is_ahead_ms for each in self.clocks}) > 1
         if self._taking[transactional_id] or is_doubtful or differ:
             return None
         return self._taken[transactional_id], sum(each.jumps for each in self.clocks)
 
-    # --- what producers tell ---------------------------------------------------------------------
+    # # --- reports of producers
+    # --------------------------------------------------------------------
     def newest_epoch(self, transactional_id: str) -> int:
-        """Of those that are known to have been given; producer ids count first."""
+        """The newest known identity of the id, as a number: producer id first, then epoch."""
         return self._newest.get(transactional_id, -1)
 
     def was_given(self, transactional_id: str, identity: Identity, newest_then: int) -> None:
-        """InitProducerId was answered; ``newest_then`` is what was known when it was sent."""
+        """InitProducerId has answered; ``newest_then`` was the newest when the request was sent."""
         owner = self._owners.setdefault(identity.producer_id, transactional_id)
         rank = identity.producer_id << 16 | identity.producer_epoch
         if owner != transactional_id or rank <= newest_then or identity in self._given:
@@ -121,7 +127,7 @@ class Transactions(Watcher):
         self._note_newest(transactional_id, identity)
 
     def is_newest(self, transactional_id: str, identity: Identity) -> bool:
-        """Whether no newer one is known."""
+        """Whether no newer identity of the transactional id is known."""
         rank = identity.producer_id << 16 | identity.producer_epoch
         return rank >= self.newest_epoch(transactional_id)
 
@@ -130,7 +136,7 @@ class Transactions(Watcher):
         self._newest[transactional_id] = max(self._newest.get(transactional_id, -1), rank)
 
     def begins(self, transactional_id: str, identity: Identity, name: str) -> Transaction:
-        """A producer is going to write."""
+        """A producer begins a transaction."""
         known = self._all.setdefault(transactional_id, [])
         begun = Transaction(transactional_id, identity.producer_id, f"{name}.{len(known)}")
         known.append(begun)
@@ -138,18 +144,18 @@ class Transactions(Watcher):
         return begun
 
     def holds(self, transaction: Transaction, names: Iterable[bytes]) -> None:
-        """These records are to be written in it."""
+        """These records are about to be written in the transaction."""
         for name in names:
             self._of[name] = transaction
 
     def was_ended(self, transaction: Transaction, *, is_commit: bool) -> None:
-        """EndTxn was answered."""
+        """EndTxn was answered without an error."""
         self._decide(transaction, "answered", is_committed=is_commit)
 
     def was_fetched(
         self, transactional_id: str, partition: TopicPartition, offset: int, asked_ms: int
     ) -> None:
-        """The group's stable position was read; -1: there is none."""
+        """The group's stable offset was read; -1: there is none."""
         known = [t for t in self._all.get(transactional_id, []) if partition in t.moves]
         newest = max(
             (t.moves[partition][1] for t in known if t.is_committed and t.known_ms <= asked_ms),
@@ -164,10 +170,13 @@ class Transactions(Watcher):
         if len(asked) == 1:
             self._decide(asked[0], "position", is_committed=True)
 
-    # --- what is read ----------------------------------------------------------------------------
+    # # --- reports of readers
+    # ----------------------------------------------------------------------
     def was_read(self, name: bytes, *, is_shown: bool) -> bool:
-        """Who reads committed records got it, or passed over it. Whether this is the first word of
-        the transaction's end."""
+        """A reader of committed records got the record, or skipped it.
+
+        Return whether this is the first report that the transaction was committed.
+        """
         transaction = self._of.get(name)
         if transaction is None:
             if not is_shown:
@@ -178,8 +187,10 @@ class Transactions(Watcher):
         return is_news and is_shown
 
     def look(self, machine: Machine) -> None:
-        """At what the markers in the logs say, as far as they stay. What a follower is cutting
-        cannot be read."""
+        """Take verdicts from the markers in the logs, below the high watermark.
+
+        A log that a follower is truncating cannot be read.
+        """
         for log in machine.logs():
             is_read = not (log.is_offline or log.is_being_cut)
             if is_read and not log.topic_partition.topic.startswith("_"):
@@ -232,13 +243,14 @@ class Transactions(Watcher):
                         f"{other_first}",
                     )
 
-    # --- how far logs are stable -----------------------------------------------------------------
+    # # --- last stable offsets
+    # ---------------------------------------------------------------------
     def stable_end(self, partition: TopicPartition) -> int:
-        """So far who reads committed records must come."""
+        """The offset that readers of committed records must reach."""
         return max((stable[-1][0] for stable in self._stable_in(partition)), default=0)
 
     def stable_since(self, partition: TopicPartition, offset: int) -> int:
-        """When the last stable offset has passed this one, in this life of the broker."""
+        """When the last stable offset passed ``offset`` in this run of the broker."""
         since_ms = self._world.now_ms
         for stable in self._stable_in(partition):
             place = bisect_right(stable, (offset, self._world.now_ms))
@@ -267,7 +279,8 @@ class Transactions(Watcher):
     def _look_at(self, log: Any, machine: Machine) -> None:
         partition, now_ms = log.topic_partition, self._world.now_ms
         if partition.topic.startswith("own-"):
-            return  # made and deleted all the time, under other ids
+            # The administrator creates and deletes these topics all the time, under new ids.
+            return
         offset, place = int(log.last_stable_offset), (machine.name, partition)
         stable = self._stable.setdefault(place, [])
         if not stable or stable[-1][0] != offset:
@@ -275,7 +288,7 @@ class Transactions(Watcher):
                 raise Violation(BACK, f"{partition} was stable to {stable[-1][0]}, now {offset}")
             stable.append((offset, now_ms))
         if offset == log.high_watermark or self._world.clock.is_behind or self.may_hang:
-            # A time-out counts from a time that was stored: it is over when that comes again.
+            # A timeout counts from a stored time: it ends when the clock reaches that time again.
             self._open_since.pop(place, None)
             return
         of, since_ms = self._open_since.get(place, (-1, 0))

@@ -1,6 +1,6 @@
-"""Brokers with a bug: each has to be caught by a check of the simulation, or the check is blind.
+"""Brokers with a bug: a check of the simulation has to catch each of them, or the check is blind.
 
-A mutant replaces one method of the live broker. Where the broker's code moves, mend it here.
+A mutant replaces one method of the real broker. When the broker's code moves, adapt it here.
 """
 
 from tests.simulation.mutants import cleaning, clock, disk, groups, serving, transactions

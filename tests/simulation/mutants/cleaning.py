@@ -1,4 +1,4 @@
-"""Bugs of the log cleaner: in what it takes away, in how it swaps, in what a start makes of it."""
+"""Bugs of the log cleaner: in filtering records, in swapping segments, in recovery at a start."""
 
 from typing import Any
 
@@ -22,10 +22,11 @@ from pyspark_klog.storage.names import SWAP_SUFFIX
 from tests.simulation.mutants.mutant import Mutant
 
 
-# --- what goes and what stays --------------------------------------------------------------------
+# # --- which records are removed
+# -------------------------------------------------------------------
 def _horizon_ignored(original: Any) -> Any:
     def begin(chunk_filter: Any, *arguments: Any, **named: Any) -> None:
-        """A tombstone with a horizon goes at once."""
+        """A tombstone with a delete horizon goes at once."""
         original(chunk_filter, *arguments, **named)
         chunk_filter._settings[kernel.SETTING_NOW_MS] = at.INT64_MAX
 
@@ -34,7 +35,7 @@ def _horizon_ignored(original: Any) -> Any:
 
 def _no_delete_retention(original: Any) -> Any:
     def begin(chunk_filter: Any, *arguments: Any, **named: Any) -> None:
-        """Whatever delete.retention.ms is."""
+        """Tombstones and markers are removed without regard to delete.retention.ms."""
         original(chunk_filter, *arguments, **{**named, "delete_retention_ms": 0})
 
     return begin
@@ -42,7 +43,7 @@ def _no_delete_retention(original: Any) -> Any:
 
 def _no_horizon(original: Any) -> Any:
     def filter_chunk(chunk_filter: Any, *arguments: Any) -> list[memoryview]:
-        """No batch has one."""
+        """No batch gets a delete horizon."""
         pieces: list[memoryview] = original(chunk_filter, *arguments)
         for piece in pieces:
             for batch in split_batches(piece):
@@ -58,7 +59,7 @@ def _loses_keys(original: Any) -> Any:
     def add_chunk(
         keys: Any, data: Any, table: Any, row_count: int, skip: Any, from_offset: int
     ) -> Any:
-        """Those of the first batch of each chunk."""
+        """The keys of the first batch of each chunk are lost."""
         skip = np.array(skip)
         skip[:1] = 1
         return original(keys, data, table, row_count, skip, from_offset)
@@ -68,7 +69,7 @@ def _loses_keys(original: Any) -> Any:
 
 def _counts_too_far(original: Any) -> Any:
     def add_chunk(keys: Any, data: Any, table: Any, row_count: int, *rest: Any) -> Any:
-        """The batch whose keys found no room counts, too."""
+        """The batch whose keys did not fit into the map counts as added."""
         fits = original(keys, data, table, row_count, *rest)
         if not fits:
             lasts = table.reshape(-1, scan.TABLE_COLUMNS)[:row_count, scan.LAST_OFFSET]
@@ -80,7 +81,7 @@ def _counts_too_far(original: Any) -> Any:
 
 def _forgets_producers(_original: Any) -> Any:
     def last_of_producers(_cleaning: Any) -> dict[int, Any]:
-        """The last batch of a producer goes as others do when none of its records stays."""
+        """A producer's last batch is removed like any other when none of its records stays."""
         return {}
 
     return last_of_producers
@@ -96,7 +97,7 @@ def _aborted_keys(original: Any) -> Any:
 
 def _aborted_stay(_original: Any) -> Any:
     def verdict(_verdicts: Any, _chunk: Any, row: list[int]) -> int:
-        """Records of aborted transactions are looked up as others are."""
+        """Records of aborted transactions are looked up in the map like all others."""
         is_marker = row[scan.ATTRIBUTES] & at.CONTROL_BIT
         return kernel.KEEP_RECORDS if is_marker else 0
 
@@ -105,7 +106,7 @@ def _aborted_stay(_original: Any) -> Any:
 
 def _always_bare(original: Any) -> Any:
     def is_bare(transactions: Any, *arguments: Any) -> bool:
-        """Markers may go whatever is there of their transactions."""
+        """Markers may go while records of their transactions are still there."""
         original(transactions, *arguments)
         return True
 
@@ -120,10 +121,11 @@ def _ends_anywhere(original: Any) -> Any:
     return filter_
 
 
-# --- how far it goes -----------------------------------------------------------------------------
+# # --- how far the cleaner goes
+# --------------------------------------------------------------------
 def _past_the_stable(original: Any) -> Any:
     def extent_of(log: Any, *arguments: Any) -> Any:
-        """Open transactions are cleaned."""
+        """Records of open transactions are cleaned."""
         return original(log._replace(last_stable_offset=log.log_end_offset), *arguments)
 
     return extent_of
@@ -140,16 +142,17 @@ def _active_counts(original: Any) -> Any:
 
 def _no_lag(original: Any) -> Any:
     def extent_of(log: Any, config: Any, now_ms: int) -> Any:
-        """Young records are cleaned."""
+        """Records younger than min.compaction.lag.ms are cleaned."""
         return original(log, config, now_ms + config.min_compaction_lag_ms)
 
     return extent_of
 
 
-# --- how it is put in place ----------------------------------------------------------------------
+# # --- how segments are swapped
+# --------------------------------------------------------------------
 def _files_not_synced(original: Any) -> Any:
     def finish(cleaned: Any, *arguments: Any) -> Any:
-        """Says that they are."""
+        """The files of a cleaned segment are taken for synced although they are not."""
         cleaned._segment.sync_files = list
         return original(cleaned, *arguments)
 
@@ -157,7 +160,7 @@ def _files_not_synced(original: Any) -> Any:
 
 
 class _WithoutWork:
-    """Helpers that say of all work that it is done."""
+    """Helpers that report all work as done without doing it."""
 
     def __init__(self, helpers: Any) -> None:
         self._helpers = helpers
@@ -168,7 +171,7 @@ class _WithoutWork:
 
 def _names_not_synced(original: Any) -> Any:
     def begin(swapper: Any, state: Any, helpers: Any, *arguments: Any) -> None:
-        """Between the steps of a swap the directory is not synced."""
+        """The directory is not synced between the steps of a swap."""
         original(swapper, state, _WithoutWork(helpers), *arguments)
 
     return begin
@@ -185,7 +188,7 @@ def _old_names_stay(_original: Any) -> Any:
 
 def _drops_swaps(original: Any) -> Any:
     def clear(files: Any, directory: Any) -> Any:
-        """What a swap has left goes, though the old segments may have gone, too."""
+        """A start removes files with the swap suffix, though the old segments may be gone, too."""
         for name in files.list_dir(directory):
             if name.endswith(SWAP_SUFFIX):
                 files.remove(directory / name)
@@ -196,7 +199,7 @@ def _drops_swaps(original: Any) -> Any:
 
 def _replaces_one(_original: Any) -> Any:
     def end_of(_files: Any, _path: Any) -> int:
-        """A swap takes the place of the segment of its name alone."""
+        """A swap replaces only the segment of its own name."""
         return 0
 
     return end_of

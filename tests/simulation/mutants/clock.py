@@ -1,4 +1,4 @@
-"""Bugs that a clock brings out which is a year off."""
+"""Bugs that show when the clock is a year off."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,7 +11,7 @@ _LONG_MS = 100 * 86_400_000
 
 def _long_for_ever(original: Any) -> Any:
     def deletable(log: Any) -> Any:
-        """A log without retention by time has a long one."""
+        """A log without retention by time gets a long one."""
         if log.config.retention_ms < 0:
             log = log._replace(config=replace(log.config, retention_ms=_LONG_MS))
         return original(log)
@@ -21,7 +21,7 @@ def _long_for_ever(original: Any) -> Any:
 
 def _age_without_sign(original: Any) -> Any:
     def deletable(log: Any) -> Any:
-        """Records from the future are as old as they will be young."""
+        """A record's distance from now counts as its age, even if its timestamp is ahead."""
         segments = [
             each._replace(
                 largest_timestamp_ms=log.now_ms - abs(log.now_ms - each.largest_timestamp_ms)

@@ -1,4 +1,4 @@
-"""Bugs in what is synced, and in what a start makes of what it finds."""
+"""Bugs in syncing files, and in recovery at a start."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +19,7 @@ from tests.simulation.mutants.mutant import Mutant
 
 def _no_sync(_original: Any) -> Any:
     def perform(_run: Any) -> None:
-        """Says that it has."""
+        """A flush reports success without a sync."""
 
     return perform
 
@@ -42,7 +42,7 @@ def _keeps_torn_tail(original: Any) -> Any:
 
 def _always_clean(_original: Any) -> Any:
     def take(directory: Any) -> bool:
-        """A marker that once was written stays."""
+        """A clean marker stays once it was written."""
         return bool(directory.files.exists(directory.path / names.CLEAN_SHUTDOWN_MARKER))
 
     return take
@@ -50,7 +50,7 @@ def _always_clean(_original: Any) -> Any:
 
 def _trusts_the_cache(_original: Any) -> Any:
     def is_suspect(_notes: Any, _log: str) -> bool:
-        """What can be read is taken to be on the disk."""
+        """Data that can be read is taken for synced."""
         return False
 
     return is_suspect
@@ -59,7 +59,7 @@ def _trusts_the_cache(_original: Any) -> Any:
 def _notes_afterwards(_original: Any) -> Any:
     @contextmanager
     def noted(notes: Any, log: str) -> Iterator[None]:
-        """Once a sync has failed, if the process is still there."""
+        """A sync is noted only when it has failed, if the process still lives."""
         try:
             yield
         except OSError:
@@ -72,7 +72,7 @@ def _notes_afterwards(_original: Any) -> Any:
 
 def _takes_too_early(original: Any) -> Any:
     def by_time(log: Any) -> int:
-        """A second before its time."""
+        """Retention by time counts a second too early."""
         return int(original[0](log._replace(now_ms=log.now_ms + 1_000)))
 
     return (by_time, *original[1:])
@@ -80,7 +80,7 @@ def _takes_too_early(original: Any) -> Any:
 
 def _takes_one_more(original: Any) -> Any:
     def deletable_segments(log: Any) -> int:
-        """One segment more, if there is one."""
+        """Retention deletes one segment more, if there is one."""
         count = original(log)
         return min(count + 1, len(log.segments)) if count else 0
 
@@ -89,7 +89,7 @@ def _takes_one_more(original: Any) -> Any:
 
 def _may_always_go(_original: Any) -> Any:
     def may_go(_log: Any, segment: Any) -> bool:
-        """Also what is not committed."""
+        """Retention may delete segments above the high watermark."""
         return bool(segment.size_bytes > 0)
 
     return may_go
@@ -106,7 +106,7 @@ def _counts_failed_write(original: Any) -> Any:
 
 def _leaves_files_open(_original: Any) -> Any:
     def close(segment: Any) -> None:
-        """The log file stays open until its last reference goes with a garbage collection."""
+        """The log file stays open until a garbage collection finds its last reference."""
         segment.close_indexes()
 
     return close

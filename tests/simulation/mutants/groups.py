@@ -14,7 +14,7 @@ from tests.simulation.mutants.mutant import Mutant
 
 
 class _Answered:
-    """A request that is told nothing more."""
+    """A request that ignores all further responses."""
 
     def __init__(self, request: Any) -> None:
         self._request = request
@@ -28,7 +28,7 @@ class _Answered:
 
 def _commit_at_once(original: Any) -> Any:
     def add(commits: Any, shard: Any, request: Any) -> None:
-        """Acknowledged before it is visible."""
+        """A commit is acknowledged before it is visible."""
         request.tell(ErrorCode.NONE)
         original(commits, shard, _Answered(request))
 
@@ -37,7 +37,7 @@ def _commit_at_once(original: Any) -> Any:
 
 def _assignment_at_once(_original: Any) -> Any:
     def answer(_shard: Any, answers: Any) -> None:
-        """Before what was appended is visible."""
+        """Responses are sent before the records that they wait for are visible."""
         for each in answers:
             each.send()
 
@@ -55,7 +55,7 @@ def _static_not_fenced(original: Any) -> Any:
     def check_commit(
         machine: Any, member_id: str, generation: int, now_ms: int, instance_id: Any = None
     ) -> Any:
-        """Who has lost its place to another process commits as if it still had it."""
+        """A static member that another process has replaced commits as if it were the new one."""
         member_id = machine.group.static_ids.get(instance_id, member_id)
         return original(machine, member_id, generation, now_ms, instance_id)
 
@@ -66,7 +66,7 @@ def _same_generation(original: Any) -> Any:
     def complete(rebalance: Any, effects: Any, now_ms: int) -> None:
         group = rebalance._group
         if group.generation_id > 0:
-            group.generation_id -= 1  # and one more
+            group.generation_id -= 1  # the original raises it by one again
         original(rebalance, effects, now_ms)
 
     return complete
@@ -84,7 +84,7 @@ def _forgets_commits(original: Any) -> Any:
 
 def _sent_by_anybody(_original: Any) -> Any:
     def check_sender(_shard: Any, _request: Any) -> ErrorCode:
-        """A member of a generation that is over commits offsets in its transaction."""
+        """A member of an earlier generation commits offsets in its transaction."""
         return ErrorCode.NONE
 
     return check_sender
@@ -92,7 +92,7 @@ def _sent_by_anybody(_original: Any) -> Any:
 
 def _group_stays(original: Any) -> Any:
     def delete(deletions: Any, group_id: str, answer: Any) -> Any:
-        """Every second group that is deleted is only said to be."""
+        """Every second deletion of a group only reports success."""
         deletions.count = getattr(deletions, "count", 0) + 1
         shard = deletions._runtime.find(group_id)[1]
         if deletions.count % 2 and shard is not None and group_id in shard.state.groups:

@@ -1,4 +1,4 @@
-"""What a mutant is, how it takes the place of what it replaces, and how it is caught."""
+"""A mutant: how it replaces a part of the broker, and how a seed catches it."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -8,8 +8,10 @@ from typing import Any, Protocol, TypeVar
 
 @dataclass(frozen=True)
 class Mutant:
-    """``make`` is given what ``owner`` (a class or module) has under ``attribute``, and returns
-    what takes its place. What two checks keep out needs another one ``also``."""
+    """``make`` gets ``owner``'s (a class's or module's) ``attribute`` and returns its replacement.
+
+    A bug that two checks of the broker prevent needs a second mutant, in ``also``.
+    """
 
     name: str
     owner: Any
@@ -19,7 +21,7 @@ class Mutant:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Within it every broker of this process has the bug."""
+        """While the context lasts, every broker of this process has the bug."""
         original = self.owner.__dict__[self.attribute]
         setattr(self.owner, self.attribute, self.make(original))
         try:
@@ -30,7 +32,7 @@ class Mutant:
 
 
 class Outcome(Protocol):
-    """What came of a seed."""
+    """The outcome of a seed: ``failure`` is empty if all promises were kept."""
 
     @property
     def seed(self) -> int: ...
@@ -46,7 +48,7 @@ O = TypeVar("O", bound=Outcome)  # noqa: E741
 
 
 def catch(mutant: Mutant, run_seed: Callable[[int], O], seeds: Iterable[int]) -> O | None:
-    """What came of the first of these seeds that catches it."""
+    """The outcome of the first of these seeds that catches the mutant; None if none does."""
     with mutant.applied():
         outcomes = map(run_seed, seeds)
         return next((each for each in outcomes if each.failure), None)

@@ -1,4 +1,4 @@
-"""Bugs in what is appended, acknowledged, shown and answered."""
+"""Bugs in appending, acknowledging and reading records, and in responses."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from tests.simulation.mutants.mutant import Mutant
 
 def _watermark_falls(original: Any) -> Any:
     def flushed(log: Any) -> None:
-        """To what is flushed, wherever a flush is over."""
+        """A flush lowers the high watermark to the flushed offset."""
         original(log)
         log._state.high_watermark = log.flushed_offset
 
@@ -28,7 +28,7 @@ def _watermark_falls(original: Any) -> Any:
 
 def _ack_before_append(original: Any) -> Any:
     def append(pipeline: Any, leader: Any, append: Any, result: Any) -> bool:
-        """The answer says where the log ends now; the records follow a little later."""
+        """The response gives the present log end; the records are appended a little later."""
         waits = append.pending.acks == -1 or leader.log.config.replies_wait_for_flush
         if result is not None or waits:
             return original(pipeline, leader, append, result)
@@ -45,7 +45,7 @@ def _ack_before_append(original: Any) -> Any:
 
 def _shows_too_much(original: Any) -> Any:
     def begin(reader: Any, *arguments: Any) -> None:
-        """Every reader reads to the log's end, as followers do."""
+        """Every reader reads to the log end, as followers do."""
         original(reader, *arguments)
         reader._reads = Reads.ALL
 
@@ -54,7 +54,7 @@ def _shows_too_much(original: Any) -> Any:
 
 def _ahead_of_flush(original: Any) -> Any:
     def count_appended(log: Any) -> None:
-        """Readers see everything, synced or not."""
+        """Readers see all records, synced or not."""
         original(log)
         log.set_high_watermark(log.log_end_offset)
 
@@ -67,7 +67,7 @@ def _window_of_one_less(_original: Any) -> Any:
 
 def _any_sequence(original: Any) -> Any:
     def check(states: Any, head: Any, **more: Any) -> Any:
-        """A duplicate is appended once more."""
+        """A duplicate batch is appended again."""
         entry = states.get(head.producer_id)
         if entry is not None and entry.duplicate_of(head) is not None:
             return None
@@ -78,7 +78,7 @@ def _any_sequence(original: Any) -> Any:
 
 def _loses_wake_ups(original: Any) -> Any:
     def check(purgatory: Any, key: Any) -> int:
-        """Every third time nobody is looked at."""
+        """Every third check of a key wakes no request."""
         count = purgatory.__dict__["checks"] = purgatory.__dict__.get("checks", 0) + 1
         return 0 if count % 3 == 0 else original(purgatory, key)
 
@@ -87,7 +87,7 @@ def _loses_wake_ups(original: Any) -> Any:
 
 def _ids_twice(original: Any) -> Any:
     def plan(change: Any, draft: Any) -> Any:
-        """The block is handed out, and not written down."""
+        """The block of producer ids is handed out, but not written."""
         before = draft.next_producer_id
         orders = yield from original(change, draft)
         draft.next_producer_id = before
@@ -98,7 +98,7 @@ def _ids_twice(original: Any) -> Any:
 
 def _dirty_mark_lost(original: Any) -> Any:
     def on_checked(each: Any) -> None:
-        """Now and then a session does not learn that a partition has something new."""
+        """One in five times a session does not learn that a partition has new records."""
         counts = each._session._purgatory.__dict__
         count = counts["marks"] = counts.get("marks", 0) + 1
         if count % 5 == 0:
@@ -122,14 +122,14 @@ def _any_epoch(original: Any) -> Any:
 
 def _forgets_nothing(_original: Any) -> Any:
     def forget(_session: Any, _key: Any) -> None:
-        """What the client has named once is told for ever."""
+        """A partition that the client has named once stays in the session."""
 
     return forget
 
 
 def _forgets_settings(_original: Any) -> Any:
     def begin(settings: Any, image: Any) -> None:
-        """What was given to the broker in its earlier lives does not count."""
+        """A start forgets the settings that were given to the broker in earlier runs."""
         settings._given = image.broker_configs
 
     return begin

@@ -1,4 +1,4 @@
-"""Bugs of transactions: of their coordinator, in the logs, and in what readers are shown."""
+"""Bugs of transactions: in their coordinator, in the logs, and in what readers are shown."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.simulation.mutants.mutant import Mutant
 
 def _markers_first(original: Any) -> Any:
     def end(transactions: Any, transactional_id: str, *arguments: Any, is_commit: bool) -> None:
-        """The decision is written a little later: until then nothing tells a next process of it."""
+        """The decision is written a little after the markers: until then a restart loses it."""
         known = transactions.describe(transactional_id)[1]
         if known is not None and known.state is TransactionState.ONGOING:
             epoch = known.producer_epoch + known.raises_epoch
@@ -42,7 +42,7 @@ def _markers_first(original: Any) -> Any:
 
 def _same_epoch(original: Any) -> Any:
     def initialize(known: Any, *arguments: Any) -> Any:
-        """Who takes over an id gets what the last producer has."""
+        """A process that takes over an id gets the epoch of the last producer."""
         decision = original(known, *arguments)
         if known is None or decision.error is not ErrorCode.NONE:
             return decision
@@ -55,7 +55,7 @@ def _same_epoch(original: Any) -> Any:
 
 def _stable_at_the_watermark(_original: Any) -> Any:
     def last_stable_offset(transactions: Any) -> Any:
-        """Whatever is open."""
+        """The last stable offset ignores open transactions."""
         return transactions._state.high_watermark
 
     return property(last_stable_offset)
@@ -63,7 +63,7 @@ def _stable_at_the_watermark(_original: Any) -> Any:
 
 def _anybody_ends(original: Any) -> Any:
     def end(known: Any, producer: Any, *arguments: Any, **named: Any) -> Any:
-        """Whatever epoch the producer has."""
+        """EndTxn is accepted from a producer of any epoch."""
         if known is not None and producer.producer_id == known.producer_id:
             producer = producer._replace(producer_epoch=known.producer_epoch)
         return original(known, producer, *arguments, **named)
@@ -73,7 +73,7 @@ def _anybody_ends(original: Any) -> Any:
 
 def _counts_at_once(original: Any) -> Any:
     def apply(state: Any, offset: Any, key: Any, value: Any, _: Any) -> None:
-        """An offset that a transaction commits counts before its end."""
+        """An offset that a transaction commits counts before the transaction ends."""
         original(state, offset, key, value, None)
 
     return apply
@@ -81,7 +81,7 @@ def _counts_at_once(original: Any) -> Any:
 
 def _keeps_sequences(_original: Any) -> Any:
     def begin_epoch(entry: Any, producer_epoch: int) -> None:
-        """A new epoch goes on with the sequences of the old one."""
+        """A new epoch continues the sequences of the old one."""
         entry.producer_epoch = producer_epoch
 
     return begin_epoch
@@ -89,7 +89,7 @@ def _keeps_sequences(_original: Any) -> Any:
 
 def _never_overdue(_original: Any) -> Any:
     def is_overdue(_known: Any, _now_ms: int) -> bool:
-        """Who is gone leaves its transaction open."""
+        """The transaction of a producer that has gone stays open."""
         return False
 
     return is_overdue
@@ -97,7 +97,7 @@ def _never_overdue(_original: Any) -> Any:
 
 def _reads_otherwise(original: Any) -> Any:
     def apply(machine: Any, value: Any) -> None:
-        """A next process aborts what was committed, where markers are missing."""
+        """A coordinator that loads a committed transaction without its markers aborts it."""
         original(machine, value)
         if machine.metadata.state is TransactionState.PREPARE_COMMIT:
             machine.metadata = machine.metadata._replace(state=TransactionState.PREPARE_ABORT)
@@ -107,7 +107,7 @@ def _reads_otherwise(original: Any) -> Any:
 
 def _lists_none(_original: Any) -> Any:
     def aborted_in(*_: Any, **__: Any) -> list[Any]:
-        """Readers get aborted records, and are not told so."""
+        """Readers get aborted records without the list that says so."""
         return []
 
     return aborted_in
@@ -115,7 +115,8 @@ def _lists_none(_original: Any) -> Any:
 
 def _asks_nobody(_original: Any) -> Any:
     def verify(*arguments: Any, adds: bool, done: Any) -> None:
-        """Batches are appended whatever the coordinator knows: nobody will end what they begin."""
+        """Batches are appended without a transaction that the coordinator knows, and nothing ends
+        it."""
         done(dict.fromkeys(arguments[-1], ErrorCode.NONE))
 
     return verify
@@ -123,7 +124,7 @@ def _asks_nobody(_original: Any) -> Any:
 
 def _overdue_is_committed(original: Any) -> Any:
     def decide_overdue(sweeps: Any, known: Any, new_id: int) -> Any:
-        """What a producer has left open is committed for it."""
+        """A transaction that a producer has left open is committed."""
         decision = original(sweeps, known, new_id)
         if decision.becomes is None:
             return decision
@@ -135,7 +136,7 @@ def _overdue_is_committed(original: Any) -> Any:
 
 def _always_stable(_original: Any) -> Any:
     def is_stable(_offsets: Any, _partition: Any) -> bool:
-        """Who asks for stable offsets is not told that one may change."""
+        """A request for stable offsets does not learn that an open transaction may change one."""
         return True
 
     return is_stable
@@ -143,7 +144,7 @@ def _always_stable(_original: Any) -> Any:
 
 def _forgets_a_partition(original: Any) -> Any:
     def add_partitions(known: Any, *arguments: Any) -> Any:
-        """What is added to an open transaction takes the place of what it had."""
+        """Partitions that are added to an open transaction replace its earlier ones."""
         decision = original(known, *arguments)
         becomes = decision.becomes
         if becomes is None or known.state is not becomes.state:
@@ -156,7 +157,7 @@ def _forgets_a_partition(original: Any) -> Any:
 
 def _never_again(_original: Any) -> Any:
     def is_again(_known: Any, _producer: Any) -> bool:
-        """Who ends a transaction once more, not knowing that it has ended so, is fenced."""
+        """A producer that repeats its EndTxn after a lost response is fenced."""
         return False
 
     return is_again
@@ -164,7 +165,8 @@ def _never_again(_original: Any) -> Any:
 
 def _again_of_any(original: Any) -> Any:
     def is_again(known: Any, producer: Any) -> bool:
-        """Also where the epoch was raised for another producer, not by the last end."""
+        """EndTxn counts as repeated even where another producer, not the last end, raised the
+        epoch."""
         return bool(original(known._replace(client_version=VERSION_RAISING), producer))
 
     return is_again
