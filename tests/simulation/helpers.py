@@ -15,8 +15,8 @@ OnDone = Callable[[Any, BaseException | None], None]
 class SeededHelpers:
     """Work takes effect at one moment of its time, and work submitted later may overtake it.
 
-    A BaseException that is no Exception (the disk's power cut) goes to ``on_crash``: the machine is
-    off, and so are all that wait for the work.
+    A BaseException that is no Exception (the disk's power cut) goes to ``on_crash``: the broker has
+    ended, so that no caller waits for the work any more.
     """
 
     def __init__(

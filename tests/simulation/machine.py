@@ -53,7 +53,8 @@ class Watcher:
     def on_step(self, machine: Machine, broker: SimBroker) -> None:
         """A broker has done one part of its start.
 
-        It serves no clients yet; the other brokers of its cluster may send it requests already.
+        The broker serves no clients yet; the other brokers of its cluster may send it requests
+        already.
         """
 
     def on_turn(self, machine: Machine) -> None:

@@ -1,1 +1,2 @@
-"""Scripted clients: state machines on the real client's connection, one kind a file."""
+"""Scripted clients: state machines on the real client's connection, one kind of client to
+a file."""

@@ -1,4 +1,4 @@
-"""Kafka's rule for who reads committed records: which batches of an answer are void."""
+"""Kafka's rule for readers of committed records: which batches of a response are aborted."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -9,15 +9,18 @@ from pyspark_klog.records.control import ControlType, control_type_of
 
 
 class Aborted:
-    """Over the batches of one answer, in order: a listed producer's batches are void from the first
-    offset of its transaction on, until its abort marker."""
+    """Filters the batches of one response, in order.
+
+    A listed producer's batches are aborted from the first offset of its transaction up to its abort
+    marker.
+    """
 
     def __init__(self, listed: Sequence[AbortedTransaction]) -> None:
         self._coming = deque(sorted(listed, key=lambda each: each.first_offset))
         self._producers: set[int] = set()
 
     def shows(self, batch: BatchView) -> bool:
-        """Whether the next batch counts."""
+        """Whether the next batch is visible."""
         while self._coming and self._coming[0].first_offset <= batch.last_offset:
             self._producers.add(self._coming.popleft().producer_id)
         if batch.is_control:

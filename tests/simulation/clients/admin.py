@@ -1,4 +1,4 @@
-"""An administrator: makes the run's topics, and goes on making and deleting others."""
+"""An administrator: creates the run's topics, and goes on creating and deleting others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ TOPICS = "a topic that was made is there, one that was deleted is not"
 
 
 class Admin(Client):
-    """Makes ``topics``; then, if it ``goes_on``, one after the other of its own until the end."""
+    """Creates ``topics``; then, with ``goes_on``, creates and deletes its own topics
+    until the end."""
 
     _expected: tuple[ErrorCode, ...] = ()
 
@@ -52,7 +53,10 @@ class Admin(Client):
             yield from self.sleep(self.world.between(0, 500))
 
     def _create(self, topic: TopicPlan, *, was_tried: bool = False) -> Generator[Any, Any, bool]:
-        """Whether it is there; else it was only seen, perhaps while a failed try was taken back."""
+        """Create the topic; return whether it surely exists.
+
+        If the response was TOPIC_ALREADY_EXISTS, a failed try may still be rolled back.
+        """
         configs = [CreatableTopicConfig(name=name, value=v) for name, v in topic.configs.items()]
         wanted = CreatableTopic(
             name=topic.name,
@@ -81,7 +85,7 @@ class Admin(Client):
         )
 
     def _was_refused(self, code: ErrorCode) -> None:
-        """Another try follows."""
+        """Called after an error; the request is sent again."""
 
     def _until_done(
         self,
@@ -92,7 +96,10 @@ class Admin(Client):
         *,
         was_tried: bool = False,
     ) -> Generator[Any, Any, ErrorCode]:
-        """Again and again, whatever breaks; ``done_before`` is fine once it was tried."""
+        """Send until it succeeds, over new connections if need be.
+
+        ``done_before`` is the error of a request that an earlier try has carried out.
+        """
         while True:
             try:
                 yield from self.connect()
@@ -109,7 +116,7 @@ class Admin(Client):
             )
             self.note(f"{type(request).__name__} {code.name}")
             if code is done_before and not was_tried:
-                raise Violation(TOPICS, f"{self.name} was told {code.name} at the first try")
+                raise Violation(TOPICS, f"{self.name} got {code.name} at the first try")
             if code in (ErrorCode.NONE, done_before):
                 return code
             self._was_refused(code)

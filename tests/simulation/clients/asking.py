@@ -1,4 +1,4 @@
-"""What a consumer's next Fetch says: all of its partitions, or what has changed of its session."""
+"""Builds a consumer's next Fetch: all of its partitions, or the changes of its session."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ SESSIONS = "a fetch session is what its client thinks"
 
 
 class Asking:
-    """For one connection; a session ends with it, since nobody knows how far it came.
+    """Holds the fetch session of one connection.
 
-    ``ids`` are the topics' ids by name, if they are asked for by these."""
+    The session ends with the connection, since it is unknown which requests the broker has got.
+    ``ids`` are the topics' ids by name, if Fetch names topics by id.
+    """
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class Asking:
     def request(
         self, positions: dict[TopicPartition, int], *, max_wait_ms: int, min_bytes: int
     ) -> FetchRequest:
-        """The partitions and offsets that the broker is to read from now on."""
+        """The Fetch request for these partitions and offsets."""
         told = self._told if self.has_session else {}
         topics: dict[str, FetchTopic] = {}
         for partition, position in positions.items():
@@ -79,7 +81,7 @@ class Asking:
         )
 
     def wrong_request(self) -> FetchRequest:
-        """As if a request of the session had got lost, or came once more."""
+        """A request with a wrong session epoch, as if one were lost or repeated."""
         return FetchRequest(
             isolation_level=self._isolation_level,
             session_id=self._session_id,
@@ -87,7 +89,7 @@ class Asking:
         )
 
     def took(self, reply: FetchResponse) -> None:
-        """The broker has answered; what comes next goes on from there."""
+        """The broker has answered: the next request follows this response."""
         if not self._with_session:
             return
         if self.has_session and reply.session_id not in (self._session_id, 0):
@@ -96,11 +98,11 @@ class Asking:
         self._epoch = self._epoch + 1 if self.has_session else 0
 
     def begin_anew(self) -> None:
-        """With a whole fetch, which ends the session."""
+        """End the session: the next Fetch is a whole one."""
         self._session_id = self._epoch = 0
 
     def partition(self, name: str, topic_id: UUID, number: int) -> TopicPartition:
-        """Of which a row of the answer is. Violation if it was not asked for."""
+        """The partition of a row in the response. Violation if it was not requested."""
         name = name if self._ids is None else self._names.get(topic_id, "")
         partition = TopicPartition(name, number)
         if partition not in self._told:

@@ -1,8 +1,8 @@
 """A client: the real client's connection over a link of the simulated network, and a script.
 
-A script is a generator. It sends requests with ``send``, and yields what it waits for: a time
-(milliseconds from now, at most) or None; it is gone on with when something happened to its
-connection, or at that time.
+A script is a generator that sends requests with ``send``, and yields the longest time that it waits
+(milliseconds from now) or None. The script resumes at an event of its connection, or when the time
+is over.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ R = TypeVar("R", bound=Response)
 Script = Generator[int | None, None, None]
 
 ANSWERED_WITHIN_MS = 6_000
-"""Beyond what a request itself may wait for: an answer that comes later is a wait without end."""
+"""The time for a response beyond the wait that the request allows: later ones count as hanging."""
 
 WAITS = "every wait ends"
 WAKING = "whoever waits is woken"
 
-# Too little room is left, or none.
+# The disk has too little space, or none.
 _DISK_IS_FULL = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 class Lost(Exception):
-    """The connection is gone, and with it every answer that was waited for."""
+    """The connection is lost, with all responses that the script waited for."""
 
 
 class Client(ABC):
-    """One connection at a time. Override ``script``."""
+    """A client with one connection at a time. Subclasses implement ``script``."""
 
     def __init__(
         self, world: World, machine: Machine, history: History, number: int, kind: str
@@ -51,7 +51,7 @@ class Client(ABC):
         self.name = f"{kind}{number}"
         self.is_over = False
         self.must_end = False
-        """No more faults come: finish what is to be finished, then end."""
+        """No more faults come: the script finishes its work and ends."""
         self.dials = 0
         self._address = f"10.0.0.{number + 10}"
         self._link: Link | None = None
@@ -62,19 +62,19 @@ class Client(ABC):
         self._script = self._guarded()
 
     def begin(self) -> None:
-        """Runs the script as far as it goes."""
+        """Run the script up to its first wait."""
         self._go_on()
 
     @abstractmethod
     def script(self) -> Script:
-        """What the client does; Lost may come out of every wait, and begins it anew."""
+        """The client's work. Each wait may raise Lost, after which the script starts again."""
 
     def note(self, text: str) -> None:
         self.world.note(f"{self.name} {text}")
 
     # --- for scripts -----------------------------------------------------------------------------
     def version_of(self, reply_class: type[Response], low: int, high: int) -> int:
-        """The newest one that the broker speaks, too; Lost without a connection."""
+        """The newest version that client and broker support; Lost without a connection."""
         if self._connection is None or not self.is_connected:
             raise Lost
         return self._connection.version(reply_class.api_key, low, high)
@@ -84,7 +84,7 @@ class Client(ABC):
         return 0 if self._connection is None else self._connection.in_flight
 
     def connect(self) -> Script:
-        """Until there is a connection that is ready."""
+        """Wait until a connection is ready, and open it if necessary."""
         while not self.is_connected:
             if self._connection is None:
                 self._dial()
@@ -98,21 +98,21 @@ class Client(ABC):
 
     @property
     def resets_when_late(self) -> bool:
-        """Whether nothing of a connection arrives any more that has been given up."""
+        """Whether a connection that was given up delivers nothing more."""
         return False
 
     @property
     def may_be_late(self) -> bool:
-        """Whether an answer may not come, as things are."""
+        """Whether the lack of a response is allowed at present."""
         return self._link is None or self._link.was_stalled
 
     @property
     def was_stalled(self) -> bool:
-        """Whether the connection has stood still for a while."""
+        """Whether the connection has stalled, or there is none."""
         return self._link is None or self._link.was_stalled
 
     def sleep(self, for_ms: int) -> Script:
-        """So long, whatever happens."""
+        """Wait for ``for_ms``, whatever happens."""
         until_ms = self.world.now_ms + for_ms
         while self.world.now_ms < until_ms:
             yield until_ms - self.world.now_ms
@@ -127,7 +127,7 @@ class Client(ABC):
         waits_ms: int = 0,
         expects_reply: bool = True,
     ) -> Call[R]:
-        """Sends; ``waits_ms`` is how long the request allows the broker to take."""
+        """Send a request; ``waits_ms`` is how long it allows the broker to take."""
         connection = self._connection
         if connection is None or connection.state is not State.READY:
             raise Lost
@@ -144,7 +144,7 @@ class Client(ABC):
         return call
 
     def ask(self, request: Request, reply_class: type[R], **options: Any) -> Generator[Any, Any, R]:
-        """Sends and waits for the answer; Lost if there is none."""
+        """Send a request and wait for its response; Lost if there is none."""
         call = self.send(request, reply_class, **options)
         while not call.is_done:
             yield None
@@ -153,25 +153,28 @@ class Client(ABC):
         return call.result()
 
     def choose_machine(self) -> Machine:
-        """Where the next connection goes to."""
+        """The machine for the next connection."""
         return self.machine
 
     def go_to(self, _broker_id: int) -> Script:
-        """What comes is for this broker; where there is one only, it is this one."""
+        """Go on at this broker; where there is only one broker, do nothing."""
         yield from ()
 
     def is_current(self) -> bool:
-        """Whether the last answer came from the coordinator that was elected last, and not from a
-        broker that does not know yet that it is none any more."""
+        """Whether the last response came from the coordinator that was elected last.
+
+        A broker that has not learned of the election yet may still answer.
+        """
         return True
 
     def hang_up(self) -> None:
-        """Closes the connection."""
+        """Close the connection."""
         if self._link is not None:
             self._link.close()
         self._lose("closed by the client")
 
-    # --- what the link says ----------------------------------------------------------------------
+    # # --- events of the link
+    # ----------------------------------------------------------------------
     def connected(self) -> None:
         assert self._connection is not None
         self._connection.connected(self.world.now_ms)
@@ -286,7 +289,7 @@ class Client(ABC):
 
 
 class _Peer:
-    """What a link tells; once the client has given the link up, nobody."""
+    """Passes a link's events on to its client, until the client gives the link up."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -310,8 +313,8 @@ class _Peer:
 
 
 def check_code(client: Client, number: int, *allowed: ErrorCode) -> ErrorCode:
-    """An answer's error code, which must be one of those that can be expected."""
+    """A response's error code, which must be one of the expected ones."""
     code = ErrorCode(number)
     if code is ErrorCode.NONE or code in allowed or code in _DISK_IS_FULL:
         return code
-    raise Violation("errors are expected ones", f"{client.name} was told {code.name}")
+    raise Violation("errors are expected ones", f"{client.name} got {code.name}")

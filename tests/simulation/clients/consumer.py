@@ -1,4 +1,4 @@
-"""A consumer: reads its partitions from the beginning, or again, and notes what it is given."""
+"""A consumer: reads its partitions from the beginning, or again, and reports the records."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ _WITH_SESSIONS = 7
 
 
 class Consumer(Reader):
-    """Is over once it has all that was promised. With ``reads_to`` (ends by partition) it reads up
-    to these."""
+    """Ends once it has all promised records.
+
+    With ``reads_to`` (ends by partition) it reads up to these offsets.
+    """
 
     def __init__(
         self,
@@ -59,11 +61,11 @@ class Consumer(Reader):
             yield from self._fetch()
 
     def _is_through(self) -> bool:
-        """Whether there is nothing left to be read over this connection."""
+        """Whether all has been read that this connection can read."""
         return self._is_done()
 
     def _may_wait_since(self, asked_ms: int) -> bool:
-        """Whether an answer may have come late, for reasons that are no bug."""
+        """Whether a fault allows a response to come late."""
         return self.was_stalled or self.machine.last_trouble_ms >= asked_ms
 
     def _position_is_gone(self, partition: TopicPartition) -> None:
@@ -92,7 +94,7 @@ class Consumer(Reader):
         return {row.name: row.topic_id for row in reply.topics}
 
     def _wanted(self) -> dict[TopicPartition, int]:
-        """At times it takes a rest from one of them."""
+        """The positions to fetch; at times one partition is paused."""
         world = self.world
         if self.must_end or (self._paused is not None and world.chance(0.3)):
             self._paused = None
@@ -101,7 +103,7 @@ class Consumer(Reader):
         return {p: at for p, at in self._positions.items() if p != self._paused}
 
     def _confuse(self) -> Generator[Any, Any, None]:
-        """A request that does not follow the last one is refused."""
+        """Send a request that does not follow the last one: it must be refused."""
         reply = yield from self._ask(self._asking.wrong_request(), 0)
         if ErrorCode(reply.error_code) is ErrorCode.NONE:
             raise Violation(SESSIONS, f"{self.name} left an epoch out")

@@ -1,8 +1,8 @@
-"""Clients of a cluster that ask coordinators: they find these, and follow them to other brokers.
+"""Clients of a cluster that use coordinators: they find them, and follow them to other brokers.
 
-A broker that does not know yet that others coordinate tells what it remembers, as Kafka's does.
-What it acknowledges has to stay, for it cannot acknowledge anything; what else it says is not held
-against the cluster.
+A broker that has not learned that it no longer coordinates answers from its memory, as Kafka's
+does. Such a broker cannot commit anything, so whatever it acknowledges must last; its other
+responses are not counted against the cluster.
 """
 
 from __future__ import annotations
@@ -23,22 +23,25 @@ from tests.simulation.clients.roaming import MOVED, FollowingProducer, Roaming
 from tests.simulation.clients.transactional import TransactionalProducer
 
 LONGEST_TIMEOUT_MS = 8_000
-"""Of transactions: a coordinator may be away for as long as a session lasts."""
+"""The longest timeout of a transaction: a coordinator may be unavailable for a whole session."""
 _MOST_BYTES = 2_000
 _NAMED = 12  # from version 13 on topics go by id
 
 Elected = tuple[int, int] | None
-"""A broker and the epoch that it leads in."""
+"""A broker and its leader epoch."""
 
 
 class Coordinated(Roaming):
-    """``elected`` tells of a group who coordinates it, by what ZooKeeper has."""
+    """A client that knows from ZooKeeper which broker coordinates a group.
+
+    ``elected`` returns that broker.
+    """
 
     def __init__(self, *given: Any, elected: Callable[[str], Elected], **named: Any) -> None:
         super().__init__(*given, **named)
         self._elected = elected
         self._elected_then: Elected = None
-        """When the last request was sent."""
+        """The elected coordinator when the last request was sent."""
 
     def ask(self, request: Any, reply_class: Any, **options: Any) -> Generator[Any, Any, Any]:
         self._elected_then = self._elected(self.group)
@@ -46,7 +49,7 @@ class Coordinated(Roaming):
 
     @property
     def group(self) -> str:
-        """Whose coordinator counts."""
+        """The id of the group whose coordinator counts."""
         return GROUP
 
     def is_current(self) -> bool:
@@ -55,10 +58,10 @@ class Coordinated(Roaming):
 
 
 class RoamingMember(Coordinated, Member, Reader):
-    """Its work is to read its partitions from their leaders; then it goes back, and commits.
+    """A member that reads its partitions from their leaders, and commits at the coordinator.
 
-    Since it goes on where the group has committed, and misses nothing on its way, a group passes
-    over no record, nor does it go back behind what it was told is committed.
+    The member continues where the group has committed and misses no record. So the group skips no
+    record, and never goes back behind a committed offset.
     """
 
     _expected = MOVED
@@ -101,14 +104,14 @@ class RoamingMember(Coordinated, Member, Reader):
                 self._take(partition, row, self.world.now_ms)
 
     def _position_is_gone(self, partition: TopicPartition) -> None:
-        """A leader that does not know yet that it is none may not have as much."""
+        """Start again if the offset may be lost; else an old leader may have fewer records."""
         records = self.history.records
         if self._positions[partition] > records.lost_from(partition):
             self._positions[partition] = records.start_of(partition)
 
 
 class OffsetsReader(RoamingMember):
-    """Looks at what the group has committed of all partitions, once."""
+    """Reads all committed offsets of the group once."""
 
     def script(self) -> Script:
         yield from self.connect()
@@ -121,11 +124,11 @@ class OffsetsReader(RoamingMember):
 
 
 class RoamingTransactional(Coordinated, FollowingProducer, TransactionalProducer):
-    """Each request of a transaction goes to its coordinator, each batch to its leader."""
+    """Sends each request of a transaction to its coordinator, each batch to its leader."""
 
     timeouts_ms = (2_000, LONGEST_TIMEOUT_MS)
     transaction_versions = (0,)
-    """/feature finalizes nothing in a cluster."""
+    """Clusters on ZooKeeper finalize no features in /feature, so transaction.version is 0."""
     _expected = (
         *TransactionalProducer._expected,
         *MOVED,
@@ -133,8 +136,11 @@ class RoamingTransactional(Coordinated, FollowingProducer, TransactionalProducer
     )
 
     def __init__(self, *given: Any, are_doubtful: Callable[[str, str], bool], **named: Any) -> None:
-        """`are_doubtful` tells whether a broker says it coordinates that transactional id, or that
-        group, and does not know yet that another one does."""
+        """Create the client.
+
+        `are_doubtful` returns whether a broker acts as coordinator of the transactional id or of
+        the group without knowing that another one was elected.
+        """
         super().__init__(*given, **named)
         self._writing: list[TopicPartition] = []
         self._are_doubtful = are_doubtful
@@ -145,8 +151,11 @@ class RoamingTransactional(Coordinated, FollowingProducer, TransactionalProducer
         return (yield from super().ask(request, reply_class, **options))
 
     def _check_manager(self) -> None:
-        """It may be told what was so before. Brokers that it has not asked may be, too: leaders
-        ask the transaction's coordinator."""
+        """Excuse an error from a broker that did not know of an election.
+
+        The broker may be one that this client has not asked: leaders ask the transaction's
+        coordinator.
+        """
         is_doubtful = self._were_doubtful or self._are_doubtful(self._id, self._group)
         if self._manager.error is not None and is_doubtful:
             self._late_ms = self.world.now_ms

@@ -1,6 +1,6 @@
-"""Groups without members: committed to, read, and deleted, by one client after the other.
+"""Groups without members: one client commits to them, reads and deletes them.
 
-A group is given up when an answer does not come, since nobody can say what is in it then.
+A group is given up when a response is missing, since its content is unknown then.
 """
 
 from __future__ import annotations
@@ -49,11 +49,14 @@ _Step = Generator[Any, Any, ErrorCode]
 
 
 class _GiveUp(Exception):
-    """Nobody can say what is in the group."""
+    """The group's content is unknown."""
 
 
 class GroupTool(Client):
-    """Group after group; ``_offset`` is what the group has, `_NOTHING` while it does not exist."""
+    """Uses one group after the other.
+
+    ``_offset`` is the offset in the group, `_NOTHING` while the group does not exist.
+    """
 
     def __init__(self, *given: Any, has_transactions: bool, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -103,12 +106,13 @@ class GroupTool(Client):
         return code
 
     def _delete(self) -> _Step:
-        """A group that nobody has committed to is not there."""
+        """Delete the group; without a commit it does not exist."""
         expected = _NOT_FOUND if self._offset == _NOTHING else _NONE
         return (yield from self._ask_delete(expected))
 
     def _delete_while_pending(self) -> _Step:
-        """What a transaction has committed until then does not count, whatever becomes of it."""
+        """Delete the group at times while a transaction has pending offsets: they must not count
+        then."""
         found = FindCoordinatorRequest(key=self._group, key_type=1)
         yield from self._find(found)
         init = InitProducerIdRequest(
@@ -160,7 +164,7 @@ class GroupTool(Client):
         return code
 
     def _look(self) -> Script:
-        """At the offset, once no transaction can change it."""
+        """Compare the group's offset with the expected one, once no transaction can change it."""
         topic = OffsetFetchRequestTopic(name=_TOPIC, partition_indexes=[0])
         request = OffsetFetchRequest(group_id=self._group, topics=[topic], require_stable=True)
         while True:

@@ -1,4 +1,4 @@
-"""A member of a group: joins, shares out, heartbeats, commits, leaves; now and then it is late."""
+"""A member of a group: joins, assigns, heartbeats, commits, leaves; now and then it is late."""
 
 from __future__ import annotations
 
@@ -65,18 +65,18 @@ _FENCED = (
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.FENCED_INSTANCE_ID,
-    # What a power cut took with its record.
+    # A power cut may have taken the group with its records.
     ErrorCode.GROUP_ID_NOT_FOUND,
 )
 
 
 class Member(Client):
-    """Its "work" is to move its partitions' offsets on and to commit them."""
+    """A member whose work is to raise its partitions' offsets and to commit them."""
 
     _unknown: tuple[ErrorCode, ...] = ()
-    """What a coordinator can say of topics that there are, for a while."""
+    """Errors that a coordinator may return for a while for topics that exist."""
     reads_stable = False
-    """Whether it waits for open transactions that have committed offsets of its partitions."""
+    """Whether the member waits for open transactions with pending offsets of its partitions."""
 
     def __init__(self, *given: Any, partitions: list[TopicPartition], **named: Any) -> None:
         super().__init__(*given, **named)
@@ -84,10 +84,10 @@ class Member(Client):
         self._member_id = ""
         self._instance_id = f"instance-{self.name}" if self.world.chance(0.4) else None
         self._former_id = ""
-        """Of the process whose place this one has taken; it commits once more."""
+        """The member id of the process that this one has replaced; it commits once more."""
         self._generation = -1
         self._ids: dict[str, UUID] = {}
-        """Static members name topics by id, in the newest versions; the others by name."""
+        """The ids by which static members name topics, in the newest versions; else empty."""
         self._owned: list[TopicPartition] = []
         self._positions: dict[TopicPartition, int] = {}
 
@@ -102,7 +102,8 @@ class Member(Client):
         if self._member_id and self.world.chance(0.7):
             yield from self._leave()
 
-    # --- into the group --------------------------------------------------------------------------
+    # # --- joining
+    # ---------------------------------------------------------------------------------
     def _find_coordinator(self) -> Generator[Any, Any, None]:
         while True:
             request = FindCoordinatorRequest(key=GROUP)
@@ -121,7 +122,7 @@ class Member(Client):
         reply = yield from self.ask(request, MetadataResponse, low=10)
         self._ids = {row.name: row.topic_id for row in reply.topics}
         if NO_UUID in self._ids.values():
-            self.hang_up()  # this broker has not been told yet
+            self.hang_up()  # this broker does not know the topics yet
             raise Lost
 
     def _join(self) -> Generator[Any, Any, bool]:
@@ -199,7 +200,7 @@ class Member(Client):
         return True
 
     def _step_back(self, code: ErrorCode) -> Script:
-        """After an error: who is not known joins as somebody new."""
+        """Wait after an error; a member that the coordinator does not know joins as a new one."""
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self._member_id = ""
         if code in _RETRIED:
@@ -264,17 +265,18 @@ class Member(Client):
         return OffsetCommitRequestTopic(topic_id=self._ids[name])
 
     def _work(self) -> Generator[Any, Any, None]:
-        """Until the group moves on, or the member has enough of it."""
+        """Commit and heartbeat until the group rebalances, or the member leaves."""
         world = self.world
         while not self.must_end:
             yield from self.sleep(world.between(50, 900))
             if world.chance(0.04):
-                yield from self.sleep(SESSION_MS + world.between(0, 1_000))  # it is taken for dead
+                # the member is taken for dead
+                yield from self.sleep(SESSION_MS + world.between(0, 1_000))
             if world.chance(0.04):
                 yield from self._leave()
                 return
             if self._instance_id is not None and world.chance(0.05):
-                # Its process ends, and another one begins in its place.
+                # The member's process ends, and another one takes its place.
                 self._former_id, self._member_id = self._member_id, ""
                 return
             if self._former_id:
@@ -287,13 +289,13 @@ class Member(Client):
             if code is ErrorCode.NONE or world.chance(0.5):
                 code = yield from self._heartbeat()
             if code is ErrorCode.REBALANCE_IN_PROGRESS and world.chance(0.3):
-                continue  # it takes its time, and goes on as if it did not know
+                continue  # the member goes on for a while as if it did not know of the rebalance
             if code is not ErrorCode.NONE:
                 yield from self._step_back(code)
                 return
 
     def _move_on(self) -> Script:
-        """The work itself."""
+        """Raise the offsets of all partitions."""
         for partition in self._positions:
             self._positions[partition] += self.world.between(1, 9)
         yield from ()
@@ -364,7 +366,7 @@ class Member(Client):
         return answer
 
     def _commit_as_former(self) -> Script:
-        """The process that was thought to have ended has not, and must not be heard."""
+        """Commit as the former process of a static member: the commit must be fenced."""
         former_id, self._former_id = self._former_id, ""
         if former_id == self._member_id or not self._positions:
             return
@@ -388,7 +390,7 @@ class Member(Client):
             raise Violation(FENCED, f"{former_id} committed as {self._instance_id}")
 
     def _low(self, version: int, with_instance: int) -> int:
-        """The oldest version of an API that says all of it."""
+        """The lowest version that has all needed fields."""
         return version if self._instance_id is None else with_instance
 
     def _leave(self) -> Generator[Any, Any, None]:

@@ -1,4 +1,5 @@
-"""Producers: the real one's core with its sequences and retries, idempotent or not, any acks."""
+"""Producers on the real client's core of sequences and retries: idempotent or not, with
+any acks."""
 
 from __future__ import annotations
 
@@ -41,14 +42,14 @@ NAMED = 12  # from version 13 on topics go by id
 
 
 class Producer(Client):
-    """Writes numbered records to partitions of its own choice, and notes what is acknowledged."""
+    """Writes numbered records to partitions, and reports the acknowledged ones."""
 
     is_transactional = False
     most_records = 2_000
     pauses_ms: tuple[int, ...] = (10, 60, 200)
     _expected = EXPECTED
     _no_identity: tuple[ErrorCode, ...] = ()
-    """What can be told instead of an identity, for a while."""
+    """Errors that InitProducerId may return for a while."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class Producer(Client):
         self._partitions = partitions
         self._idempotent = idempotent
         self._large = large
-        """Where large records may go to: one or two, for they are slow."""
+        """The partitions for large records: one or two records, since they are slow."""
         self._large_left = 2 if large else 0
         self._timestamps_ms: dict[int, int] = {}
         self._acks = -1 if idempotent else world.random.choice((0, 1, -1))
@@ -72,7 +73,7 @@ class Producer(Client):
         self._version = world.random.choice((None, None, 3, 7, 9))
         self._core = self._new_core()
         self._numbers: dict[int, list[int]] = {}
-        """By the identity of a batch's object: which records it holds."""
+        """The record numbers of each batch, by the id of the batch object."""
         self._next = 0
         self._calls: list[tuple[Call[ProduceResponse], list[Batch], int]] = []
 
@@ -90,11 +91,11 @@ class Producer(Client):
             self._take_answers()
 
     def _is_through(self) -> bool:
-        """Whether there is nothing left to be done with this connection."""
+        """Whether nothing is left to do over this connection."""
         return self.must_end and self._core.is_idle
 
     def _ready(self, now_ms: int) -> list[TopicPartition]:
-        """Of which partitions batches can be sent now, over this connection."""
+        """The partitions whose batches can be sent now over this connection."""
         return self._core.ready(now_ms)
 
     def _may_time_out(self, sent_ms: int) -> bool:
@@ -123,7 +124,7 @@ class Producer(Client):
             self._make_batch(partition, is_large=is_large)
 
     def _make_batch(self, partition: TopicPartition, *, is_large: bool = False) -> list[int]:
-        """Returns the numbers of its records."""
+        """Add a batch of new records; return their numbers."""
         world = self.world
         builder = BatchBuilder(codec=self._codec)
         count = 1 if is_large else world.between(1, 5)
@@ -148,7 +149,7 @@ class Producer(Client):
         padding: bytes,
         timestamp_ms: int,
     ) -> None:
-        """A record; in a compacted topic it has a key, and perhaps no value."""
+        """Append a record; in a compacted topic it has a key, and perhaps no value."""
         keys = self.history.records.keys_of(partition)
         if not keys:
             builder.append(None, name + padding, timestamp_ms)
@@ -273,7 +274,7 @@ class Producer(Client):
         self.machine.has_told("acknowledged")
 
     def _fail(self, batch: Batch, code: ErrorCode) -> None:
-        """Trying again does not help."""
+        """A batch was refused for good."""
         raise Violation("errors are expected ones", f"{self.name}: {batch.partition} {code.name}")
 
     def _lose_batches(self, batches: list[Batch]) -> None:
@@ -281,7 +282,7 @@ class Producer(Client):
             self._core.retry(batch, self.world.now_ms + self.world.between(1, 100))
 
     def _take_back(self) -> None:
-        """What the last connection left without an answer."""
+        """Retry the batches that the last connection left without a response."""
         for call, batches, sent_ms in self._calls:
             if call.reply is not None and call.expects_reply:
                 self._take_reply(call.result(), batches, sent_ms)

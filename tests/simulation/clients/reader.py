@@ -1,4 +1,4 @@
-"""What reads records: judges what a Fetch gave it, and goes on behind that."""
+"""A reader of records: checks the records of a Fetch response, and advances its positions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from tests.simulation.world import Violation
 GAPS = "a consumer misses nothing"
 _SMALL_BYTES = 5_000
 _PROMPT_MS = 4_000
-"""So long an answer of few bytes may be under way."""
+"""The longest time that a small response may be under way."""
 
 
 class Reader(Client):
-    """Has a position in each of its partitions. ``reads_committed`` is its isolation level."""
+    """A client with a position in each of its partitions.
+
+    ``reads_committed``: its isolation level.
+    """
 
     _expected: tuple[ErrorCode, ...] = ()
 
@@ -29,16 +32,16 @@ class Reader(Client):
         self._reads_committed = reads_committed
         self._positions: dict[TopicPartition, int] = {}
         self._watermarks: dict[TopicPartition, int] = {}
-        """As this connection has told them."""
+        """The high watermarks that this connection has returned."""
 
     def _position_is_gone(self, partition: TopicPartition) -> None:
-        """The broker has nothing at that offset."""
+        """The broker has no record at the position."""
         raise Violation(
             GAPS, f"{self.name}: {partition} has no offset {self._positions[partition]}"
         )
 
     def _was_refused(self, partition: TopicPartition, code: ErrorCode) -> None:
-        """It cannot be read now."""
+        """The partition cannot be read now."""
 
     def _take(self, partition: TopicPartition, row: PartitionData, since_ms: int) -> int:
         code = check_code(
@@ -93,7 +96,7 @@ class Reader(Client):
         return count
 
     def _judge(self, partition: TopicPartition, offset: int, name: bytes, *, is_shown: bool) -> int:
-        """Returns since when who reads committed records could have this one."""
+        """Report the record; return since when readers of committed records could have it."""
         transactions = self.history.transactions
         if transactions.was_read(name, is_shown=is_shown):
             self.machine.has_told("shown")

@@ -1,7 +1,7 @@
-"""Clients of a cluster: they find out who leads what, and go from one broker to the next.
+"""Clients of a cluster: they find the leaders, and go from one broker to the next.
 
-Each has one connection at a time, to a leader of something it wants, for as long as it likes or
-until it is told that others lead.
+Each has one connection at a time, to a leader of one of its partitions, until it moves on or the
+broker is no longer the leader.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOVED = (
 
 
 class Roaming(Client):
-    """What all of them do; comes before the kind of client in a class's bases."""
+    """The common part of all clients of a cluster; the first base class of each."""
 
     def __init__(self, *given: Any, machines: Sequence[Machine], **named: Any) -> None:
         super().__init__(*given, **named)
@@ -47,7 +47,7 @@ class Roaming(Client):
 
     @property
     def may_be_late(self) -> bool:
-        """Machines stand still, and others decide on what a broker waits for."""
+        """A machine may be suspended, and a broker may wait for others."""
         return True
 
     def choose_machine(self) -> Machine:
@@ -56,11 +56,11 @@ class Roaming(Client):
 
     @property
     def here(self) -> int:
-        """The id of this connection's broker."""
+        """The id of the broker at the other end of this connection."""
         return self.machines.index(self.machine)
 
     def go_to(self, broker_id: int) -> Script:
-        """If it is not there, to any other, which says so."""
+        """Connect to this broker; if it is down, to another one, whose response says so."""
         if self.is_connected and self.here == broker_id:
             return
         self.hang_up()
@@ -70,7 +70,7 @@ class Roaming(Client):
     def ask_leaders(
         self, wanted: Sequence[TopicPartition]
     ) -> Generator[Any, Any, dict[TopicPartition, int]]:
-        """As this broker knows them; those that have none, as it says, are left out."""
+        """The leaders that this broker knows; partitions without a leader are left out."""
         names = {partition.topic: None for partition in wanted}
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in names],
@@ -86,28 +86,29 @@ class Roaming(Client):
 
 
 class Following(Roaming):
-    """Goes from leader to leader of what it wants, and does there what is to be done."""
+    """Goes from leader to leader of its partitions, and does its work there."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._led: list[TopicPartition] = []
-        """What the broker of this connection leads, as it said itself."""
+        """The partitions that the connected broker leads, by its own metadata."""
         self._moves_at_ms = 0
 
     @abstractmethod
     def wants(self) -> list[TopicPartition]:
-        """What there is still something to do for."""
+        """The partitions that still have work to do."""
 
     @property
     def wants_to_move(self) -> bool:
         return self.world.now_ms >= self._moves_at_ms
 
     def move(self) -> None:
-        """Somebody else leads."""
+        """Move on: another broker leads."""
         self._moves_at_ms = self.world.now_ms
 
     def look(self) -> Script:
-        """Ask who leads; if it is another broker, go there the next time."""
+        """Ask for the leaders; if other brokers lead, choose one of them for the next
+        connection."""
         yield from self.connect()
         leaders = yield from self.ask_leaders(self.wants())
         here = self.here
@@ -123,7 +124,7 @@ class Following(Roaming):
 
 
 class RoamingAdmin(Roaming, Admin):
-    """Asks one after the other, until one is the controller."""
+    """Asks one broker after the other until it finds the controller."""
 
     _expected = (ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_REPLICATION_FACTOR)
 
@@ -133,14 +134,14 @@ class RoamingAdmin(Roaming, Admin):
 
 
 class FollowingProducer(Following, Producer):
-    """Its batches go to the leaders."""
+    """Sends its batches to the leaders."""
 
     pauses_ms = (100, 400)
 
     def __init__(
         self, *given: Any, leader_of: Callable[[TopicPartition], int], **named: Any
     ) -> None:
-        """`leader_of` knows who was elected last."""
+        """Create the client. `leader_of` returns the broker that was elected last."""
         super().__init__(*given, **named)
         self._leader_of = leader_of
 
@@ -162,12 +163,12 @@ class FollowingProducer(Following, Producer):
         super()._take_reply(reply, batches, sent_ms)
 
     def _is_elected(self, partition: TopicPartition) -> bool:
-        """Whether this broker leads it, whatever it thinks."""
+        """Whether this broker is the elected leader."""
         return self._leader_of(partition) == self.here
 
 
 class RoamingProducer(FollowingProducer):
-    """Sends to the leaders, one after the other."""
+    """Sends to one leader after the other."""
 
     most_records = 300
     _expected = (*EXPECTED, *MOVED, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
@@ -197,9 +198,12 @@ class RoamingProducer(FollowingProducer):
         super()._take_reply(reply, batches, sent_ms)
 
     def _forgive_who_leads_no_more(self, reply: Any, batches: Any) -> None:
-        """A Produce names no leader epoch: a leader that does not know yet that it is none lacks
-        what the next one took, and calls what follows out of order, as Kafka's. The producer sends
-        again what is under way, as another one, and some of it may be there twice."""
+        """Excuse errors of a leader that has not learned that another one was elected.
+
+        A Produce request names no leader epoch. The old leader lacks the batches that the new
+        leader took, and calls the next batches out of order, as Kafka's does. The producer repeats
+        all batches in flight under a new identity, so that some records may be there twice.
+        """
         codes = {
             TopicPartition(topic.name, row.index): row.error_code
             for topic in reply.responses
@@ -212,13 +216,13 @@ class RoamingProducer(FollowingProducer):
                 self.history.records.excuse(value_of(self.name, number))
 
     def _acknowledged(self, partition: TopicPartition, offset: int, numbers: list[int]) -> None:
-        """Of one replica alone nothing is promised."""
+        """Report only records that all in-sync replicas have: acks=1 promises nothing here."""
         if self._acks == -1:
             super()._acknowledged(partition, offset, numbers)
 
 
 class RoamingConsumer(Following, Consumer):
-    """Reads from the leaders, one after the other."""
+    """Reads from one leader after the other."""
 
     _expected = MOVED
 
@@ -246,7 +250,7 @@ class RoamingConsumer(Following, Consumer):
         self.move()
 
     def _position_is_gone(self, partition: TopicPartition) -> None:
-        """A leader that does not know yet that it is none may not have as much."""
+        """Start again if the offset may be lost; else an old leader may have fewer records."""
         records = self.history.records
         if self._positions[partition] > records.lost_from(partition):
             self._positions[partition] = records.start_of(partition)

@@ -1,4 +1,4 @@
-"""An administrator who changes a setting of the broker again and again while it runs."""
+"""An administrator who changes a broker setting again and again while the broker runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FOLLOWS_WITHIN_MS = 200
 
 
 class SettingsTool(Client):
-    """``_possible`` are the values that the setting may have: after a lost answer there are two."""
+    """Sets one setting; ``_possible`` are its possible values: two after a lost response."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -38,7 +38,7 @@ class SettingsTool(Client):
 
     @property
     def resets_when_late(self) -> bool:
-        # A change that comes late, behind later ones, is the one in force: rightly so.
+        # A late change would be in force after all later ones, and rightly so.
         return True
 
     def script(self) -> Script:

@@ -1,6 +1,7 @@
-"""An administrator of a cluster: topics of few names come, grow, go, and come anew as other ones.
+"""An administrator of a cluster: creates, extends, deletes and recreates topics of a few names.
 
-Each record says which topic it was meant for: one of the same name that was made later has none.
+Each record names the topic id that it was meant for: a later topic of the same name must not have
+it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from tests.support.log_harness import read_batches
 ANOTHERS = "a topic made anew has records of its own"
 _NAMES = ("own-0", "own-1")
 _BY_ID = 13
-"""From this version on Produce and Fetch name topics by their ids."""
+"""From this version on Produce and Fetch name topics by id."""
 _WAITS_MS = 3_000
 _REFUSED = (
     *MOVED,
@@ -55,13 +56,13 @@ _REFUSED = (
 
 
 class TopicKeeper(Following, RoamingAdmin):
-    """Until the end; its last topics stay."""
+    """Works until the end; its last topics stay."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, topics=(), goes_on=False, **named)
         self._wanted_partitions: list[TopicPartition] = []
         self._ids: dict[str, UUID] = {}
-        """Of the topics that had these names when they were used last."""
+        """The ids of the topics that had these names when they were last used."""
 
     def wants(self) -> list[TopicPartition]:
         return self._wanted_partitions
@@ -71,7 +72,7 @@ class TopicKeeper(Following, RoamingAdmin):
         while not self.must_end:
             topic = TopicPlan(world.random.choice(_NAMES), world.between(1, 2), False)
             self._replicas = world.between(2, 3)
-            yield from self._create(topic, was_tried=True)  # It may be on its way out.
+            yield from self._create(topic, was_tried=True)  # The topic may still be in deletion.
             yield from self._use(topic.name)
             if world.chance(0.5):
                 yield from self._grow(topic.name, topic.partitions + world.between(1, 2))
@@ -80,7 +81,7 @@ class TopicKeeper(Following, RoamingAdmin):
                 yield from self._delete(topic.name, is_there=False)
 
     def _grow(self, name: str, partitions: int) -> Script:
-        """Tried once: it has as many already, or is on its way out."""
+        """Try once to add partitions: the topic may have as many already, or be in deletion."""
         wanted = CreatePartitionsTopic(name=name, count=partitions, assignments=None)
         request = CreatePartitionsRequest(topics=[wanted], timeout_ms=_WAITS_MS)
         try:
@@ -112,7 +113,7 @@ class TopicKeeper(Following, RoamingAdmin):
                 continue
 
     def _use_once(self, name: str) -> Script:
-        """Of whoever leads, by the id that the topic of that name has here."""
+        """Write to and read from one led partition, by the topic id that the broker knows."""
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
         )
@@ -129,7 +130,7 @@ class TopicKeeper(Following, RoamingAdmin):
             before = self._ids.get(name, row.topic_id)
             self._ids[name] = row.topic_id
             if before != row.topic_id:
-                # As a client that has not heard of the new one.
+                # Write with the old id, as a client that does not know the new topic.
                 yield from self._write(chosen, before)
             yield from self._write(chosen, row.topic_id)
             yield from self._read(chosen, row.topic_id)
@@ -167,7 +168,7 @@ def _name_of(topic_id: UUID) -> bytes:
 
 
 def check_kept(machines: Sequence[Machine]) -> None:
-    """No log has a record of another topic that had the same name."""
+    """Check that no log has a record of another topic that had the same name."""
     for machine in machines:
         for log in machine.logs():
             if log.topic_partition.topic in _NAMES:
@@ -176,7 +177,7 @@ def check_kept(machines: Sequence[Machine]) -> None:
 
 
 def check_own(partition: TopicPartition, topic_id: UUID, batch: Any) -> None:
-    """All records of a batch are meant for the topic of that id."""
+    """Check that all records of a batch are meant for the topic of that id."""
     for record in batch.records():
         if record.value != _name_of(topic_id):
             raise Violation(ANOTHERS, f"{partition} of {topic_id} has {record.value!r}")

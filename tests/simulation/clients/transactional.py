@@ -1,8 +1,9 @@
-"""Processes that write in transactions: the real client's core, and all that can befall a process.
+"""Processes that write in transactions, on the real client's core, and that may die or be late.
 
-A process commits or aborts, dies at any step, or sleeps past its time-out and goes on as if nothing
-had happened. Several processes may share a transactional id: each fences the ones before. With its
-records it moves the positions of a group, as a copy from topic to topic does.
+A process commits or aborts, dies at any step, or sleeps past its transaction timeout and goes on as
+if nothing had happened. Several processes may share a transactional id: each fences the earlier
+ones. In its transactions a process also moves the offsets of a group, as a copy from topic to topic
+does.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ _RETRIED = (
 
 
 class _Died(Exception):
-    """The process is gone."""
+    """The process has died."""
 
 
 class TransactionalProducer(Producer):
-    """Process after process under one transactional id."""
+    """Runs one process after another under one transactional id."""
 
     is_transactional = True
     timeouts_ms = (1_000, LONGEST_TIMEOUT_MS)
@@ -80,11 +81,11 @@ class TransactionalProducer(Producer):
         self._positions: dict[TopicPartition, int] = {}
         self._inputs = [each for each in self._partitions if each.topic == "t0"]
         self._circumstances: tuple[int, ...] | None = None
-        """Those in which it may go on; None: there is no saying."""
+        """The circumstances in which the process must not be fenced; None: unknown."""
         self._newest_then = -1
         """The newest epoch that was known when the last step was sent."""
         self._late_ms = 0
-        """When its time-out has passed."""
+        """The time when the transaction's timeout has passed."""
 
     def script(self) -> Script:
         while True:
@@ -103,8 +104,8 @@ class TransactionalProducer(Producer):
 
     @property
     def resets_when_late(self) -> bool:
-        # In one epoch a request that comes late counts in the next transaction, which is what
-        # transaction.version 2 is for (KIP-890).
+        # A late request of the same epoch would count in the next transaction. transaction.version
+        # 2 (KIP-890) prevents that with a new epoch for each transaction.
         return not self._adds_implicitly
 
     # --- a process -------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ class TransactionalProducer(Producer):
             yield from self.sleep(self.world.between(1, self._pause_ms))
 
     def _transaction(self) -> Script:
-        """One, to its end."""
+        """Run one transaction to its end."""
         world, manager = self.world, self._manager
         self._late_ms = world.now_ms + self._timeout_ms
         begun = self.history.transactions.begins(self._id, manager.identity, self.name)
@@ -159,7 +160,7 @@ class TransactionalProducer(Producer):
                 yield from self._fetch_positions()
 
     def _hand_over(self, begun: Transaction) -> Script:
-        """Another process ends it, at times twice; this one does not go on."""
+        """Let another process end the transaction, at times twice; this process ends."""
         world, identity, version = self.world, self._manager.identity, self._manager.version
         self._manager.leave_open()
         self.hang_up()
@@ -179,7 +180,7 @@ class TransactionalProducer(Producer):
         raise _Died
 
     def _dawdle(self) -> Script:
-        """Time passes; at times too much, and at times the process does not live through it."""
+        """Let time pass, at times more than the timeout; at times the process dies."""
         world = self.world
         if world.chance(0.3 if self.must_end else 0.04):
             if world.chance(0.5):
@@ -199,7 +200,7 @@ class TransactionalProducer(Producer):
 
     # --- what it writes --------------------------------------------------------------------------
     def _write(self, begun: Transaction) -> Script:
-        """Some batches, until all of them are there."""
+        """Write some batches, and wait until all are acknowledged."""
         world = self.world
         partitions = world.random.sample(self._partitions, min(2, len(self._partitions)))
         self._manager.write_to(partitions)
@@ -212,7 +213,7 @@ class TransactionalProducer(Producer):
         yield from self._deliver(partitions)
 
     def _deliver(self, _partitions: list[TopicPartition]) -> Script:
-        """All that is waiting; it is for these partitions."""
+        """Send all pending batches, which are for these partitions."""
         while not self._core.is_idle:
             try:
                 yield from self.connect()
@@ -278,7 +279,8 @@ class TransactionalProducer(Producer):
 
     # --- requests of the manager -----------------------------------------------------------------
     def _carry_out(self, begun: Transaction | None = None) -> Script:
-        """All steps of the manager. TransactionMustAbort, ProducerUnusable."""
+        """Carry out all steps of the manager; may raise TransactionMustAbort or
+        ProducerUnusable."""
         manager, world = self._manager, self.world
         while (step := manager.next_step()) is not None:
             yield from self.sleep(max(step.not_before_ms - world.now_ms, 0))
@@ -298,7 +300,7 @@ class TransactionalProducer(Producer):
             self._core.take_identity(manager.identity)
 
     def _reach(self, _step: PendingStep) -> Script:
-        """Whoever is to be asked that."""
+        """Connect to the coordinator of the step."""
         yield from self.connect()
 
     def _ask_step(
@@ -320,8 +322,9 @@ class TransactionalProducer(Producer):
         codes = [code for _, code in step.codes(reply)]
         self.note(f"{step.step.value}: {', '.join(code.name for code in codes)}")
         if isinstance(step, Initialize) and ErrorCode.NOT_COORDINATOR in codes:
-            # It had perhaps been written when the coordinator lost its place: the next one, which
-            # may be the same broker after a start, knows no epoch before (nor does Kafka's).
+            # The coordinator may have written the new epoch when it lost its role. The next one,
+            # which may be the same broker after a restart, knows no earlier epoch (nor does
+            # Kafka's).
             transactions.may_come_late(self._id)
         before, failures = manager.identity, step.failures
         manager.on_reply(step, reply, self.world.now_ms)
@@ -334,7 +337,7 @@ class TransactionalProducer(Producer):
             self.machine.has_told("decided")
 
     def _check_manager(self) -> None:
-        """Raises what the manager has learnt; Violation if there is no reason for it."""
+        """Raise the manager's error; Violation if nothing excuses it."""
         error = self._manager.error
         if error is None or self._manager.state is State.ABORTING:
             return

@@ -1,7 +1,7 @@
 """A member that commits its offsets in transactions, as a copy from topic to topic does (KIP-447).
 
-It names its generation with them: one that was taken for dead is refused, though its producer is
-not fenced. All members of its group read stable offsets.
+Its generation goes with the offsets: a member that was taken for dead is refused, though its
+producer is not fenced. All members of its group read stable offsets.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _OVER = (
     ErrorCode.TRANSACTION_ABORTABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS,
 )
-"""The transaction has taken too long, or cannot be written: what has become of it is not known."""
+"""The transaction has taken too long or cannot be written, so its outcome is unknown."""
 _REFUSED = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
@@ -65,7 +65,8 @@ _REFUSED = (
 
 
 class TransactionalMember(Member):
-    """Its transactional id is its own: what ends its transactions is its time-out, or itself."""
+    """A member with a transactional id of its own: only itself or a timeout ends its
+    transactions."""
 
     reads_stable = True
 
@@ -81,7 +82,7 @@ class TransactionalMember(Member):
         yield from super().script()
 
     def _initialize(self) -> Script:
-        """What the last transaction became is settled afterwards."""
+        """Get a producer id, which also ends the last transaction."""
         found = FindCoordinatorRequest(key=self._id, key_type=_TRANSACTIONAL)
         yield from self._until_done(found, FindCoordinatorResponse, low=1, high=3)
         timeout_ms = self.world.between(1_000, LONGEST_TIMEOUT_MS)
@@ -94,7 +95,7 @@ class TransactionalMember(Member):
     def _until_done(
         self, request: Any, reply_class: Any, **versions: int
     ) -> Generator[Any, Any, Any]:
-        """Lost if it cannot be done."""
+        """Send until it succeeds; Lost if it cannot succeed."""
         while True:
             reply = yield from self.ask(request, reply_class, **versions)
             code = check_code(self, reply.error_code, *_LATER, *_OVER)
@@ -112,7 +113,7 @@ class TransactionalMember(Member):
     def _ask_commit(
         self, request: OffsetCommitRequest
     ) -> Generator[Any, Any, OffsetCommitResponse]:
-        """The same in a transaction, which is ended by what the group says."""
+        """Commit the offsets in a transaction, and commit or abort it by the group's response."""
         producer = {
             "transactional_id": self._id,
             "producer_id": self._producer_id,
@@ -177,7 +178,7 @@ class TransactionalMember(Member):
 
 
 def _answer(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
-    """The same for all partitions: the transaction was committed, or it was aborted."""
+    """The response with one code for all partitions: the transaction was committed, or aborted."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(

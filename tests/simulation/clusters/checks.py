@@ -1,4 +1,4 @@
-"""What a cluster's brokers promise together, by what each of them is after every turn."""
+"""The promises of a cluster's brokers, checked by the state of each broker after every turn."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ ORDERS = "a replica takes no order that is older than its last one"
 
 
 def member_of(machine: Machine) -> Member | None:
-    """The running broker's part in the cluster."""
+    """The running broker's member of the cluster, which registers and takes part in elections."""
     broker = machine.broker
     part = None if broker is None else broker.cluster_part
     return part.membership._member if isinstance(part, InCluster) else None
 
 
 def is_controller(machine: Machine) -> bool:
-    """Whether it takes itself for it."""
+    """Whether the machine's broker believes that it is the controller."""
     member = member_of(machine)
     return member is not None and member.election.writes is not None
 
 
 class Elections(Watcher):
-    """Who takes itself for the controller has been elected; an epoch has one."""
+    """Checks that every broker that acts as controller was elected, and that an epoch has
+    only one."""
 
     def __init__(self, checks: ElectionChecks) -> None:
         self._checks = checks
@@ -66,8 +67,11 @@ class Elections(Watcher):
 
 
 class ReplicaMarks(Marks):
-    """A follower's log is cut where its leader's goes another way, never below the watermark, but
-    where power cuts have taken what lay there."""
+    """Watches the marks of replicas.
+
+    A follower's log may be truncated, but never below the high watermark, except where power cuts
+    have taken the records.
+    """
 
     def __init__(self, losses: Losses) -> None:
         super().__init__()
@@ -83,17 +87,18 @@ class ReplicaMarks(Marks):
 
 
 class Leaders(Watcher):
-    """Who leads a partition has been elected, and in each epoch one life of one broker leads.
+    """Checks that a partition's leader was elected, and that one run of one broker leads an epoch.
 
-    No replica goes back to the role of an older order. ``begins(key, number, role)`` is called with
-    each new leader."""
+    No replica takes the role of an older request. ``begins(key, number, role)`` is called with each
+    new leader.
+    """
 
     def __init__(self, states: States, begins: Callable[[Key, int, Leader], None]) -> None:
         self._states = states
         self._begins = begins
         self._told: dict[tuple[Key, int], tuple[str, int]] = {}
         self._epochs: dict[Key, tuple[int, int]] = {}
-        """Of the newest orders, in this life."""
+        """The epochs of the newest role of each partition, in this run of the broker."""
         self._lives = 0
 
     def on_step(self, machine: Machine, broker: SimBroker) -> None:
@@ -127,7 +132,7 @@ class Leaders(Watcher):
 
 
 class Told(Watcher):
-    """What a broker tells clients of a partition never goes back in its life."""
+    """Checks that a broker's metadata about a partition never goes back while the broker runs."""
 
     def __init__(self) -> None:
         self._image: Any = None
@@ -154,7 +159,7 @@ class Told(Watcher):
 
 
 class WholeTopics(Watcher):
-    """A broker shows clients all partitions of a topic, or none."""
+    """Checks that a broker's metadata has all partitions of a topic, or none."""
 
     def __init__(self, states: States) -> None:
         self._states = states
@@ -181,7 +186,7 @@ class WholeTopics(Watcher):
 
 
 def leads(machine: Machine, partition: TopicPartition) -> bool:
-    """Whether its broker takes itself for the leader."""
+    """Whether the machine's broker believes that it leads the partition."""
     broker = machine.broker
     found = broker and broker.services.replicas.partition(partition.topic, partition.partition)
     return bool(found and isinstance(found.role, Leader))
@@ -191,8 +196,10 @@ Batches = dict[int, tuple[int, int]]
 
 
 def batches_of(machine: Machine, partition: TopicPartition) -> Batches | None:
-    """The leader epoch and the checksum of each batch of its replica, by the first offset; of each
-    record where logs are cleaned."""
+    """The leader epoch and the checksum of each batch of the machine's replica, by base offset.
+
+    In a topic that is cleaned, of each record by its offset instead.
+    """
     for log in machine.logs():
         if log.topic_partition == partition:
             try:
@@ -212,12 +219,13 @@ def batches_of(machine: Machine, partition: TopicPartition) -> Batches | None:
 
 
 def is_cleaned(partition: TopicPartition) -> bool:
-    """Whether each broker drops what is superseded when it likes."""
+    """Whether each broker's log cleaner removes superseded records of the partition at its own
+    pace."""
     return partition.topic.startswith("__")
 
 
 def are_alike(partition: TopicPartition, one: Batches | None, other: Batches | None) -> bool:
-    """Whether two replicas have the same, as far as both have kept it."""
+    """Whether two replicas have equal batches, or equal records where both have kept them."""
     if one is None or other is None or not is_cleaned(partition):
         return one == other
     return all(other.get(at, batch) == batch for at, batch in one.items())

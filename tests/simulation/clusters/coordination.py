@@ -1,4 +1,4 @@
-"""What coordinators are asked for in a cluster: which runs have it, and who asks."""
+"""Adds a group or transactions to the plans of some cluster runs, and knows their coordinators."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _TRANSACTIONS = "__transaction_state"
 
 
 def with_coordination(plan: ClusterPlan, seed: int) -> ClusterPlan:
-    """A part of the runs has a group or transactions instead of most others. Drawn by itself: the
-    runs without stay what they are."""
+    """In some runs replace most clients by a group or by transactions.
+
+    The choice has a random generator of its own: the other runs stay as they are.
+    """
     random = Random(f"coordination of {seed}")
     what = random.random()
     if what < 0.35:
@@ -69,7 +71,7 @@ def _with_transactions(plan: ClusterPlan, settings: dict[str, str], random: Rand
 
 
 class Coordinators:
-    """Who has been elected to coordinate what, by what ZooKeeper has committed."""
+    """The elected coordinators, from ZooKeeper's committed state."""
 
     def __init__(self, states: States, machines: Sequence[Machine]) -> None:
         self._states = states
@@ -79,8 +81,8 @@ class Coordinators:
         return self._of(_OFFSETS, group_id)
 
     def are_doubtful(self, transactional_id: str, group_id: str) -> bool:
-        """Whether any broker takes itself for the coordinator of either, and is it no more, or
-        nobody can say."""
+        """Whether a broker acts as coordinator of either id without being elected, or none is
+        elected."""
         return self._is_doubtful(_TRANSACTIONS, transactional_id) or self._is_doubtful(
             _OFFSETS, group_id
         )

@@ -1,4 +1,4 @@
-"""What goes wrong in a cluster: what goes wrong on one machine, and what lies between them."""
+"""The faults of a cluster: those of a single machine, and those of the connections between them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _CLIENTS = "clients"
 _FULL_MS = 6_000
 _OF_GROUPS = ("assigned", "committed", "committed")
 _MEAN_MS = (200, 500, 1_500)
-"""Between two faults: there are three machines to be hit, and one alone changes little."""
+"""The mean times between two faults: short, because a fault hits only one of three machines."""
 
 
 class ClusterFaults(Faults):
-    """Each hits one machine, more often the controller's."""
+    """Faults that each hit one machine, more often the controller's than another."""
 
     def __init__(
         self,
@@ -101,13 +101,13 @@ class ClusterFaults(Faults):
         self._world.after(self._world.between(1, self._longest_ms), action)
 
     def _others(self, *known: ClusterMachine) -> list[ClusterMachine]:
-        """In any order."""
+        """The other machines, in any order."""
         others = [each for each in self._all if each not in known]
         self._world.random.shuffle(others)
         return others
 
     def _controller(self) -> ClusterMachine:
-        """Any machine if there is none."""
+        """The controller's machine; any machine if there is none."""
         controllers = [each for each in self._all if self.is_controller(each)]
         return self._world.random.choice(controllers or self._all)
 
@@ -131,7 +131,8 @@ class ClusterFaults(Faults):
         machine.fill_disk(None)
 
     def _die_in_cut(self) -> None:
-        """With a log's end half gone; what was not synced of that may be undone."""
+        """Kill the broker while its log is being truncated; unsynced steps of that may be
+        undone."""
         self._hit.dies_in_cut = self._world.random.choice(self._ends)
 
     # --- between machines ------------------------------------------------------------------------
@@ -141,7 +142,7 @@ class ClusterFaults(Faults):
         self._later(machine.resume)
 
     def _split(self) -> None:
-        """Some cannot be reached by the others, or cannot reach them, or both."""
+        """Cut some machines off from the others, in one direction or both."""
         random = self._world.random
         places = [each.name for each in self._all]
         alone = random.sample(places, random.randint(1, len(places) - 1))
@@ -155,8 +156,11 @@ class ClusterFaults(Faults):
         self._cut(random.choice((out, back, out + back)))
 
     def _leave_alone(self) -> None:
-        """Only clients reach it, and perhaps ZooKeeper: it leads on in an epoch that may be over,
-        and appends what nobody else will ever have; or it is all that is in sync."""
+        """Cut a machine off from all others, and perhaps from ZooKeeper, but not from clients.
+
+        The machine leads on in an epoch that may be over, and appends records that no other broker
+        will have; or it is the last in-sync replica.
+        """
         name = self._hit.name
         others = [each.name for each in self._all if each is not self._hit]
         if self._world.chance(0.5):
@@ -170,11 +174,13 @@ class ClusterFaults(Faults):
         self._cut(self._world.random.choice(([to], [back], [to, back])))
 
     def _part_from_joiner(self) -> None:
-        """Who joins next loses its leader then, which is not told that it has joined."""
+        """Cut the leader off when the next follower joins the ISR, before the leader
+        learns of it."""
         self._parts_from_next = True
 
     def joined(self, state: PartitionState, joiner: BrokerId) -> None:
-        """As ZooKeeper has it by now; nobody knows it yet."""
+        """Called with the committed state after ``joiner`` joined the ISR, before any broker knows
+        it."""
         if not self._parts_from_next or state.leader in (joiner, NO_LEADER):
             return
         self._parts_from_next = False
@@ -190,8 +196,11 @@ class ClusterFaults(Faults):
             machine.kill()
 
     def _lead_on(self) -> None:
-        """A leader's session ends, and it has another one at once. Of who leads now it is not told,
-        and it can ask the controller for what it likes."""
+        """Expire a leader's session while the controller cannot reach the leader.
+
+        The leader gets a new session at once. Unaware of the new leader, the old one can
+        still send requests to the controller.
+        """
         controller = self._controller()
         leader = self._others(controller)[0]
         self._cut([(controller.name, leader.name)], self._world.between(2_000, 7_000))
@@ -207,8 +216,11 @@ class ClusterFaults(Faults):
             self._world.after(for_ms, mend)
 
     def _word_comes_late(self) -> None:
-        """What one says to another arrives once it has no say any more: a controller to a broker,
-        or a leader to the controller. Its session has ended meanwhile, and it does not know it."""
+        """Delay a request until its sender has lost its role.
+
+        The sender is the controller, or a leader that sends to the controller. Its session expires
+        meanwhile, and it does not know that.
+        """
         controller = self._controller()
         others = self._others(controller)
         speaker, hearer, third = controller, *others
@@ -219,14 +231,14 @@ class ClusterFaults(Faults):
         end_ms = begin_ms + session_ms + self._world.between(500, 2_500)
         self._cut([(speaker.name, hearer.name)], end_ms)
         if self._world.chance(0.7):
-            # The controller has something to say, and the leader of what the third one has, too.
+            # The controller has requests to send about the third broker, and a leader may, too.
             self._soon(1, begin_ms, self._world.random.choice((third.stop, third.kill)))
         ways = [(speaker.name, ZOOKEEPER), (ZOOKEEPER, speaker.name)]
         after_ms = end_ms - begin_ms + self._world.between(100, 1_000)
         self._soon(begin_ms, begin_ms, lambda: self._cut(ways, after_ms))
 
     def _depose_unheard(self) -> None:
-        """Another controller is elected. The old one is not told, and is asked for something."""
+        """Have another controller elected while the old one hears nothing and has work to do."""
         old = self._controller()
         other = self._others(old)[0]
         self._cut([(ZOOKEEPER, old.name)], self._world.between(200, self._longest_ms // 2))

@@ -1,4 +1,4 @@
-"""What there must be in the end of a cluster: all is led, in sync, and the same everywhere."""
+"""The required state at the end of a cluster's run: all led, in sync, and equal everywhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALIKE = "replicas are alike"
 
 
 def partitions_of(states: States) -> dict[TopicPartition, tuple[int, ...]]:
-    """With their replicas, as ZooKeeper has them."""
+    """The partitions of all topics with their replicas, as ZooKeeper has them."""
     states.follow()
     return {
         TopicPartition(name, number): tuple(assigned.replicas)
@@ -26,7 +26,7 @@ def partitions_of(states: States) -> dict[TopicPartition, tuple[int, ...]]:
 
 
 def unled(states: States, machines: Sequence[ClusterMachine]) -> str:
-    """What is not led, or not in sync, or not known to all; empty if all is."""
+    """Why a partition is not led, not in sync or not known to all; empty if every one is fine."""
     for partition, replicas in partitions_of(states).items():
         found = states.state(partition)
         if found is None:
@@ -47,7 +47,7 @@ def unled(states: States, machines: Sequence[ClusterMachine]) -> str:
 
 
 def strays(states: States, machines: Sequence[ClusterMachine]) -> str:
-    """A log of what is no topic, or not that one any more; empty if there is none."""
+    """A log of a deleted topic or of a partition placed elsewhere; empty if there is none."""
     topics = states.topics()
     for machine in machines:
         for log in machine.logs():
@@ -61,7 +61,7 @@ def strays(states: States, machines: Sequence[ClusterMachine]) -> str:
 
 
 def check_alike(states: States, machines: Sequence[ClusterMachine]) -> None:
-    """All replicas of a partition have the same batches, of the same leaders."""
+    """Check that all replicas of a partition have equal batches of equal leader epochs."""
     for partition, replicas in partitions_of(states).items():
         first, *others = replicas
         expected = batches_of(machines[first], partition)
@@ -72,7 +72,7 @@ def check_alike(states: States, machines: Sequence[ClusterMachine]) -> None:
 
 
 def check_matching(states: States, losses: Losses, machines: Sequence[ClusterMachine]) -> None:
-    """Below the least watermark of those that are up, all replicas have the same batches."""
+    """Check that all running replicas have equal batches below their lowest high watermark."""
     up = [each for each in machines if each.broker is not None]
     for partition, replicas in partitions_of(states).items():
         found = []
@@ -90,7 +90,7 @@ def check_matching(states: States, losses: Losses, machines: Sequence[ClusterMac
             try:
                 batches = batches_of(machine, partition) or {}
             except LogStorageError:
-                continue  # It is being cut.
+                continue  # The log is being truncated.
             kept.append({at: batch for at, batch in batches.items() if at < below})
         if any(not are_alike(partition, kept[0], each) for each in kept[1:]):
             names = ", ".join(machine.name for _, machine in found)

@@ -1,7 +1,8 @@
-"""What being in sync promises, while it is promised: looked at after every turn of any broker.
+"""Checks after every turn of any broker what membership in the ISR promises.
 
-A record may be lost long after the step that was wrong. So the step is looked for: whoever
-ZooKeeper has as in sync has all that anybody has shown to readers, also when it comes back.
+A record may be lost long after the wrong step. So this check looks for the step itself: each member
+of the ISR in ZooKeeper must have all records below any high watermark that readers have seen, also
+when it comes back.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PRODUCERS = "a log's producers are those of its records"
 
 
 class InSync:
-    """All replicas of a cluster. ``min_in_sync`` tells a topic's min.insync.replicas."""
+    """The replicas of a cluster. ``min_in_sync`` returns a topic's min.insync.replicas."""
 
     def __init__(self, states: States, losses: Losses, min_in_sync: Callable[[str], int]) -> None:
         self._states = states
@@ -35,14 +36,14 @@ class InSync:
         self._min_in_sync = min_in_sync
         self._shown: dict[Key, int] = {}
         self._ever_shown: dict[Key, int] = {}
-        """Also what is lost."""
+        """The highest high watermark of each partition, lost records included."""
         self._ends: dict[Key, dict[int, int]] = {}
-        """Of the logs of those that are up."""
+        """The log end offsets of the running brokers' replicas."""
         self._reached: dict[Key, dict[int, int]] = {}
-        """The furthest that each has had."""
+        """The highest log end offset that each broker's replica has reached."""
 
     def note(self, number: int, partition: Any) -> int:
-        """How far that broker's replica has come, and what it shows."""
+        """Note the broker's log end offset and high watermark; return the log end offset."""
         key, end = _key(partition), int(partition.log.log_end_offset)
         reached = self._reached.setdefault(key, {})
         reached[number] = max(end, reached.get(number, 0))
@@ -52,11 +53,12 @@ class InSync:
         return end
 
     def leads(self, key: Key, number: int, role: Leader) -> None:
-        """That broker does from now on; if it is all that is left, what it lacks is lost."""
+        """The broker leads from now on; records that it lacks may be lost by power cuts."""
         self._shown[key] = self._losses.leads(key, number, role, self._shown.get(key, 0))
 
     def look(self, number: int, partition: Any) -> None:
-        """At a replica of that broker."""
+        """Note a broker's replica, and check that no ISR member lacks records that readers have
+        seen."""
         key = _key(partition)
         ends = self._ends.setdefault(key, {})
         ends[number] = self.note(number, partition)
@@ -71,12 +73,12 @@ class InSync:
                 )
 
     def gone(self, number: int) -> None:
-        """That broker's logs are not to be seen for a while."""
+        """The broker has died: its logs cannot be seen for a while."""
         for ends in self._ends.values():
             ends.pop(number, None)
 
     def acknowledged(self, partition: TopicPartition, end: int) -> None:
-        """Records before ``end`` were, with acks=all."""
+        """Check records before ``end`` that were acknowledged with acks=all."""
         self._states.follow()
         assignment = self._states.assignment(partition.topic)
         if assignment is None or assignment.topic_id is None:
@@ -95,7 +97,7 @@ def _key(partition: Any) -> Key:
 
 
 class InSyncReplicas(Watcher):
-    """Of one machine: what it shows, and what it has."""
+    """Watches the replicas of one machine."""
 
     def __init__(self, number: int, in_sync: InSync, states: States) -> None:
         self._number = number
@@ -142,7 +144,7 @@ class InSyncReplicas(Watcher):
                 raise Violation(PRODUCERS, f"{text} {entry.producer_id} at {last}")
 
     def on_death(self, machine: Machine, _death: Death) -> None:
-        # It may have died within a turn, in which it told others already.
+        # The broker may have died in a turn in which it had already sent responses.
         for partition in _with_logs(machine):
             self._in_sync.note(self._number, partition)
         self._cut.clear()

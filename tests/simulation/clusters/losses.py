@@ -1,8 +1,8 @@
-"""What power cuts may take of a partition that is not flushed: what its last in-sync replica lacks.
+"""The records that power cuts may take from a partition that is not flushed.
 
-Whoever has lost power is not trusted before it is in sync again, and leads only if it is all that
-was in sync. What it has then is what there is. Each replica that had more is cut once it knows, and
-may show until then what is lost.
+After a power cut a broker is not trusted until it joins the ISR again. Such a broker may lead only
+as the last member of the ISR, and then the partition has only its records. Each replica that had
+more is truncated once it learns of the leader, and may show lost records until then.
 """
 
 from __future__ import annotations
@@ -24,41 +24,46 @@ OnLoss = Callable[[TopicPartition, int], None]
 
 @dataclass(frozen=True)
 class _Loss:
-    """Since that leader epoch the partition has nothing of what lay at that offset or behind."""
+    """Since leader epoch ``epoch`` the partition has lost the records from ``offset`` on."""
 
     epoch: int
     offset: int
 
 
 class Losses:
-    """Of all partitions. ``on_loss`` is called with where one ends now, before anything follows."""
+    """The losses of all partitions.
+
+    ``on_loss`` is called with the partition's new end before a leader appends there.
+    """
 
     def __init__(self, states: States) -> None:
         self._states = states
         self._cuts: Counter[int] = Counter()
         self._life_cut: dict[int, int | None] = {}
-        """In which life, as ZooKeeper has it, a broker has lost power last."""
+        """The broker epoch in which each broker has last lost its power."""
         self._trusted: dict[tuple[Key, int], int] = {}
-        """After so many cuts of its power that broker was in sync again, or led."""
+        """How many power cuts a broker had had when it last joined the ISR, or led."""
         self._last: dict[Key, _Loss] = {}
         self._least: dict[Key, int] = {}
         self.on_loss: OnLoss = lambda _partition, _offset: None
 
     # --- what happens ----------------------------------------------------------------------------
     def lost_power(self, number: int) -> None:
-        """That broker, with all that it had not flushed."""
+        """The broker has lost its power, with all data that was not flushed."""
         self._states.follow()
         self._cuts[number] += 1
         self._life_cut[number] = self._states.life(number)
 
     def joined(self, key: Key, number: BrokerId) -> None:
-        """That broker is in sync from now on."""
+        """The broker has joined the ISR."""
         if self._states.life(number) not in (None, self._life_cut.get(number)):
             self._trusted[key, number] = self._cuts[number]
 
     def leads(self, key: Key, number: int, role: Any, shown: int) -> int:
-        """That broker leads from now on; ``shown`` is what was shown so far. Returns what counts as
-        shown now."""
+        """The broker leads from now on.
+
+        ``shown`` is the highest high watermark so far; return the value that counts from now on.
+        """
         is_trusted = self.is_trusted(key, number, role.log)
         self._trusted[key, number] = self._cuts[number]
         end = int(role.replicas.epoch_start_offset)
@@ -74,13 +79,15 @@ class Losses:
 
     # --- what follows ----------------------------------------------------------------------------
     def is_trusted(self, key: Key, number: int, log: Any) -> bool:
-        """Whether that broker, when it is in sync, has all that was shown; ``log`` is anybody's
-        replica."""
+        """Whether the broker, as a member of the ISR, has all records that readers have seen.
+
+        ``log`` is any replica of the partition.
+        """
         is_flushed = log.config.replies_wait_for_flush
         return is_flushed or self._cuts[number] <= self._trusted.get((key, number), 0)
 
     def watermark(self, log: Any) -> int:
-        """What a replica shows, as far as it is not lost."""
+        """A replica's high watermark, without lost records."""
         loss = self._last.get((log.topic_id, log.topic_partition.partition))
         watermark = int(log.high_watermark)
         if loss is None or log.latest_epoch >= loss.epoch:
@@ -88,10 +95,11 @@ class Losses:
         return min(watermark, loss.offset)
 
     def may_fall_to(self, log: Any, offset: int) -> bool:
-        """Whether a replica's watermark may, since the rest is lost."""
+        """Whether a replica's high watermark may fall to ``offset`` after a loss."""
         least = self._least.get((log.topic_id, log.topic_partition.partition))
         if least is None:
             return False
-        # Of a compacted log more may have gone for what is lost: it begins anew (FollowerState).
+        # A compacted log may have removed more because of lost records: it is copied again
+        # (FollowerState).
         is_anew = log.config.compact and offset == log.log_start_offset
         return is_anew or least <= offset

@@ -1,4 +1,5 @@
-"""A machine of a cluster: its broker waits for ZooKeeper at start and end, and may stand still."""
+"""A machine of a cluster: its broker waits for ZooKeeper at start and stop, and can be
+suspended."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _FOR_EVER_MS = 1 << 40
 
 
 class ClusterMachine(Machine):
-    """Broker ``number`` of the cluster, life after life."""
+    """The machine of broker ``number``, through all its runs."""
 
     def __init__(
         self,
@@ -38,21 +39,21 @@ class ClusterMachine(Machine):
         self.number = BrokerId(number)
         self.host = f"10.1.0.{number + 1}"
         self.client: Client | None = None
-        """The present life, as ZooKeeper sees it."""
+        """The ZooKeeper client of the present run of the broker."""
         self.session: Session | None = None
         self.is_paused = False
         self.is_at_peace = False
         self.free_bytes: int | None = None
-        """What is left on its disk, from life to life; None: as much as anybody wants."""
+        """The free bytes of its disk, kept over restarts; None: unlimited."""
         self.dies_in_cut: Death | None = None
-        """In the next one that a follower makes in its log."""
+        """How the broker dies in the next truncation of a follower's log."""
         self.on_power_cut: Callable[[], None] = lambda: None
-        """Called when what it had not flushed may be lost."""
+        """Called when unflushed data may be lost."""
         self._begins_in_peace = False
         self._was_full = False
-        """In this life."""
+        """Whether the disk was full in this run of the broker."""
         self._zookeeper_was_away = False
-        """Since the start of this life."""
+        """Whether ZooKeeper was unreachable since the start of this run."""
         self._zookeeper = zookeeper
         self._router = router
         self._session_ms = int(settings["zookeeper.session.timeout.ms"])
@@ -75,7 +76,8 @@ class ClusterMachine(Machine):
         )
         router.machines[self.host] = self
 
-    # --- what its lives are given ----------------------------------------------------------------
+    # # --- the broker's environment
+    # ----------------------------------------------------------------
     def start(self) -> None:
         self._switch_on()
         self._begins_in_peace = self.is_at_peace
@@ -106,8 +108,11 @@ class ClusterMachine(Machine):
         return open_session
 
     def may_refuse(self, refusal: CannotStart) -> bool:
-        """ZooKeeper may be out of reach; when it is back its sessions have all their time again,
-        and the last life's is one of them."""
+        """ZooKeeper may be out of reach.
+
+        When it is back, its sessions last their full timeout again, among them the last one of this
+        broker.
+        """
         if self._was_full and refusal.exit_code is ExitCode.DISKS_LOST:
             return True
         if self._begins_in_peace:
@@ -118,25 +123,26 @@ class ClusterMachine(Machine):
 
     @property
     def may_lose_disk(self) -> bool:
-        """What cannot be refused any more, as a cut of a log, fails for good when it is full."""
+        """A full disk makes the truncation of a log fail for good."""
         return self._was_full
 
     def fill_disk(self, free_bytes: int | None) -> None:
-        """So much is left; None: enough."""
+        """Leave ``free_bytes`` on the disk; None: enough."""
         self.free_bytes = self.files.free_bytes = free_bytes
         self._was_full |= free_bytes is not None
 
     def is_cutting(self) -> None:
-        """A log loses its end, file by file."""
+        """A log is being truncated, file by file."""
         if self.dies_in_cut is not None:
             self.crash_in(self.world.between(1, _STEPS_OF_A_CUT), self.dies_in_cut)
             self.dies_in_cut = None
 
     def zookeeper_went(self) -> None:
-        """Or the way there."""
+        """ZooKeeper, or the way to it, has failed."""
         self._zookeeper_was_away = True
 
-    # --- what waits ------------------------------------------------------------------------------
+    # # --- waiting
+    # ---------------------------------------------------------------------------------
     def run_blocking(
         self, work: Callable[[], object], then: Callable[[BaseException | None], None]
     ) -> None:
@@ -182,14 +188,15 @@ class ClusterMachine(Machine):
         elif self._fiber is None:
             super()._turn()
 
-    # --- what happens to it ----------------------------------------------------------------------
+    # # --- faults
+    # ----------------------------------------------------------------------------------
     @property
     def is_alive(self) -> bool:
-        """Whether there is a process."""
+        """Whether the broker has a process."""
         return self.broker is not None or self.starting is not None
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Suspend the process, as SIGSTOP does."""
         if self.is_alive and not self.is_paused and self.client is not None:
             self.note("stands still")
             self.is_paused = True
@@ -198,7 +205,7 @@ class ClusterMachine(Machine):
             self.helpers.hold()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Resume the process, as SIGCONT does."""
         if not self.is_paused:
             return
         self.note("goes on")
@@ -209,7 +216,7 @@ class ClusterMachine(Machine):
             self._want_turn()
 
     def reach_zookeeper(self, *, to_is_cut: bool, from_is_cut: bool) -> None:
-        """What passes between the present life and ZooKeeper."""
+        """Cut or mend the ways between the present ZooKeeper client and the servers."""
         if to_is_cut or from_is_cut:
             self.zookeeper_went()
         client = self.client
@@ -233,7 +240,7 @@ class ClusterMachine(Machine):
         super()._after_crash(death)
         if death is Death.POWER:
             self.on_power_cut()
-        # Not before the disk is gone: what it does now does nothing.
+        # The disk is off first, so that the ending thread cannot change it.
         fiber, self._fiber = self._fiber, None
         if fiber is not None:
             fiber.vanish()
@@ -253,7 +260,7 @@ class ClusterMachine(Machine):
             self._switch_on = self._router.cut_off(self.name)
 
     def vanish(self) -> None:
-        """The simulation is over."""
+        """End the machine's thread after the simulation."""
         fiber, self._fiber = self._fiber, None
         if fiber is not None:
             fiber.vanish()

@@ -1,4 +1,4 @@
-"""What a seed chooses of a cluster before anything happens."""
+"""The plan of a cluster's run, drawn from the seed."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -12,14 +12,14 @@ _SESSIONS_MS = (2_000, 2_000, 4_000)
 
 @dataclass(frozen=True)
 class ReplicatedTopic(TopicPlan):
-    """A topic on so many brokers."""
+    """A topic with a replication factor."""
 
     replicas: int = 3
 
 
 @dataclass(frozen=True)
 class ClusterPlan(Plan):
-    """One run of so many brokers."""
+    """The plan of a run with several brokers."""
 
     brokers: int = 3
 
@@ -30,7 +30,7 @@ class ClusterPlan(Plan):
 
 
 def make_cluster_plan(world: World) -> ClusterPlan:
-    """Of everything a little."""
+    """Draw a plan that has some of the features."""
     chance, between, random = world.chance, world.between, world.random
     flushes_all = chance(0.4)
     topics = []
@@ -78,9 +78,12 @@ def make_cluster_plan(world: World) -> ClusterPlan:
 
 
 def with_power_cuts(plan: ClusterPlan, seed: int) -> ClusterPlan:
-    """A part of the runs that do not flush before they acknowledge has power cuts, too: they may
-    lose what was not flushed on all. Of transactions nothing is promised then: those have none.
-    Drawn by itself, as `with_coordination` is."""
+    """Add power cuts to some runs that do not flush before they acknowledge.
+
+    These runs may lose records that no broker has flushed. Runs with transactions get none, because
+    nothing would be promised of transactions then. The choice has a random generator of its own, as
+    in `with_coordination`.
+    """
     random = Random(f"power of {seed}")
     settings = {
         **plan.settings,

@@ -1,4 +1,4 @@
-"""What lies between the machines: every way from one to another can be cut, each by itself."""
+"""The ways between machines; each direction can be cut on its own."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ if TYPE_CHECKING:
 
 ZOOKEEPER = "zookeeper"
 Way = tuple[str, str]
-"""From a place to a place."""
+"""A sending place and a receiving place."""
 
 
 class Router:
-    """Roads (network.py) of a cluster. What meets a cut waits, as TCP sends it again."""
+    """The Roads (network.py) of a cluster.
+
+    Data on a cut way waits until the way is mended, as TCP sends it again.
+    """
 
     def __init__(self) -> None:
         self.machines: dict[str, ClusterMachine] = {}
-        """By address."""
+        """Machines by address."""
         self._cuts: Counter[Way] = Counter()
         self._held: dict[Way, list[Callable[[], None]]] = {}
 
@@ -42,7 +45,7 @@ class Router:
         return self._cuts[way] > 0
 
     def cut(self, ways: Iterable[Way]) -> Callable[[], None]:
-        """Nothing passes on these; the result, called once, mends it."""
+        """Let nothing pass on these ways; the result mends them when it is called."""
         cut = tuple(ways)
         for way in cut:
             self._cuts[way] += 1
@@ -58,7 +61,7 @@ class Router:
         return mend
 
     def cut_off(self, place: str) -> Callable[[], None]:
-        """The machine there is off: nothing passes to it or from it."""
+        """Cut all ways to and from a machine that is off."""
         others = [*(each.name for each in self.machines.values()), "clients", ZOOKEEPER]
         ways = [(place, other) for other in others if other != place]
         return self.cut([*ways, *((receiver, sender) for sender, receiver in ways)])
@@ -73,12 +76,12 @@ class Router:
                     action()
 
     def _tell_of_zookeeper(self) -> None:
-        """The simulated ZooKeeper has its own connections."""
+        """Pass the cuts on to the simulated ZooKeeper, which has its own connections."""
         for machine in self.machines.values():
             self.look_at_zookeeper(machine)
 
     def look_at_zookeeper(self, machine: ClusterMachine) -> None:
-        """Cut or mend its present life's ways there."""
+        """Cut or mend the ways between the machine's present ZooKeeper client and the servers."""
         machine.reach_zookeeper(
             to_is_cut=self.is_cut((machine.name, ZOOKEEPER)),
             from_is_cut=self.is_cut((ZOOKEEPER, machine.name)),

@@ -1,4 +1,4 @@
-"""One seed of a cluster from begin to end: brokers start, chaos, healing, and the peace after."""
+"""Run one seed of a cluster: brokers start, faults come, the cluster heals, checks compare."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ C = TypeVar("C", bound=Roaming)
 
 HEALED = "in the end the cluster is whole"
 HEALED_WITHIN_MS = 60_000
-"""Of virtual time, after the last fault."""
+"""The time to heal after the last fault, in virtual time."""
 _LOOK_MS = 200
 _COMPARED_EACH_MS = 1_500
 
 
 def run_seed(seed: int) -> Result:
-    """Runs it. Bugs of the simulation itself come out as they are."""
+    """Run the seed; exceptions from bugs of the simulation itself pass through."""
     cluster = Cluster(seed)
     world = cluster.world
     check = failure = ""
@@ -79,7 +79,7 @@ def run_seed(seed: int) -> Result:
 
 
 class Cluster:
-    """The parts of one run."""
+    """The parts of one run: world, ZooKeeper, router, machines and checks."""
 
     def __init__(self, seed: int) -> None:
         world = self.world = World(seed)
@@ -144,14 +144,14 @@ class Cluster:
         self.faults.joined(state, joiner)
 
     def _is_lost(self, partition: TopicPartition, end: int) -> None:
-        """Power cuts have taken what lay there and behind."""
+        """Power cuts have taken the partition's records from ``end`` on."""
         self.world.note(f"lost {partition} from {end} on")
         self.history.records.may_be_lost(partition, end)
         if partition.topic == CONSUMER_OFFSETS:
             self.history.groups.may_be_lost()
 
     def run(self) -> None:
-        """Violation if a promise is broken."""
+        """Run all phases; Violation if a promise is broken."""
         world = self.world
         for machine in self.machines:
             world.after(world.between(0, 1_000), machine.start)
@@ -169,7 +169,7 @@ class Cluster:
         self._run_until_over(self.clients)
         self._run_until_stable()
         self._run_until_healed()
-        # Nothing more happens: what was reached stays.
+        # No further event comes: the healed state must last.
         world.run(world.now_ms + 2 * int(self.plan.settings["zookeeper.session.timeout.ms"]))
         text = self.unhealed()
         if text:
@@ -257,7 +257,7 @@ class Cluster:
 
     # --- checks ----------------------------------------------------------------------------------
     def _compare(self) -> None:
-        """Now and then, until the end."""
+        """Compare the replicas now and then, until the end."""
         if not self._is_over:
             check_matching(self.states, self.losses, self.machines)
             self.world.after(_COMPARED_EACH_MS, self._compare)
@@ -270,7 +270,7 @@ class Cluster:
             raise Violation(HEALED, text)
 
     def _run_until_stable(self) -> None:
-        """What nobody ends is ended."""
+        """Let the coordinators abort the transactions whose producers have gone."""
         if not self.plan.transactional:
             return
         self._set_clocks_right()
@@ -284,8 +284,11 @@ class Cluster:
             raise Violation(HANGS, "long after the last client has gone")
 
     def _set_clocks_right(self) -> None:
-        """A transaction may have begun by a clock that was ahead, and another broker ends it by its
-        own: from now on all agree, on the latest."""
+        """Set all clocks to the latest of them.
+
+        A transaction may have begun by a clock that was ahead, and another broker ends it by its
+        own clock.
+        """
         clocks = [each.clock for each in self.machines]
         for clock in clocks:
             clock.set_right()
@@ -295,12 +298,13 @@ class Cluster:
                 clock.set_wall(latest_ms)
 
     def unhealed(self) -> str:
-        """What is not as it must be in the end; empty if all is."""
+        """A difference from the required final state; empty if there is none."""
         if any(each.broker is None or each.broker._is_stopping for each in self.machines):
             return "a broker is not up"
         links = [each for machine in self.machines for each in machine.network.open_links()]
         if any(each.stalled_until_ms > self.world.now_ms for each in links):
-            # An order on it may be news: a replica that has not heard of its role is still in sync.
+            # The connection may hold a request with a new role, and its replica stays in the ISR
+            # meanwhile.
             return "a connection stands still"
         members = [member for machine in self.machines if (member := member_of(machine))]
         text = unhealed(self.elections, members, len(self.machines))
@@ -308,7 +312,7 @@ class Cluster:
         return text or strays(self.states, self.machines)
 
     def _audit(self) -> None:
-        """What the logs hold, seen from inside and through Fetch."""
+        """Compare the logs, read directly and through Fetch, with the promises."""
         self._is_over = True
         check_alike(self.states, self.machines)
         check_kept(self.machines)
@@ -337,12 +341,12 @@ class Cluster:
         self._run_until_over(auditors)
 
     def vanish(self) -> None:
-        """What still waits somewhere ends."""
+        """End the threads that still wait."""
         for machine in self.machines:
             machine.vanish()
 
     def summary(self) -> str:
-        """One line."""
+        """One line of figures for a person."""
         lives = sum(machine.lives for machine in self.machines)
         records, groups = self.history.records, self.history.groups
         transactions = self.history.transactions

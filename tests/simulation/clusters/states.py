@@ -1,4 +1,4 @@
-"""Partitions of a cluster, and lives of its brokers, as ZooKeeper has them."""
+"""The cluster's partitions and broker registrations, as ZooKeeper has them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ OnMade = Callable[[Key, PartitionState], None]
 
 
 class States(ControllerChecks):
-    """Of partitions, by what is committed. Who has caught up is the leaders' business here."""
+    """Partition states by ZooKeeper's commits.
+
+    Whether a joining follower has caught up is not checked here: InSync checks it.
+    """
 
     on_joined: OnJoined = staticmethod(lambda _key, _after, _who: None)
-    """Called with the state that adds somebody to those in sync, before its leader can know it."""
+    """Called with a committed state that adds a broker to the ISR, before its leader can
+    know it."""
 
     on_made: OnMade = staticmethod(lambda _key, _state: None)
     """Called with the first state of a partition."""
@@ -31,12 +35,12 @@ class States(ControllerChecks):
             self.on_made(key, self._known[key].state)
 
     def known(self, key: Key) -> PartitionState | None:
-        """Its last state, also of a topic that is gone."""
+        """The partition's last state, even if its topic is deleted."""
         known = self._known.get(key)
         return None if known is None else known.state
 
     def life(self, broker_id: int) -> int | None:
-        """The czxid of its registration; None: it is not registered."""
+        """The czxid of the broker's registration; None: it is not registered."""
         return self._life(BrokerId(broker_id))
 
     def _next(
@@ -49,6 +53,6 @@ class States(ControllerChecks):
         return known
 
     def _life_met(self, _key: Key, _leader_epoch: int, follower: BrokerId) -> int | None:
-        # Its session may end while the controller adds it: it had caught up, and its next life is
-        # another one.
+        # The session may end while the controller adds the follower to the ISR: it had caught up,
+        # and its next registration has another czxid.
         return self._life(follower) or 0

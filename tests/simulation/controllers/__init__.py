@@ -1,7 +1,7 @@
-"""A cluster of brokers that are models, with the real election, registration and controller on the
-simulated ZooKeeper.
+"""Models of brokers, with the real election, registration and controller on simulated ZooKeeper.
 
-A broker here keeps what it is told: its roles, its picture of the cluster, which replicas are on
-its disk. It dies, bounces, stands still; as a leader it asks for in-sync sets, sometimes with what
-it knew of a follower a while ago. What ZooKeeper commits is followed write by write (`checks.py`).
+A broker here keeps what requests of the controller carry: its roles, its metadata of the cluster,
+the replicas on its disk. Brokers die, restart at once, or are suspended. Leaders ask for ISR
+changes, sometimes with old knowledge of their followers. `checks.py` follows ZooKeeper's commits
+write by write.
 """

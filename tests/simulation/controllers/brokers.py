@@ -1,4 +1,4 @@
-"""The brokers: each a process with lives, whose part in replication is a model."""
+"""The brokers: each a process that starts again and again, with a model of replication."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,13 +47,13 @@ _RESPONSES: dict[type[Any], type[Any]] = {
 }
 
 Disk = dict[TopicPartition, TopicId]
-"""The replicas that a broker has, through all its lives."""
+"""The replicas that a broker has, kept over its restarts."""
 Route = Callable[["BrokerLife", BrokerId, Order, Callable[[Answer | None], None]], None]
 
 
 @dataclass
 class Role:
-    """What a broker was told last of a partition that it has a replica of."""
+    """The last role that a LeaderAndIsr request gave a broker's replica."""
 
     topic_id: TopicId
     leader: int
@@ -68,7 +68,7 @@ class Role:
 
 @dataclass
 class Picture:
-    """What a broker was told of any partition."""
+    """The last state of a partition that an UpdateMetadata request gave a broker."""
 
     topic_id: TopicId
     leader: int
@@ -78,7 +78,7 @@ class Picture:
 
 
 class BrokerLife:
-    """From a start to a kill, or to the end."""
+    """One run of a broker, from its start to its end or a kill."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class BrokerLife:
     # --- turns -----------------------------------------------------------------------------------
     @property
     def due_ms(self) -> int | None:
-        """When its loop has something to do, by the world's clock."""
+        """When the broker's loop has work to do, by the world's clock."""
         if self.is_over or self.client.is_paused:
             return None
         return self.loop.next_wake_ms()
@@ -138,20 +138,22 @@ class BrokerLife:
         self.loop.run_turn(0)
 
     def deliver(self, action: Callable[[], None]) -> None:
-        """Something has arrived over the network."""
+        """Run ``action``, a message from the network, in the loop; later if the process is
+        suspended."""
         if self.client.is_paused:
             self._held.append(action)
         elif not self.is_over:
             self.loop.post(action)
 
-    # --- what happens to it ----------------------------------------------------------------------
+    # # --- faults
+    # ----------------------------------------------------------------------------------
     def kill(self) -> None:
         self.note("killed")
         self.is_over = True
         self.client.die()
 
     def close(self) -> None:
-        """As a broker in good order: its session ends at once."""
+        """Stop cleanly: the session ends at once."""
         self.note("closes")
         self.registration.expired()
         self._sessions.close(lambda: self.note("closed"))
@@ -164,7 +166,7 @@ class BrokerLife:
 
     @property
     def is_controller(self) -> bool:
-        """Whether it takes itself for it."""
+        """Whether the broker believes that it is the controller."""
         return self.election.writes is not None
 
     @property
@@ -189,10 +191,14 @@ class BrokerLife:
     def _in_use(self, text: str) -> None:
         raise Violation("a last life ends", text)
 
-    # --- orders ----------------------------------------------------------------------------------
+    # # --- requests of the controller
+    # --------------------------------------------------------------
     def handle(self, order: Order) -> Answer | None:
-        """None if it is not taken: a broker that does not know its epoch cannot tell for whom it
-        is."""
+        """Answer the controller's request; None if the broker is not registered yet.
+
+        Without a broker epoch of its own, a broker cannot know which registration the request is
+        for.
+        """
         if self.epoch < 0:
             return None
         error = ErrorCode.NONE
@@ -211,7 +217,7 @@ class BrokerLife:
         return self._stop(order)
 
     def is_stale(self, controller_epoch: int) -> bool:
-        """Whether an order is from a controller that has been replaced."""
+        """Whether a request comes from a controller that has been replaced."""
         return controller_epoch < self.controller_epoch
 
     def _lead(self, order: LeaderAndIsrRequest) -> Answer:
@@ -274,7 +280,8 @@ class BrokerLife:
 
     # --- leading ---------------------------------------------------------------------------------
     def alteration(self, others: dict[int, "BrokerLife"]) -> AlterPartitionRequest | None:
-        """A leader's wish, with what it has seen of its followers, now or a while ago."""
+        """An ISR request of a random led partition, with recent or old knowledge of its
+        followers."""
         led = [each for each, role in self.roles.items() if role.leader == self.number]
         if not led or self.epoch < 0:
             return None
@@ -315,7 +322,7 @@ class BrokerLife:
         return AlterPartitionRequest(broker_id=self.number, broker_epoch=self.epoch, topics=[topic])
 
     def altered(self, request: AlterPartitionRequest, answer: AlterPartitionResponse) -> None:
-        """The controller has answered."""
+        """The controller has answered the request."""
         for topic in answer.topics:
             for each in topic.partitions:
                 if answer.error_code or each.error_code:

@@ -1,4 +1,4 @@
-"""What a controller promises, by what ZooKeeper has committed and what brokers were told."""
+"""The promises of controllers, checked by ZooKeeper's commits and the brokers' roles."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ from tests.simulation.zookeeper.tree import Tree
 
 @dataclass
 class Known:
-    """A partition's state, and the lives of the brokers in which they became in sync."""
+    """A partition's state, and the broker epoch in which each ISR member joined the ISR."""
 
     state: PartitionState
     lives: dict[BrokerId, int] = field(default_factory=dict)
@@ -46,11 +46,11 @@ class Checks:
         self.writes = 0
         self.elections = 0
         self.on_write: Callable[[], None] = lambda: None
-        """Called at each write of partition states, before its answer can be there."""
+        """Called at each commit of partition states, before the controller has the response."""
         self.on_registered: Callable[[], None] = lambda: None
-        """Called when a broker registers, before anybody can know it."""
+        """Called when a broker registers, before any other broker can know it."""
         self.counts: dict[TopicId | None, set[int]] = {}
-        """How many partitions a topic has, or once had."""
+        """The partition counts that each topic has or has had, by topic id."""
         self._zookeeper = zookeeper
         self._applied = 0
         self._known: dict[Key, Known] = {}
@@ -60,9 +60,10 @@ class Checks:
         self._met: dict[tuple[Key, int, BrokerId], int] = {}
         self._producer_ids: set[int] = set()
 
-    # --- what is committed -----------------------------------------------------------------------
+    # # --- commits
+    # ---------------------------------------------------------------------------------
     def follow(self) -> None:
-        """Look at all that was committed since."""
+        """Check all commits since the last call."""
         entries = self._zookeeper.entries
         while self._applied < len(entries):
             entry = entries[self._applied]
@@ -136,7 +137,8 @@ class Checks:
                 if life is None or now not in (None, life):
                     self._fail("only who has caught up in this life joins", partition, after)
             elif now not in (None, life):
-                # It may have lost what made it in sync: only the last one stays then.
+                # The broker may have lost records after its restart: only the last ISR member may
+                # stay.
                 if after.isr != (each,):
                     self._fail("who bounced leaves the in-sync set", partition, after)
                 if same_epoch:
@@ -145,7 +147,7 @@ class Checks:
         return Known(after, lives)
 
     def _life_met(self, key: Key, leader_epoch: int, follower: BrokerId) -> int | None:
-        """The life in which the leader of that epoch has seen it catch up."""
+        """The broker epoch in which the leader of that epoch saw the follower catch up."""
         return self._met.get((key, leader_epoch, follower))
 
     def _life(self, broker_id: BrokerId) -> int | None:
@@ -155,22 +157,23 @@ class Checks:
     def _fail(self, check: str, partition: TopicPartition, state: PartitionState) -> None:
         raise Violation(check, f"{partition} {state}")
 
-    # --- what brokers are told, and say ----------------------------------------------------------
+    # # --- reports of brokers
+    # ----------------------------------------------------------------------
     def leads(self, key: Key, leader_epoch: int, broker_id: BrokerId, broker_epoch: int) -> None:
-        """A broker leads from now on."""
+        """A broker has become the partition's leader."""
         self.follow()
         if self._leaders.get((key, leader_epoch)) != broker_id:
-            raise Violation("who leads was elected", f"{key} epoch {leader_epoch}: {broker_id}")
+            raise Violation("each leader was elected", f"{key} epoch {leader_epoch}: {broker_id}")
         life = self._led.setdefault((key, leader_epoch), (broker_id, broker_epoch))
         if life != (broker_id, broker_epoch):
             raise Violation("one life an epoch", f"{key} epoch {leader_epoch}: {broker_id} {life}")
 
     def met(self, key: Key, leader_epoch: int, follower: BrokerId, broker_epoch: int) -> None:
-        """A follower has caught up with its leader, in this life last."""
+        """A follower with this broker epoch has caught up with its leader."""
         self._met[key, leader_epoch, follower] = broker_epoch
 
     def altered(self, key: Key, leader_epoch: int, version: int, isr: list[int]) -> None:
-        """A leader was answered that this is its in-sync set."""
+        """A leader's ISR request was answered with this ISR."""
         self.follow()
         state = self._states.get((key, leader_epoch, version))
         if state is None or list(state.isr) != isr:
@@ -184,7 +187,8 @@ class Checks:
             raise Violation("producer ids are given once", str(first))
         self._producer_ids.add(first)
 
-    # --- what there is ---------------------------------------------------------------------------
+    # # --- the committed tree
+    # ----------------------------------------------------------------------
     def controller_epoch(self) -> int:
         return int(self.tree.read(Get(CONTROLLER_EPOCH)).data)
 
@@ -201,18 +205,18 @@ class Checks:
         return None if isinstance(node, ZooKeeperError) else decode_topic(topic, node.data)
 
     def state(self, partition: TopicPartition) -> tuple[PartitionState, int] | None:
-        """And its version."""
+        """The partition's state, and the version of its node."""
         node = self.tree.read(Get(partition_state_path(partition)))
         if isinstance(node, ZooKeeperError):
             return None
         return decode_partition_state(partition, node.data), node.stat.version
 
     def registered(self) -> dict[int, int]:
-        """Brokers and their epochs."""
+        """The registered brokers, with their broker epochs."""
         names = self.children(BROKER_IDS)
         return {int(name): self._life(BrokerId(int(name))) or 0 for name in names}
 
 
 def is_unclean(topic: str) -> bool:
-    """Whether its replicas may lead that are not in sync."""
+    """Whether unclean leader election is enabled for the topic."""
     return topic.startswith("unclean")

@@ -1,4 +1,4 @@
-"""What there must be in the end, when all brokers live and nothing goes wrong any more."""
+"""The required state at the end of a run, when all brokers live and no fault is left."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tests.simulation.controllers.checks import Checks
 
 
 def unhealed(checks: Checks, lives: list[BrokerLife], brokers: int) -> str:
-    """What is not as it must be in the end; empty if all is."""
+    """A difference from the required final state; empty if there is none."""
     checks.follow()
     alive = {int(each.number): each for each in lives}
     if len(alive) != brokers or isinstance(checks.tree.read(Get(CONTROLLER)), Exception):

@@ -1,4 +1,4 @@
-"""Controllers, and brokers, with a bug. Where that code moves, mend it here."""
+"""Bugs of controllers, and of brokers. When their code moves, adapt it here."""
 
 from copy import copy
 from dataclasses import replace
@@ -21,7 +21,7 @@ from tests.simulation.mutants.mutant import Mutant
 
 def _unchecked(_original: Any) -> Any:
     def write(writes: Any, operations: Any, done: Any) -> None:
-        """Whoever was elected meanwhile."""
+        """A controller writes without a check that it is still the controller."""
         writes._session.multi(list(operations), done)
 
     return write
@@ -29,7 +29,7 @@ def _unchecked(_original: Any) -> Any:
 
 def _registered_unseen(_original: Any) -> Any:
     def check(path: str, _version: int) -> Check:
-        """Whoever registered meanwhile."""
+        """A controller writes without a check that no broker has registered meanwhile."""
         return Check(path, ANY_VERSION)
 
     return check
@@ -48,7 +48,7 @@ def _bounces_ignored(_original: Any) -> Any:
 
 def _written_without_knowing(original: Any) -> Any:
     def leadership(partition: Any, node: Any) -> Any:
-        """As if whoever wrote a state had known all brokers there are by now."""
+        """A partition state counts as written with knowledge of all present registrations."""
         return replace(original(partition, node), as_of_zxid=1 << 62)
 
     return leadership
@@ -56,7 +56,7 @@ def _written_without_knowing(original: Any) -> Any:
 
 def _epoch_kept(original: Any) -> Any:
     def next_state(context: Any, partition: Any, *, unclean: bool) -> Any:
-        """A leader that is back leads in its old epoch."""
+        """A leader that has restarted leads in its old epoch."""
         state = original(context, partition, unclean=unclean)
         known = context.leadership(partition)
         if state is not None and known is not None and state.leader in context.bounced(partition):
@@ -80,7 +80,7 @@ def _anybody_eligible(original: Any) -> Any:
 
 def _old_leader_taken(original: Any) -> Any:
     def fault(context: Any, partition: Any, broker_id: Any, asked: Any, known: Any) -> Any:
-        """Whoever asks, and whatever it knows, is believed, if the members are alive."""
+        """An ISR request is accepted from any broker in any epoch, if the members are alive."""
         asked = copy(asked)
         asked.leader_epoch = known.state.leader_epoch
         asked.partition_epoch = known.partition_epoch
@@ -96,7 +96,8 @@ def _old_controller_taken(_original: Any) -> Any:
 
 def _watch_missed(original: Any) -> Any:
     def connected(controller: Any, session: Any) -> None:
-        """As if watches outlived the connection."""
+        """The controller reads nothing again after a break, as if watches outlived the
+        connection."""
         if controller._work is None or controller._session is not session:
             original(controller, session)
 
@@ -109,7 +110,7 @@ def _sent_once(_original: Any) -> Any:
 
 def _deletes_without(_original: Any) -> Any:
     def finish(work: Any, _topics: Any) -> Any:
-        """Whoever is away has nothing."""
+        """A broker that is down counts as one without replicas."""
         context = work.picture.context
         for topic in context.to_be_deleted:
             yield from deletions._erase(work, topic)
@@ -124,7 +125,7 @@ def _changes_unread(_original: Any) -> Any:
 
 def _told_of_nothing(original: Any) -> Any:
     def came(picture: Any, broker_id: Any) -> None:
-        """Who comes back is told of what changes, and no more."""
+        """A broker that comes back gets only later changes of the metadata."""
         yield from original(picture, broker_id)
         picture.untold.clear()
 

@@ -1,4 +1,4 @@
-"""A seed: three to five brokers, half a minute of faults and of administrators, then peace."""
+"""Run one seed: three to five brokers, half a minute of faults and administrators, then peace."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _NAMES = ("a", "b", "unclean")
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a seed. ``check`` and ``failure`` are empty if all promises were kept."""
+    """The outcome of a seed. ``check`` and ``failure`` are empty if all promises were kept."""
 
     seed: int
     trace_hash: str
@@ -48,7 +48,7 @@ class Result:
 
 
 class Controllers:
-    """The world of a seed."""
+    """The world of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.world = World(seed)
@@ -75,7 +75,7 @@ class Controllers:
         self.checks.on_registered = self._alter_often
 
     def run(self) -> None:
-        """All of it. Violation if a promise is broken."""
+        """Run all phases; Violation if a promise is broken."""
         self._every(_PAUSES_MS, self._strike)
         self._every((10, 800), self._administer)
         self._every((5, 300), self._alter)
@@ -144,7 +144,10 @@ class Controllers:
         order: Order,
         done: Callable[[Answer | None], None],
     ) -> None:
-        """Orders may be lost, or their answers. One that waits in a broker that ends is lost."""
+        """Carry a controller's request to a broker.
+
+        Requests and responses may be lost. A request that waits in a broker that ends is lost, too.
+        """
 
         def answer(reply: Answer | None) -> None:
             self.world.after(self._delay_ms(), lambda: sender.deliver(lambda: done(reply)))
@@ -180,14 +183,16 @@ class Controllers:
     def _is_lost(self) -> bool:
         return not self.is_at_peace and self.world.chance(0.05)
 
-    # --- what is asked for -----------------------------------------------------------------------
+    # # --- requests
+    # --------------------------------------------------------------------------------
     def _controller(self) -> BrokerLife | None:
-        """Somebody who takes himself for it, be he deposed."""
+        """A broker that believes that it is the controller, perhaps a deposed one; None: there is
+        none."""
         found = [each for each in self._alive() if each.is_controller and not each.client.is_paused]
         return self.world.random.choice(found) if found else None
 
     def _ask(self, ask: Callable[[BrokerLife], None]) -> None:
-        """A while later, of whoever is the controller now."""
+        """Call ``ask`` with the present controller, after a delay."""
         controller = self._controller()
         if controller is not None:
             self.world.after(self._delay_ms(), lambda: controller.deliver(lambda: ask(controller)))
@@ -209,7 +214,8 @@ class Controllers:
         self._ask(lambda controller: controller.controller.alter_partition(request, answered))
 
     def _alter_often(self) -> None:
-        """Leaders ask while the controller takes a broker's last life for its present one."""
+        """Let leaders ask while the controller may take a broker's last registration for its new
+        one."""
         if not self.is_at_peace:
             for _ in range(10):
                 self.world.after(self.world.between(0, 50), self._alter_if_any)
@@ -292,7 +298,7 @@ class Controllers:
         self.world.random.choice(self._faults)()
 
     def _interrupt(self) -> None:
-        """A controller that has just written dies, stands still, or hears no answer."""
+        """A controller that has just written dies, is suspended, or loses the response."""
         if self.is_at_peace or not self.world.chance(self._risk):
             return
         for broker in self._alive():
@@ -337,7 +343,7 @@ class Controllers:
             self._later(lambda: self._start(broker.number))
 
     def _bounce(self) -> None:
-        """It ends in good order and is back at once."""
+        """Stop a broker cleanly and start it at once."""
         self._end(lambda: self.world.between(0, 5))
 
     def _close(self) -> None:
@@ -352,7 +358,7 @@ class Controllers:
             self._ask(lambda controller: controller.controller.shut_down(request, lambda _: None))
 
         def close() -> None:
-            # Who has asked for it ends in any case.
+            # A broker that has asked for its shutdown ends in any case.
             if broker.is_over:
                 return
             if not broker.client.is_paused:
@@ -390,7 +396,7 @@ class Controllers:
 
 
 def run_seed(seed: int) -> Result:
-    """Runs it. Bugs of the simulation itself come out as they are."""
+    """Run the seed; exceptions from bugs of the simulation itself pass through."""
     world = Controllers(seed)
     check = failure = ""
     try:

@@ -1,4 +1,4 @@
-"""The brokers of an election: each a process with lives, a loop and a part in the cluster."""
+"""The brokers of an election: each a process that starts again and again, with a loop."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,13 +21,14 @@ from tests.support.fake_network import ScriptedPoller
 
 SESSION_MS = 6_000
 WORK = "/work"
-"""Where controllers write which of them was at work."""
+"""The node where controllers write which of them was at work."""
 
 _WORK_PAUSE_MS = (20, 2_000)
 
 
 class _NoConnection:
-    """To other brokers: there are no topics to give orders about, and nobody answers."""
+    """Stands for a connection to another broker: requests get no response, as there are
+    no topics."""
 
     def send(self, *_: Any) -> None: ...
 
@@ -35,7 +36,7 @@ class _NoConnection:
 
 
 class BrokerLife:
-    """From a start to a kill, or to the end."""
+    """One run of a broker, from its start to its end or a kill."""
 
     def __init__(
         self, world: World, zookeeper: SimulatedZooKeeper, checks: Checks, number: int, life: int
@@ -59,13 +60,13 @@ class BrokerLife:
     # --- turns -----------------------------------------------------------------------------------
     @property
     def due_ms(self) -> int | None:
-        """When its loop has something to do, by the world's clock."""
+        """When the broker's loop has work to do, by the world's clock."""
         if self.is_over or self.client.is_paused:
             return None
         return self.loop.next_wake_ms()
 
     def turn(self) -> None:
-        """One turn of the loop."""
+        """Run one turn of the loop."""
         self.loop.run_turn(0)
         if self.member.outcome is not None and not self._followed:
             self._followed = True
@@ -86,22 +87,24 @@ class BrokerLife:
             endpoint = Listener("PLAINTEXT", "PLAINTEXT", f"host{self.number}", 9092)
             store.register_broker(BrokerRegistration(self.number, (endpoint,)))
 
-    # --- what happens to it ----------------------------------------------------------------------
+    # # --- faults
+    # ----------------------------------------------------------------------------------
     def kill(self) -> None:
-        """Ends at once; its session runs out."""
+        """End at once; the session runs out."""
         self._note("killed")
         self.is_over = True
         self.client.die()
 
     def close(self) -> None:
-        """Ends in good order."""
+        """Stop cleanly."""
         self._note("closes")
         self.member.close(lambda: self._note("closed"))
 
-    # --- what it is ------------------------------------------------------------------------------
+    # # --- state
+    # -----------------------------------------------------------------------------------
     @property
     def is_controller(self) -> bool:
-        """Whether it takes itself for the controller."""
+        """Whether the broker believes that it is the controller."""
         return self._followed and self.member.election.state is State.CONTROLLER
 
     def _open_session(self, loop: Any, on_event: Callable[[SessionEvent], None]) -> Session:
@@ -123,7 +126,8 @@ class BrokerLife:
         self._work(writes)
 
     def _work(self, writes: FencedWrites) -> None:
-        """What a controller does, until it is told that it is none: it does not look itself."""
+        """Write now and then as a controller, until a response says that the controller
+        has moved."""
         self._written += 1
         text = f"{self.name} {writes.epoch.number} {self._written}"
         data = text.encode()

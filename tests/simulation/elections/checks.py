@@ -1,4 +1,4 @@
-"""What an election promises, by what ZooKeeper has committed and what the brokers say of it."""
+"""The promises of an election, checked by ZooKeeper's commits and the brokers' claims."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,16 +14,16 @@ from tests.simulation.zookeeper.tree import Change, Tree
 
 
 class Checks:
-    """Follows the commits, each with a tree of its own."""
+    """Follows the commits with a tree of its own."""
 
     def __init__(self, zookeeper: SimulatedZooKeeper) -> None:
         self.tree = Tree()
         self.elections: dict[int, int] = {}
-        """Epoch -> the session that won it."""
+        """The session that won each controller epoch."""
         self.on_won: Callable[[int], None] = lambda _: None
-        """Called with the session of each election, before its answer can be there."""
+        """Called with the session of each election, before its client can have the response."""
         self.on_vacant: Callable[[], None] = lambda: None
-        """Called when there is no controller any more."""
+        """Called when the controller's node has gone."""
         self.writes = 0
         self._zookeeper = zookeeper
         self._applied = 0
@@ -31,7 +31,7 @@ class Checks:
         self._landed: set[str] = set()
 
     def follow(self) -> None:
-        """Look at all that was committed since."""
+        """Check all commits since the last call."""
         entries = self._zookeeper.entries
         while self._applied < len(entries):
             entry = entries[self._applied]
@@ -46,12 +46,12 @@ class Checks:
                 self._changed(changes)
 
     def epoch(self) -> int:
-        """What /controller_epoch says now."""
+        """The epoch in /controller_epoch now."""
         node = self.tree.read(Get(CONTROLLER_EPOCH))
         return 0 if isinstance(node, ZooKeeperError) else int(node.data)
 
     def elected(self, name: str, session_id: int, epoch: ControllerEpoch) -> None:
-        """A broker says that it is the controller."""
+        """A broker claims to be the controller of the epoch."""
         self.follow()
         other = self._claimed.setdefault(epoch.number, name)
         if other != name or self.elections.get(epoch.number) != session_id:

@@ -1,4 +1,4 @@
-"""What there must be in the end, when all brokers live and nothing goes wrong any more."""
+"""The required state at the end of a run, when all brokers live and no fault is left."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from tests.simulation.elections.checks import Checks
 
 
 def unhealed(checks: Checks, members: Sequence[Member], count: int) -> str:
-    """What is not as it must be; empty if each of ``count`` brokers has its part in the cluster."""
+    """A difference from the required state of ``count`` joined brokers; empty if there is none."""
     checks.follow()
     joined = [each for each in members if hasattr(each, "election")]
     if len(joined) != count:

@@ -1,4 +1,4 @@
-"""Brokers with a bug in their part of the cluster. Where that code moves, mend it here."""
+"""Bugs in a broker's membership of the cluster. When that code moves, adapt it here."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.simulation.mutants.mutant import Mutant
 
 def _unchecked(_original: Any) -> Any:
     def write(writes: Any, operations: Any, done: Any) -> None:
-        """Whoever was elected meanwhile."""
+        """A controller writes without a check that it is still the controller."""
         writes._session.multi(list(operations), done)
 
     return write
@@ -23,7 +23,7 @@ def _unchecked(_original: Any) -> Any:
 
 def _not_read_back(original: Any) -> Any:
     def is_held(candidate: Any, session: Any, node: Any, epoch: Any) -> None:
-        """A node whose making was not acknowledged is somebody else's."""
+        """A node whose creation was not acknowledged counts as another broker's."""
         if candidate.writes is None:
             node = node._replace(stat=node.stat._replace(ephemeral_owner=-1))
         original(candidate, session, node, epoch)
@@ -33,7 +33,7 @@ def _not_read_back(original: Any) -> Any:
 
 def _two_steps(_original: Any) -> Any:
     def multi(session: Any, create: Create, put: Set) -> Any:
-        """The node first, then the epoch."""
+        """The node is created first, and the epoch is raised by a second request."""
         made = yield from conversation.multi(session, create)
         if not isinstance(made, tuple):
             return made
@@ -59,7 +59,7 @@ def _epoch_any_version(original: Any) -> Any:
 
 def _watch_missed(original: Any) -> Any:
     def connected(candidate: Any, session: Any) -> None:
-        """As if watches outlived the connection."""
+        """The broker reads nothing again after a break, as if watches outlived the connection."""
         candidate._session = session
         if candidate.state in (State.AWAY, State.ASKING):
             original(candidate, session)
@@ -69,7 +69,7 @@ def _watch_missed(original: Any) -> Any:
 
 def _resigns_late(_original: Any) -> Any:
     def expired(candidate: Any) -> None:
-        """When another controller shows itself, and not before."""
+        """A controller whose session has expired resigns only when another controller appears."""
         candidate._session = None
         candidate._conversation.drop()
         candidate.state = State.AWAY
@@ -79,7 +79,7 @@ def _resigns_late(_original: Any) -> Any:
 
 def _registered_once(_original: Any) -> Any:
     def expired(registration: Any) -> None:
-        """In the first session only."""
+        """The broker registers in its first session only."""
         registration._then.expired()
         registration._says = None
 
@@ -88,7 +88,7 @@ def _registered_once(_original: Any) -> Any:
 
 def _waits_for_nobody(_original: Any) -> Any:
     def begin(registration: Any, _session: Any, _says: Any, _owner: int) -> Any:
-        """The last life's node is another broker's."""
+        """The node of the broker's own last run counts as another broker's."""
         registration._is_refused = True
         registration._on_in_use("in use")
         yield from ()
@@ -98,7 +98,7 @@ def _waits_for_nobody(_original: Any) -> Any:
 
 def _changes_while_reading(_original: Any) -> Any:
     def changed(live: Any) -> None:
-        """What comes while it reads is taken for read."""
+        """A change that comes while the brokers are read counts as read."""
         if not live._conversation.is_under_way:
             live._read()
 
@@ -107,7 +107,7 @@ def _changes_while_reading(_original: Any) -> Any:
 
 def _session_before_users(original: Any) -> Any:
     def event(sessions: Any, number: int, what: Any) -> None:
-        """The next session begins while users still have the old one."""
+        """The next session begins while its users still have the old one."""
         if what.value == "expired":
             sessions._open()
             for user in sessions._users:

@@ -1,4 +1,4 @@
-"""A seed: three to five brokers, half a minute of faults, then peace."""
+"""Run one seed: three to five brokers, half a minute of faults, then peace."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _DURATIONS_MS = (1, 2 * SESSION_MS)
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a seed. ``check`` and ``failure`` are empty if all promises were kept."""
+    """The outcome of a seed. ``check`` and ``failure`` are empty if all promises were kept."""
 
     seed: int
     trace_hash: str
@@ -32,7 +32,7 @@ class Result:
 
 
 class Elections:
-    """The world of a seed."""
+    """The world of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.world = World(seed)
@@ -57,14 +57,14 @@ class Elections:
             self.checks.on_vacant = self._sleep_before_standing
 
     def run(self) -> None:
-        """All of it. Violation if a promise is broken."""
+        """Run all phases; Violation if a promise is broken."""
         self._plan_fault()
         self._run_until(_FAULTS_MS, lambda: False)
         self._make_peace()
         self._run_until(_FAULTS_MS + _HEALING_MS, lambda: not self._unhealed())
         if text := self._unhealed():
             raise Violation("in the end there is one controller", text)
-        # Nothing more happens: what was reached stays.
+        # No further event comes: the healed state must last.
         self._run_until(self.world.now_ms + 2 * SESSION_MS, lambda: False)
         if text := self._unhealed():
             raise Violation("peace lasts", text)
@@ -108,7 +108,7 @@ class Elections:
         self.world.note(f"{life.name} starts")
 
     def _some(self) -> BrokerLife:
-        """More often the controller than another one."""
+        """A live broker, more often the controller than another one."""
         alive = [each for each in self.brokers if not each.is_over]
         controllers = [each for each in alive if each.is_controller]
         if controllers and self.world.chance(0.5):
@@ -124,7 +124,7 @@ class Elections:
         broker.client.reset()
 
     def _lose_the_answer(self, session_id: int) -> None:
-        """Whoever was elected does not hear of it; also at the end of all faults."""
+        """A broker loses the response that it was elected, even at the end of all faults."""
         if self.world.chance(0.3):
             for broker in self.brokers:
                 if broker.session is not None and broker.session.session_id == session_id:
@@ -132,7 +132,7 @@ class Elections:
                     broker.client.reset()
 
     def _sleep_before_standing(self) -> None:
-        """Somebody has read that nobody is the controller, and stands for election later."""
+        """A broker is suspended between reading that there is no controller and its candidacy."""
         if not self.is_at_peace and self.world.chance(0.5):
             self.world.after(self.world.between(0, 10), self._pause)
 
@@ -162,7 +162,8 @@ class Elections:
         if broker.client.is_paused:
             return
         broker.close()
-        # Its loop goes on until ZooKeeper has heard of it, or the process ends before that.
+        # The loop of the broker runs until ZooKeeper has the end of its session, or the process
+        # ends.
         self.world.after(self.world.between(0, 200), lambda: self._ended(broker))
 
     def _ended(self, broker: BrokerLife) -> None:
@@ -194,7 +195,7 @@ class Elections:
 
 
 def run_seed(seed: int) -> Result:
-    """Runs it. Bugs of the simulation itself come out as they are."""
+    """Run the seed; exceptions from bugs of the simulation itself pass through."""
     elections = Elections(seed)
     check = failure = ""
     try:

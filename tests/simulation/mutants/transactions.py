@@ -115,8 +115,7 @@ def _lists_none(_original: Any) -> Any:
 
 def _asks_nobody(_original: Any) -> Any:
     def verify(*arguments: Any, adds: bool, done: Any) -> None:
-        """Batches are appended without a transaction that the coordinator knows, and nothing ends
-        it."""
+        """Batches are appended although their coordinator knows no transaction to end."""
         done(dict.fromkeys(arguments[-1], ErrorCode.NONE))
 
     return verify

@@ -1,10 +1,10 @@
-"""A ZooKeeper of several servers without a network: sessions, watches, and all that goes wrong.
+"""A ZooKeeper of several servers without a network: sessions, watches and faults.
 
 One list has all writes, in the order of their commits; each server applies it at its own pace, so
-reads may lag. A session is at one server at a time. A request of a session waits there until those
-before it are done, so what a session does is in order. Sessions run out by the world's clock; the
-world's seed decides on delays, on which server a client comes to, and on what of a broken
-connection still arrives.
+reads may lag. A session is at one server at a time. A request waits there until the session's
+earlier requests are done, so a session's requests take effect in order. Sessions expire by the
+world's clock. The world's seed chooses delays, the server that a client connects to, and which data
+of a broken connection still arrives.
 """
 
 from tests.simulation.zookeeper.clients import Client

@@ -1,4 +1,4 @@
-"""Processes that use ZooKeeper: their sessions, and what happens to them and their connections."""
+"""Processes that use ZooKeeper, with their sessions and the faults of their connections."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _RETRY_MS = (100, 1_000)
 
 
 class Carrier:
-    """Carries one session: connects, and again, until it is over."""
+    """Carries one session: connects again and again, until the session is over."""
 
     def __init__(self, client: Client, session: CarriedSession, timeout_ms: int) -> None:
         self.client = client
         self.seen = 0
-        """As far as this session has seen: it never goes to a server that is less far."""
+        """The latest zxid that this session has seen: it never connects to a server that
+        has fewer."""
         self.known: ServerSession | None = None
         self._session = session
         self._timeout_ms = timeout_ms
@@ -45,8 +46,8 @@ class Carrier:
         if self.is_up:
             self._connection.send(request, reply, watch)
         elif self._world.chance(0.5):
-            # As with kazoo: asked when the connection had broken and the loop had not heard of it,
-            # so that it is sent by the next connection.
+            # The request was sent after the connection had broken and before the loop knew it:
+            # the next connection sends it, as kazoo does.
             self._late.append(request)
 
     def close(self, done: Action) -> None:
@@ -62,7 +63,7 @@ class Carrier:
         return self._connection is not None and self._connection.is_open
 
     def lose(self) -> None:
-        """The connection is gone; this end notices in a while."""
+        """The connection breaks; the client's end notices after a delay."""
         connection = self._connection
         if connection is None or not connection.is_open:
             return
@@ -114,7 +115,7 @@ class Carrier:
 
 
 class Client:
-    """A process, as ZooKeeper sees it. Its loop is the one of the sessions that it opens."""
+    """A process, as ZooKeeper sees it. Its loop is that of the sessions that it opens."""
 
     def __init__(self, zookeeper: SimulatedZooKeeper, name: str) -> None:
         self.zookeeper = zookeeper
@@ -128,7 +129,7 @@ class Client:
         self._loop: SessionLoop | None = None
 
     def opener(self, session_timeout_ms: int, connect: str = "zookeeper:2181") -> OpenSession:
-        """What the broker is given to open its sessions with."""
+        """The function with which the broker opens its sessions."""
         _hosts, chroot = split_connect(connect)
 
         def open_session(loop: SessionLoop, on_event: Callable[[SessionEvent], None]) -> Session:
@@ -141,25 +142,30 @@ class Client:
         return open_session
 
     def post(self, action: Action) -> None:
-        """In the process's loop, unless it is dead; later, while it stands still."""
+        """Run ``action`` in the process's loop, unless it is dead; later, if it is suspended."""
         if self.is_paused:
             self._posts.append(action)
         elif self._loop is not None and not self.is_gone:
             self._loop.post(action)
 
-    # --- what goes wrong -------------------------------------------------------------------------
+    # # --- faults
+    # ----------------------------------------------------------------------------------
     def is_cut(self, direction: str) -> bool:
         """Whether nothing passes to the servers ("to"), or from them ("from")."""
         return direction in self._cut
 
     def cut(self, *directions: str) -> None:
-        """Nothing passes, in these directions or both. Who hears nothing ends the connection."""
+        """Let nothing pass in these directions, by default in both.
+
+        An end that hears nothing closes the connection after a while.
+        """
         for direction in directions or ("to", "from"):
             self._cut[direction] = None
         self._fall_silent(not_heard=self.is_cut("to"))
 
     def mend(self) -> None:
-        """All passes again; of a connection that is still there also what was held up."""
+        """Let all data pass again; a connection that still exists also delivers its
+        delayed data."""
         self._cut.clear()
         for direction, held in self._held.items():
             self._held[direction] = []
@@ -168,29 +174,29 @@ class Client:
         self._be_heard()
 
     def pause(self) -> None:
-        """The process stands still."""
+        """Suspend the process."""
         self.is_paused = True
         self._fall_silent(not_heard=True)
 
     def resume(self) -> None:
-        """It goes on."""
+        """Resume the process."""
         self.is_paused = False
         while self._posts:
             self.post(self._posts.popleft())
         self._be_heard()
 
     def reset(self) -> None:
-        """Its connections break."""
+        """Break all connections of the process."""
         for carrier in self._carriers:
             carrier.lose()
 
     def die(self) -> None:
-        """The process is gone; its sessions are over when their time is."""
+        """End the process; its sessions expire after their timeout."""
         self.is_gone = True
         self.reset()
 
     def when_mended(self, direction: str, action: Action) -> None:
-        """For pipes: later."""
+        """Run ``action`` when the direction is mended."""
         self._held[direction].append(action)
 
     def _fall_silent(self, *, not_heard: bool) -> None:

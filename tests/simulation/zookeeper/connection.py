@@ -25,7 +25,7 @@ class EndSession(NamedTuple):
 
 
 class _Pipe:
-    """One direction: what was sent arrives in its order, when nothing holds it up."""
+    """One direction: messages arrive in order, while the direction is not cut."""
 
     def __init__(self, connection: Connection, direction: str) -> None:
         self._connection = connection
@@ -41,7 +41,7 @@ class _Pipe:
         zookeeper.world.after(self._last_due_ms - now_ms, self._arrive)
 
     def cut_to(self, length: int) -> None:
-        """Only so much of it still arrives."""
+        """Drop all messages but the first ``length``."""
         while len(self._under_way) > length:
             self._under_way.pop()
 
@@ -57,7 +57,8 @@ class _Pipe:
 
 
 class Connection:
-    """The server goes on with what has arrived when the client's end is gone."""
+    """A connection; the server still handles requests that have arrived when the client's end is
+    closed."""
 
     def __init__(self, carrier: Carrier, server: Server) -> None:
         self.carrier = carrier
@@ -81,12 +82,12 @@ class Connection:
         self._to_server.put(arrive)
 
     def to_client(self, action: Action) -> None:
-        """An answer or a watch."""
+        """Send a response or a watch event to the client."""
         if self.is_open:
             self._to_client.put(lambda: self.carrier.client.post(action))
 
     def break_off(self) -> None:
-        """Of what is on its way to the server a part arrives; nothing reaches the client."""
+        """Close the client's end: some messages to the server still arrive, none to the client."""
         self.is_open = False
         self.server.forget(self)
         self._to_client.cut_to(0)
@@ -98,7 +99,7 @@ class Connection:
             self.zookeeper.lost_contact(self.session)
 
     def ended_by_server(self) -> None:
-        """The session is over."""
+        """The server reports that the session is over."""
         self.carrier.ended_by_server(self)
 
     def _go_on(self) -> None:
@@ -121,7 +122,7 @@ class Connection:
                 self.zookeeper.end(session)
             elif not isinstance(request, Sync):
                 self.zookeeper.commit(Entry(session.session_id, request))
-            # A sync waits for the last write, whose answer is not its own.
+            # A sync waits until the last write is applied; that write's response is not for it.
             own = answered if not isinstance(request, Sync) else lambda _: answered(None)
             self.server.when_applied(len(self.zookeeper.entries), own)
 

@@ -1,4 +1,4 @@
-"""What goes wrong with the servers, and with sessions."""
+"""Faults of the servers, and of sessions."""
 
 from klog_broker.runtime.zookeeper.sessions import ANY_VERSION, Delete, Session
 from pyspark_klog.znodes.paths import CONTROLLER
@@ -6,19 +6,19 @@ from tests.simulation.zookeeper.servers import Entry, SimulatedZooKeeper
 
 
 class ZooKeeperFaults:
-    """Each is noted in the trace."""
+    """Injects faults, and notes each in the trace."""
 
     def __init__(self, zookeeper: SimulatedZooKeeper) -> None:
         self._zookeeper = zookeeper
 
     def expire(self, name: str, session: Session | None) -> None:
-        """The session that this process has is over at once."""
+        """End the present session of the named process at once."""
         if session is not None and session.session_id:
             self._note(f"{name}'s session is over")
             self._zookeeper.expire(session.session_id)
 
     def stop(self) -> bool:
-        """Whether it was up."""
+        """Stop all servers; return whether they were up."""
         if self._zookeeper.is_down:
             return False
         self._note("ZooKeeper is down")
@@ -31,7 +31,7 @@ class ZooKeeperFaults:
             self._zookeeper.start()
 
     def delete_controller(self) -> None:
-        """As administrators do to have another one elected."""
+        """Delete the controller's node, as administrators do to have another controller elected."""
         if not self._zookeeper.is_down:
             self._note("the controller's node is deleted")
             self._zookeeper.commit(Entry(0, Delete(CONTROLLER, ANY_VERSION)))

@@ -1,4 +1,4 @@
-"""The servers: what was committed, copies of the tree that follow, sessions and their ends."""
+"""The servers: the list of commits, the trees that follow it, sessions and their expiry."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _TICK_MS = 50
 
 
 class Entry(NamedTuple):
-    """What was committed: a write (None: the end of the session)."""
+    """A committed write, or the end of the session (None)."""
 
     session_id: int
     request: Request | None
 
 
 class ServerSession:
-    """What the servers know of a session."""
+    """A session, as the servers know it."""
 
     def __init__(self, session_id: int, timeout_ms: int) -> None:
         self.session_id = session_id
@@ -36,32 +36,33 @@ class ServerSession:
 
 
 class Server:
-    """A copy of the tree, and the watches of the sessions that are here."""
+    """A copy of the tree, and the watches of the sessions at this server."""
 
     def __init__(self, zookeeper: SimulatedZooKeeper) -> None:
         self._zookeeper = zookeeper
         self.tree = Tree()
         self.applied = 0
-        """How many entries it has applied."""
+        """How many entries the server has applied."""
         self._waits: dict[int, list[Callable[[Any], None]]] = {}
         self._watches: dict[Change, list[tuple[Connection, Watch]]] = {}
         self._last_due_ms = 0
 
     def follow(self) -> None:
-        """There is a new entry: it will be applied, after those before it."""
+        """Apply the new entry after a delay, and after the entries before it."""
         world = self._zookeeper.world
         self._last_due_ms = max(self._last_due_ms, world.now_ms + self._zookeeper.lag_ms())
         world.after(self._last_due_ms - world.now_ms, self._apply_next)
 
     def when_applied(self, entries: int, then: Callable[[Any], None]) -> None:
-        """Calls ``then`` with the answer to the last of so many entries; None if that is over."""
+        """Call ``then`` with the response of entry number ``entries``; None if it is applied
+        already."""
         if self.applied >= entries:
             then(None)
         else:
             self._waits.setdefault(entries, []).append(then)
 
     def read(self, connection: Connection, request: Request, watch: Watch | None) -> Any:
-        """A Get, an Exists or a ListChildren, as of what is applied here."""
+        """Answer a Get, Exists or ListChildren from the entries that are applied here."""
         answer = self.tree.read(request)
         if watch is not None and (isinstance(request, Exists) or not isinstance(answer, Exception)):
             change = Change(request.path, isinstance(request, ListChildren))
@@ -69,7 +70,7 @@ class Server:
         return answer
 
     def forget(self, connection: Connection) -> None:
-        """Its watches go with it."""
+        """Drop the watches of a connection."""
         for change in list(self._watches):
             left = [each for each in self._watches[change] if each[0] is not connection]
             if left:
@@ -94,12 +95,12 @@ class Server:
 
 
 class SimulatedZooKeeper:
-    """The servers together."""
+    """All servers together."""
 
     def __init__(self, world: World, *, servers: int = 3) -> None:
         self.world = world
         self.entries: list[Entry] = []
-        """All writes, and ends of sessions; the place is the zxid."""
+        """All writes and ends of sessions; the index plus one is the zxid."""
         self.is_down = False
         self._servers = [Server(self) for _ in range(servers)]
         self._sessions: dict[int, ServerSession] = {}
@@ -113,9 +114,10 @@ class SimulatedZooKeeper:
         self._clients.append(client)
         return client
 
-    # --- what goes wrong -------------------------------------------------------------------------
+    # # --- faults
+    # ----------------------------------------------------------------------------------
     def stop(self) -> None:
-        """All servers are down; what was committed stays."""
+        """Stop all servers; committed entries stay."""
         self.is_down = True
         for session in self._sessions.values():
             self.in_contact(session)
@@ -123,22 +125,22 @@ class SimulatedZooKeeper:
             client.reset()
 
     def start(self) -> None:
-        """They are back. Sessions have all their time again."""
+        """Start the servers again. Each session gets its full timeout again."""
         self.is_down = False
         for session in self._sessions.values():
             self.lost_contact(session)
 
     def expire(self, session_id: int) -> None:
-        """The session is over here and now."""
+        """End the session now."""
         self.end(self._sessions[session_id])
 
     def paths(self) -> list[str]:
-        """All nodes that the server knows of that has applied most."""
+        """The paths of all nodes in the tree of the server that has applied most entries."""
         return sorted(max(self._servers, key=lambda each: each.applied).tree.paths())
 
     # --- for clients -----------------------------------------------------------------------------
     def delay_ms(self) -> int:
-        """How long a message takes."""
+        """How long a message is under way."""
         return self.world.between(0, 60 if self.world.chance(0.05) else 3)
 
     def lag_ms(self) -> int:
@@ -146,39 +148,40 @@ class SimulatedZooKeeper:
         return self.world.between(0, 400 if self.world.chance(0.05) else 4)
 
     def server_for(self, seen: int) -> Server | None:
-        """Any server that is as far as the client has seen."""
+        """A random server that has applied at least ``seen`` entries; None: there is none."""
         if self.is_down:
             return None
         able = [each for each in self._servers if each.applied >= seen]
         return self.world.random.choice(able) if able else None
 
     def begin(self, timeout_ms: int) -> ServerSession:
-        """A new session."""
+        """Begin a new session."""
         session = ServerSession((1 << 56) + len(self._sessions) + 1, timeout_ms)
         self._sessions[session.session_id] = session
         return session
 
     def attach(self, session: ServerSession, connection: Connection) -> None:
-        """The session is at this connection from now on, and at no other."""
+        """Move the session to this connection."""
         session.connection = connection
         connection.session = session
         self.in_contact(session)
 
     def in_contact(self, session: ServerSession) -> None:
-        """Its pings come."""
+        """The session's pings arrive: stop its timeout."""
         if session.end is not None:
             session.end.cancel()
             session.end = None
 
     def lost_contact(self, session: ServerSession) -> None:
-        """Its time runs: from its last ping, up to a tick more."""
+        """The session's pings have stopped: it expires after its timeout, counted from the last
+        ping."""
         if session.is_over or session.end is not None or self.is_down:
             return
         left_ms = self.world.between(session.timeout_ms * 2 // 3, session.timeout_ms + _TICK_MS)
         session.end = self.world.after(left_ms, lambda: self.end(session))
 
     def end(self, session: ServerSession) -> None:
-        """By its client, or because its time is over."""
+        """End a session, for its client or after its timeout."""
         if session.is_over:
             return
         session.is_over = True
@@ -188,7 +191,7 @@ class SimulatedZooKeeper:
             session.connection.ended_by_server()
 
     def commit(self, entry: Entry) -> None:
-        """Decided: all servers will apply it."""
+        """Commit an entry: all servers will apply it."""
         self.entries.append(entry)
         for server in self._servers:
             server.follow()

@@ -1,8 +1,8 @@
-"""ZooKeeper's tree as a pure state machine: the same requests in the same order, the same answers.
+"""ZooKeeper's tree as a pure state machine: equal requests in equal order get equal responses.
 
-What is modelled is what 3.9.5 does (tests/integration/test_zookeeper_contract.py asks a real one):
-which error comes first, that a failed write takes a transaction id, too, that a sequential node has
-as its number how many children its parent ever got, in which order watches fire.
+The model follows ZooKeeper 3.9.5 (tests/integration/test_zookeeper_contract.py asks a real one):
+which error comes first; that a failed write takes a zxid, too; that the number of a sequential node
+is the number of children that its parent ever got; in which order watches fire.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ from klog_broker.runtime.zookeeper.sessions import (
 
 
 class Change(NamedTuple):
-    """What watches wait for: of a node itself, or of its children."""
+    """A change that watches wait for: of a node, or of its list of children."""
 
     path: str
     of_children: bool
@@ -59,14 +59,14 @@ class _Node:
 
 
 class Tree:
-    """All nodes, as of one transaction."""
+    """All nodes, as of one zxid."""
 
     def __init__(self) -> None:
         self._nodes = {"/": _Node(b"", 0, 0, 0)}
 
     # --- reads -----------------------------------------------------------------------------------
     def read(self, request: Request) -> Any:
-        """The answer to a Get, an Exists or a ListChildren."""
+        """The response to a Get, an Exists or a ListChildren."""
         node = self._nodes.get(request.path)
         if node is None:
             return None if isinstance(request, Exists) else _no_node(request)
@@ -79,7 +79,7 @@ class Tree:
 
     # --- writes ----------------------------------------------------------------------------------
     def write(self, request: Request, zxid: int, session_id: int) -> tuple[Any, list[Change]]:
-        """Carries a write out: its answer, and what changed, in the order in which it did."""
+        """Apply a write; return its response and the changes, in their order."""
         if not isinstance(request, Multi):
             fault = self._fault(request)
             return self._apply(request, zxid, session_id) if fault is None else (fault, [])
@@ -99,7 +99,7 @@ class Tree:
         return tuple(answers), changes
 
     def end_session(self, session_id: int, zxid: int) -> list[Change]:
-        """Its ephemeral nodes go."""
+        """Delete the ephemeral nodes of a session."""
         own = sorted(path for path, node in self._nodes.items() if node.owner == session_id)
         changes: list[Change] = []
         for path in own:
@@ -107,7 +107,7 @@ class Tree:
         return changes
 
     def paths(self) -> Iterator[str]:
-        """All nodes there are."""
+        """The paths of all nodes."""
         return iter(self._nodes)
 
     # --- inside ----------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Tree:
         session_id: int,
         undo: dict[str, _Node | None] | None = None,
     ) -> tuple[Any, list[Change]]:
-        """``undo``: a sequential node gets its path only here."""
+        """Apply one operation; a sequential node gets its path here, and is added to ``undo``."""
         nodes = self._nodes
         if isinstance(request, Create):
             path = self._final_path(request)

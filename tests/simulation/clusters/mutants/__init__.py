@@ -1,6 +1,6 @@
-"""Clusters of brokers with a bug: each has to be caught, or a check is blind.
+"""Clusters of brokers with a bug: a check has to catch each of them, or the check is blind.
 
-A mutant replaces one method of the live brokers. Where their code moves, mend it here.
+A mutant replaces one method of the real brokers. When their code moves, adapt it here.
 """
 
 from tests.simulation.clusters.mutants import (

@@ -1,6 +1,6 @@
-"""Bugs of controllers, of elections and registrations, and of what brokers take for an order.
+"""Bugs of controllers, elections and registrations, and of brokers that take old requests.
 
-Most have a simulation of their own (elections/, controllers/), and are caught in both.
+Most of them belong to simulations of their own (elections/, controllers/), and are caught in both.
 """
 
 from contextlib import suppress
@@ -21,7 +21,7 @@ from tests.simulation.mutants.mutant import Mutant
 
 def _orders_of_anybody(original: Any) -> Any:
     def begin(queue: Any, request: Any) -> None:
-        """Also of a controller that has been deposed."""
+        """Requests of a deposed controller are taken, too."""
         queue.controller_epoch = min(queue.controller_epoch, request.controller_epoch)
         original(queue, request)
 
@@ -30,7 +30,7 @@ def _orders_of_anybody(original: Any) -> Any:
 
 def _makes_an_epoch(original: Any) -> Any:
     def lead(partition: Any, order: Any, *arguments: Any) -> Any:
-        """Who is to lead after an election begins one more."""
+        """A broker that becomes leader after an election raises the leader epoch once more."""
         if order.leader_epoch > 0 and not isinstance(partition.role, Leader):
             order = replace(order, leader_epoch=order.leader_epoch + 1)
         return original(partition, order, *arguments)
@@ -40,7 +40,8 @@ def _makes_an_epoch(original: Any) -> Any:
 
 def _any_leader_epoch(original: Any) -> Any:
     def fault(roles: Any, topic: Any, state: Any, partition: Any) -> Any:
-        """However old, as if the replica had no role yet."""
+        """A LeaderAndIsr state with an old leader epoch is taken, as if the replica had no role
+        yet."""
         found = original(roles, topic, state, partition)
         return ErrorCode.NONE if found is ErrorCode.STALE_CONTROLLER_EPOCH else found
 
@@ -49,7 +50,7 @@ def _any_leader_epoch(original: Any) -> Any:
 
 def _any_order(original: Any) -> Any:
     def check(partition: Any, order: Any) -> None:
-        """However old."""
+        """A replica takes a role that is older than its present one."""
         with suppress(StaleOrder):
             original(partition, order)
 
@@ -70,7 +71,7 @@ _OF_CONTROLLERS = (
     "epoch kept over a bounce",
     "unclean though off",
 )
-"""These are caught here, too."""
+"""The controllers' mutants that clusters catch, too."""
 
 
 def _here(mutants: tuple[Mutant, ...], names: tuple[str, ...]) -> list[Mutant]:

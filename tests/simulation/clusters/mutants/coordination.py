@@ -1,4 +1,4 @@
-"""Coordinators of a cluster with a bug. Where that code moves, mend it here."""
+"""Bugs of a cluster's coordinators. When their code moves, adapt it here."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.simulation.mutants.transactions import MUTANTS as OF_TRANSACTIONS
 
 def _serves_at_once(original: Any) -> Any:
     def find(runtime: Any, key: str) -> Any:
-        """While it is loaded, by what has been read so far."""
+        """A shard serves while it is loading, from the records that have been read so far."""
         code, shard = original(runtime, key)
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ErrorCode.NONE, runtime.shard(runtime.partition_for(key))
@@ -25,8 +25,10 @@ def _serves_at_once(original: Any) -> Any:
 
 def _keeps_what_it_had(original: Any) -> Any:
     def lead(runtime: Any, log: Any) -> None:
-        """Whoever has led a partition before serves from its old state, as if nobody else had led
-        the partition meanwhile."""
+        """A broker that has led a partition before serves its old state.
+
+        Records that other leaders have written meanwhile are ignored.
+        """
         partition = log.topic_partition.partition
         known = runtime.shard(partition)
         original(runtime, log)
@@ -46,7 +48,7 @@ def _keeps_what_it_had(original: Any) -> Any:
 
 def _sent_once(original: Any) -> Any:
     def send(sender: Any, markers: Any, done: Any) -> None:
-        """Whatever became of a marker, it counts as written."""
+        """A marker counts as written, whatever the response."""
         original(sender, markers, lambda found: done(dict.fromkeys(found, ErrorCode.NONE)))
 
     return send
@@ -54,7 +56,7 @@ def _sent_once(original: Any) -> Any:
 
 def _next_epoch(original: Any) -> Any:
     def write(writer: Any, marker: Any, partition: Any, told: Any) -> None:
-        """As if the producer had begun its next epoch."""
+        """A marker carries the producer's next epoch."""
         later = marker._replace(producer_epoch=marker.producer_epoch + 1)
         original(writer, later, partition, told)
 

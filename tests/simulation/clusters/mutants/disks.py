@@ -1,6 +1,6 @@
-"""Bugs that only disks show: power cuts, and disks that are full.
+"""Bugs that only disks show: power cuts, and full disks.
 
-Most of the disk's own mutants are those of a single broker (tests/simulation/mutants/disk.py).
+Most mutants of the disk are those of a single broker (tests/simulation/mutants/disk.py).
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from tests.simulation.mutants.mutant import Mutant
 
 def _for_good(_original: Any) -> Any:
     def ask_again(_work: Any) -> Any:
-        """Who had no room for a log never has any."""
+        """A broker whose disk was full when it was to create a log is never asked again."""
         yield from ()
 
     return ask_again

@@ -1,4 +1,4 @@
-"""Bugs of followers: in where their logs are cut, and in what they append."""
+"""Bugs of followers: in where they truncate their logs, and in what they append."""
 
 from copy import deepcopy
 from typing import Any
@@ -13,7 +13,7 @@ from tests.simulation.mutants.mutant import Mutant
 
 def _to_watermark(original: Any) -> Any:
     def begin(followed: Any, *arguments: Any, **named: Any) -> None:
-        """Whoever begins to follow cuts its log there (as before KIP-101)."""
+        """A new follower truncates its log to its high watermark, as Kafka did before KIP-101."""
         original(followed, *arguments, **named)
         state, log = followed._state, followed._log
         if log.high_watermark < log.log_end_offset and not log.is_being_cut:
@@ -24,7 +24,7 @@ def _to_watermark(original: Any) -> Any:
 
 def _keeps_producers(original: Any) -> Any:
     def cut_files(shortener: Any, offset: Any) -> None:
-        """They are as if nothing were cut."""
+        """Truncation leaves the producers' state as it was."""
         producers = shortener._state.producers
         entries = deepcopy(producers._entries)
         original(shortener, offset)
@@ -35,7 +35,7 @@ def _keeps_producers(original: Any) -> Any:
 
 def _any_epoch(original: Any) -> Any:
     def follow(appender: Any, records: Any, _leader_epoch: Any, *rest: Any, **named: Any) -> Any:
-        """However new."""
+        """A follower appends records of any leader epoch."""
         return original(appender, records, 1 << 30, *rest, **named)
 
     return follow
@@ -43,7 +43,8 @@ def _any_epoch(original: Any) -> Any:
 
 def _serves_anybody(_original: Any) -> Any:
     def check_leader_epoch(_leader: Any, _current_leader_epoch: int) -> None:
-        """Who does not know of the epoch is served all the same: else nothing newer would come."""
+        """A leader serves a follower that does not know its epoch; otherwise none would get newer
+        records."""
 
     return check_leader_epoch
 

@@ -1,4 +1,4 @@
-"""Bugs of leaders: in the watermark, in what is acknowledged, in who is in sync."""
+"""Bugs of leaders: in the high watermark, in acknowledgements, in the ISR."""
 
 from typing import Any
 
@@ -14,7 +14,8 @@ _OF_THE_MODEL = {each.name: each for each in OF_THE_MODEL}
 
 def _falls(original: Any) -> Any:
     def replicated(leader: Any, own_end: Offset) -> Offset:
-        """To what those in sync have said in this epoch."""
+        """The high watermark falls to the log end offsets that ISR members have reported in this
+        epoch."""
         reached: Offset = original(leader, own_end)
         replicas, log = leader.replicas, leader.log
         in_sync = [each for each in replicas.in_sync.members if each in replicas.followers]
@@ -28,7 +29,7 @@ def _falls(original: Any) -> Any:
 
 def _starts_at_log_end(original: Any) -> Any:
     def begin(leader: Any, *arguments: Any) -> None:
-        """Whatever it has is taken to be everywhere."""
+        """A new leader takes all records of its log for replicated."""
         original(leader, *arguments)
         leader.log.set_high_watermark(leader.log.log_end_offset)
 
@@ -39,7 +40,7 @@ def _at_log_end(_original: Any) -> Any:
     def watermark(
         _replicas: Any, _set_before: int, own_end: int, _leader_end: int, _now_ms: int
     ) -> Offset:
-        """As if there were no followers."""
+        """The high watermark is the log end offset, as if there were no followers."""
         return Offset(own_end)
 
     return watermark
@@ -47,7 +48,7 @@ def _at_log_end(_original: Any) -> Any:
 
 def _at_append(_original: Any) -> Any:
     def safe_offset(_pending: Any, leader: Any) -> Any:
-        """Nobody else is waited for."""
+        """acks=all waits for no follower."""
         return leader.log.log_end_offset
 
     return safe_offset
@@ -55,7 +56,7 @@ def _at_append(_original: Any) -> Any:
 
 def _once_only(_original: Any) -> Any:
     def grow_by_idle(_replicas: Any, _leader_end: int, _high_watermark: int) -> None:
-        """Who was refused once and has no news is not asked for again."""
+        """A follower whose ISR request was refused once is not proposed again while it is idle."""
 
     return grow_by_idle
 

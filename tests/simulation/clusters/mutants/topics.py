@@ -1,4 +1,4 @@
-"""Bugs in the deletion of topics, and in telling apart two topics that had one name."""
+"""Bugs in the deletion of topics, and in the distinction of two topics with one name."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.simulation.mutants.mutant import Mutant
 
 def _keeps_all(original: Any) -> Any:
     def orders(stops: Any) -> Any:
-        """What is to be deleted is answered for, and stays as it is."""
+        """StopReplica with deletion answers success, and deletes nothing."""
         return (each for each in original(stops) if not each.deletes)
 
     return orders
@@ -22,7 +22,7 @@ def _keeps_all(original: Any) -> Any:
 
 def _waits_for_nobody(original: Any) -> Any:
     def finish(work: Any, topics: Any) -> Any:
-        """A broker that is away counts as one that has deleted its replicas."""
+        """A broker that is down counts as one that has deleted its replicas."""
         context = work.picture.context
         for topic in context.to_be_deleted:
             for partition in context.partitions_of(topic):
@@ -37,7 +37,7 @@ def _waits_for_nobody(original: Any) -> Any:
 
 def _takes_any_id(original: Any) -> Any:
     def assign(replicas: Any, order: Any, done: Any) -> None:
-        """The replica of that name is the one that is meant, whichever topic it is of."""
+        """A role applies to the replica of that name, whichever topic id it has."""
         hosted = replicas.partition(*order.topic_partition)
         if hosted is not None and hosted.log is not None:
             hosted.topic_id = hosted.log.topic_id = order.topic_id
@@ -50,7 +50,7 @@ def _knows_old_ids(original: Any) -> Any:
     names: dict[Any, str] = {}
 
     def topic_name(broker: Any, topic_id: Any, partition: int) -> str:
-        """An id stays that of the name that it once had."""
+        """The id of a deleted topic still resolves to its name."""
         try:
             names[topic_id] = original(broker, topic_id, partition)
         except BrokerError:
@@ -63,7 +63,7 @@ def _knows_old_ids(original: Any) -> Any:
 
 def _published_in_slices(original: Any) -> Any:
     def begin(batch: Any, context: Any, **options: Any) -> None:
-        """New partitions are named by the UpdateMetadata request of their slice."""
+        """New partitions are published by the UpdateMetadata request of their slice."""
         original(batch, context, **{**options, "unpublished": {}})
 
     return begin
@@ -71,7 +71,7 @@ def _published_in_slices(original: Any) -> Any:
 
 def _untold_see_slices(original: Any) -> Any:
     def begin(batch: Any, context: Any, **options: Any) -> None:
-        """A broker that has just registered is sent those partitions that change first."""
+        """A newly registered broker first gets only the partitions that change."""
         original(batch, context, **{**options, "untold": ()})
 
     return begin
