@@ -7,7 +7,7 @@ from tests.simulation.machine import Death, Machine, Watcher
 from tests.simulation.world import Violation
 
 BACK = "offsets never go back"
-EARLY = "nothing is seen before it is safe"
+EARLY = "no reader sees a record before it is safe"
 BUGS = "no request meets a bug"
 
 

@@ -10,8 +10,8 @@ from tests.simulation.checks.records import Records
 from tests.simulation.machine import Machine, Watcher
 from tests.simulation.world import Violation
 
-TAKEN = "retention takes what is over alone"
-LEFT = "retention leaves nothing that is over"
+TAKEN = "retention deletes only expired or surplus segments"
+LEFT = "retention leaves no expired or surplus segment"
 LOOKS_WITHIN_MS = 6_000
 
 

@@ -42,7 +42,7 @@ from tests.simulation.plan import TopicPlan
 from tests.simulation.world import Violation
 from tests.support.log_harness import read_batches
 
-ANOTHERS = "a topic made anew has records of its own"
+ANOTHERS = "a recreated topic has only its own records"
 _NAMES = ("own-0", "own-1")
 _BY_ID = 13
 """From this version on Produce and Fetch name topics by id."""

@@ -23,10 +23,10 @@ from tests.simulation.machine import Machine, SimBroker, Watcher
 from tests.simulation.world import Violation
 from tests.support.log_harness import read_batches
 
-TOLD = "what a broker knows of a partition never goes back"
+TOLD = "a broker's metadata of a partition never goes back"
 WHOLE = "a replica can be read"
 WHOLE_TOPICS = "Metadata shows all partitions of a topic or none"
-ORDERS = "a replica takes no order that is older than its last one"
+ORDERS = "a replica takes no role that is older than its last one"
 
 
 def member_of(machine: Machine) -> Member | None:

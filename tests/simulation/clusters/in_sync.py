@@ -20,9 +20,9 @@ from tests.simulation.controllers.checks import Key
 from tests.simulation.machine import Death, Machine, Watcher
 from tests.simulation.world import Violation
 
-LACKS = "who is in sync has all below the watermark"
+LACKS = "an in-sync replica has all records below the watermark"
 NOT_SHOWN = "acks=all waits for the watermark"
-TOO_FEW = "acks=all is as many as min.insync.replicas"
+TOO_FEW = "acks=all needs min.insync.replicas replicas"
 AHEAD = "no record is newer than its follower's epoch"
 PRODUCERS = "a log's producers are those of its records"
 

@@ -17,7 +17,7 @@ from tests.simulation.clusters.states import States
 from tests.simulation.controllers.checks import Key
 from tests.simulation.world import Violation
 
-LAST_ONLY = "who has lost power leads only if nobody else is in sync"
+LAST_ONLY = "a broker that lost power leads only as the last in-sync replica"
 
 OnLoss = Callable[[TopicPartition, int], None]
 

@@ -189,7 +189,7 @@ class BrokerLife:
         self.controller.resigned()
 
     def _in_use(self, text: str) -> None:
-        raise Violation("a last life ends", text)
+        raise Violation("the last registration of a broker ends", text)
 
     # # --- requests of the controller
     # --------------------------------------------------------------

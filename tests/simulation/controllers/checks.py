@@ -124,7 +124,7 @@ class Checks:
             self._fail("leader epochs rise", partition, after)
         if after.leader_recovery_state is LeaderRecoveryState.RECOVERING:
             if not is_unclean(partition.topic):
-                self._fail("only who is in sync leads", partition, after)
+                self._fail("only an in-sync replica leads", partition, after)
             if not same_epoch:
                 return Known(after, {each: self._life(each) or 0 for each in after.isr})
         elif not set(after.isr) & set(before.state.isr):
@@ -135,14 +135,14 @@ class Checks:
             if life is None:
                 life = self._life_met(key, after.leader_epoch, each) if same_epoch else None
                 if life is None or now not in (None, life):
-                    self._fail("only who has caught up in this life joins", partition, after)
+                    self._fail("a joiner has caught up since it registered", partition, after)
             elif now not in (None, life):
                 # The broker may have lost records after its restart: only the last ISR member may
                 # stay.
                 if after.isr != (each,):
-                    self._fail("who bounced leaves the in-sync set", partition, after)
+                    self._fail("a restarted broker leaves the ISR", partition, after)
                 if same_epoch:
-                    self._fail("a bounce begins a leader epoch", partition, after)
+                    self._fail("a restart begins a leader epoch", partition, after)
             lives[each] = now or life
         return Known(after, lives)
 
@@ -166,7 +166,10 @@ class Checks:
             raise Violation("each leader was elected", f"{key} epoch {leader_epoch}: {broker_id}")
         life = self._led.setdefault((key, leader_epoch), (broker_id, broker_epoch))
         if life != (broker_id, broker_epoch):
-            raise Violation("one life an epoch", f"{key} epoch {leader_epoch}: {broker_id} {life}")
+            raise Violation(
+                "one registration leads in an epoch",
+                f"{key} epoch {leader_epoch}: {broker_id} {life}",
+            )
 
     def met(self, key: Key, leader_epoch: int, follower: BrokerId, broker_epoch: int) -> None:
         """A follower with this broker epoch has caught up with its leader."""
