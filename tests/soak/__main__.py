@@ -14,11 +14,11 @@ from tests.soak.transactions import copying
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the arguments, run the plan, give the verdict."""
+    """Read the arguments, run the plan, print the verdict."""
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["transactions"]:
         return copying.main(words[1:], _say)
-    # What it has started and stopped is ended in `finally` blocks.
+    # `finally` blocks end the processes that the soak has started or stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if words[:1] == ["cluster"]:
         return cluster.main(words[1:], _say)

@@ -1,4 +1,4 @@
-"""A query's checkpoint on the disk: what it has planned, and what is done."""
+"""A query's checkpoint on the disk: the planned and the completed micro-batches."""
 
 import json
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ class Checkpoint:
     topic: str
 
     def commits(self) -> list[int]:
-        """The micro-batches that are done."""
+        """The numbers of the completed micro-batches."""
         folder = self.folder / "commits"
         return [int(file.name) for file in folder.glob("*") if file.name.isdecimal()]
 
     @property
     def done(self) -> int:
-        """The last micro-batch that is done; -1: none."""
+        """The last completed micro-batch; -1: none."""
         return max(self.commits(), default=-1)
 
     def offsets(self, batch: int) -> Positions | None:
-        """The end of a micro-batch; None if it is not planned."""
+        """The end offsets of a micro-batch; None if it is not planned."""
         file = self.folder / "offsets" / str(batch)
         if not file.exists():
             return None
@@ -33,5 +33,5 @@ class Checkpoint:
         return {int(partition): offset for partition, offset in found.items()}
 
     def committed(self) -> Positions:
-        """The end of the last micro-batch that is done."""
+        """The end offsets of the last completed micro-batch."""
         return self.offsets(self.done) or {} if self.done >= 0 else {}

@@ -1,8 +1,9 @@
-"""The connector's soak: a stream, and a machine on which nothing stays up for long.
+"""The connector's soak: a stream, while driver and broker are killed again and again.
 
 A main query reads numbered records from the beginning, through all steps of a plan (plan.py), with
-one checkpoint; others begin at `latest` and are killed in their first micro-batches. What each has
-recorded is compared with the log at the end, and that with what was acknowledged (records.py).
+one checkpoint; other queries begin at `latest` and are killed in their first micro-batches. At the
+end the records of each query are compared with the log, and the log with the acknowledged records
+(records.py).
 """
 
 import contextlib
@@ -46,18 +47,18 @@ MOST_GROWTH_BYTES = 12 << 20
 _DEADLINE_S = 180.0
 _SAMPLE_S = 2.0
 _COMPARED_S = 60.0
-"""A steady time this long has enough samples, also on a machine that is busy otherwise."""
+"""The shortest steady time whose samples can be compared, on a busy machine, too."""
 _WARM_BATCHES = 40
-"""By then every worker has its kernels."""
+"""After this many micro-batches every worker has its kernels."""
 
-# Where Spark shows a source its own committed end, the group is up to date at rest.
+# Where Spark passes a source its committed end, the group has no lag when the query is idle.
 FOLLOWS_GROUP = BY_KEY["commitgroupid"].status is Status.APPLIED and HAS_LIMITS
 
 Say = Callable[[str], None]
 
 
 class Soak:
-    """One run. `problems` is what went wrong so far."""
+    """One run; `problems` are those found so far."""
 
     def __init__(self, work: Path, say: Say, *, rate_a_s: int = RATE_A_S) -> None:
         self.problems: list[str] = []
@@ -74,9 +75,13 @@ class Soak:
         self._wake = threading.Event()
         self._partitions = FIRST_PARTITIONS
 
-    # --- the whole -------------------------------------------------------------------------------
+    # # --- the whole run
+    # ---------------------------------------------------------------------------
     def run(self, steps: Iterable[Step], micro_batches: int = 0) -> list[str]:
-        """Do all steps, then check; gives the problems. ``micro_batches``: see `_steady`."""
+        """Run all steps, then check; return the problems.
+
+        ``micro_batches`` is how many a steady step must complete.
+        """
         began_s = time.monotonic()
         with self._broker:
             with Admin(self._broker.bootstrap_servers) as admin:
@@ -112,13 +117,13 @@ class Soak:
         }
         try:
             does[step.kind](step)
-        except Exception as error:  # it is told, and the soak goes on
+        except Exception as error:  # it is reported, and the soak goes on
             self._problem(f"{step}: {error}")
             self._note_left(self._end_driver())
         self._numbers.resume()
 
     def _finish(self) -> None:
-        """Everything that was written is seen; then it is compared."""
+        """Wait until all written records are read; then compare."""
         try:
             self._idle(Step(Kind.IDLE))
             self._stop("main")
@@ -129,7 +134,8 @@ class Soak:
 
     # --- steps -----------------------------------------------------------------------------------
     def _run(self, step: Step) -> None:
-        """For so long, and for two micro-batches at least, however slow the machine is."""
+        """Run for ``step.seconds``, and for two micro-batches at least, however slow the machine
+        is."""
         self._main()
         done = self._checkpoint("main").done + 1
         self._wait(step.seconds, "main")
@@ -157,7 +163,7 @@ class Soak:
             admin.create_partitions(TOPIC, self._partitions)
 
     def _latest(self, step: Step) -> None:
-        """A new query at `latest` is killed at a bad moment; nothing from its start on is lost."""
+        """Kill a new query at `latest` at a bad moment; no record from its start on may be lost."""
         self._count("starts at latest")
         name = f"latest-{self.counts['starts at latest']}"
         self._stop("main")
@@ -169,13 +175,13 @@ class Soak:
         self._note_left(self._end_driver())
         durable = self._first_offsets(name)
         after = self._log.ends()
-        self._wake.wait(min(step.seconds, 1.0))  # records that come while nobody reads
+        self._wake.wait(min(step.seconds, 1.0))  # records that come while no query reads
         self._start(name, startingOffsets="latest")
         self._wait(step.seconds, name)
         self._catch_up(name)
         self._stop(name)
         start = self._first_offsets(name)
-        if durable is None:  # the second run began it
+        if durable is None:  # the second run began the query
             after = self._log.ends()
             if hold is not None:
                 self._problem(f"{name}: its start was not in the checkpoint when it was killed")
@@ -184,14 +190,14 @@ class Soak:
         self._check(name, start or {})
 
     def _available_now(self, step: Step) -> None:
-        """The main query in runs that end by themselves, and a last one with nothing left after."""
+        """Run the main query in runs that end by themselves; the last one has no records left."""
         self._stop("main")
         for _ in range(step.rounds):
             self._available()
         self._numbers.pause()
         self._available()
         if not HAS_LIMITS:
-            self._available()  # a run that had a micro-batch to repeat has ended with it
+            self._available()  # a run that must repeat a micro-batch ends with it
         self._lag_is_0("AvailableNow")
         self._log.read_on()
         seen = {(record.partition, record.offset) for record in self._seen("main").last()}
@@ -213,7 +219,7 @@ class Soak:
         self._lag_is_0("idle")
 
     def _steady(self, step: Step, micro_batches: int) -> None:
-        """Nothing fails, so that memory can be compared; until so many micro-batches are done."""
+        """Run without faults and compare the memory, until enough micro-batches are done."""
         self._main()
         warm = self._checkpoint("main").done + _WARM_BATCHES
         self._until("main", lambda _: self._checkpoint("main").done >= warm, "warmth")
@@ -288,7 +294,7 @@ class Soak:
         return status
 
     def _wait(self, seconds: float, name: str) -> None:
-        """Let time pass while a query runs."""
+        """Let time pass while a query runs, which must not fail."""
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
             self._wake.wait(min(left_s, 1.0))
@@ -298,12 +304,12 @@ class Soak:
         eventually(lambda: true(self._status_slowly(name)), _DEADLINE_S, what)
 
     def _status_slowly(self, name: str) -> dict[str, Any]:
-        """An answer costs the driver work that a query needs on a small machine."""
+        """The query's status, after a pause: answering costs the driver time that queries need."""
         self._wake.wait(0.2)
         return self._status(name)
 
     def _catch_up(self, name: str) -> None:
-        """Wait until a query has seen all that is there; nothing may come meanwhile."""
+        """Wait until a query has read all records; the producer is paused."""
         self._numbers.pause()
         ends = self._log.ends()
 
@@ -351,13 +357,14 @@ class Soak:
         return Seen.read(self._work / f"{name}.jsonl")
 
     def _first_offsets(self, name: str) -> Positions | None:
-        """The end of a query's batch 0, as its checkpoint has it."""
+        """The end offsets of a query's micro-batch 0, from its checkpoint."""
         return self._checkpoint(name).offsets(0)
 
     def _checkpoint(self, name: str) -> Checkpoint:
         return Checkpoint(self._work / "checkpoints" / name, TOPIC)
 
-    # --- telling ---------------------------------------------------------------------------------
+    # # --- reports
+    # ---------------------------------------------------------------------------------
     def _problem(self, text: str) -> None:
         self.problems.append(text)
         self._say(f"PROBLEM  {text}")
@@ -370,11 +377,11 @@ class Soak:
         self.counts[what] += 1
 
     def _report(self, began_s: float) -> None:
-        """Takes samples of the memory, and says a line a minute."""
+        """Take samples of the memory, and print a line each minute."""
         told = 0
         while not self._wake.wait(_SAMPLE_S):
             driver, broker, pid = self._driver, self._broker, None
-            with contextlib.suppress(RuntimeError):  # it is down
+            with contextlib.suppress(RuntimeError):  # the broker is down
                 pid = broker.pid
             sample = self._memory.take(driver and driver.pid, pid)
             minute = int((sample.at_s - began_s) // 60)
@@ -396,7 +403,7 @@ def soak(
     rate_a_s: int = RATE_A_S,
     micro_batches: int = 0,
 ) -> list[str]:
-    """Run a plan; gives the problems. A temporary folder is removed if there are none."""
+    """Run a plan; return the problems. A temporary folder is removed if there are none."""
     folder = work or Path(tempfile.mkdtemp(prefix="klog-soak-"))
     running = Soak(folder, say, rate_a_s=rate_a_s)
     problems = running.run(steps, micro_batches)

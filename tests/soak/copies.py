@@ -1,7 +1,7 @@
-"""Copies of a topic and what must hold of them. Librdkafka reads them: not klog.
+"""Copies of a topic and their checks. librdkafka reads them, not klog's client.
 
-The records that are copied have keys, and one partition for each key: the values of a key have one
-order in the topic that is copied, and must have it in every copy.
+The copied records have keys, and one partition for each key: the values of a key have one order in
+the source topic, and must have the same order in every copy.
 """
 
 import time
@@ -19,7 +19,7 @@ _SHOWN = 5
 
 
 class Copied(NamedTuple):
-    """A record and where it is."""
+    """A record and its place."""
 
     partition: int
     offset: int
@@ -28,7 +28,7 @@ class Copied(NamedTuple):
 
 
 class Read(NamedTuple):
-    """All that a reader found in a topic, partition by partition, and where each of them ended."""
+    """All records of a topic, partition by partition, and the end of each partition."""
 
     records: list[Copied]
     ends: Ends
@@ -96,8 +96,11 @@ def by_key(records: Iterable[Copied]) -> dict[bytes, list[int]]:
 def problems_of_copy(
     source: Mapping[bytes, Sequence[int]], copied: Sequence[Copied], topic: str
 ) -> list[str]:
-    """What is wrong with a copy: each number of ``source`` (`by_key`) has to be in it once, under
-    its key, and the numbers of a key in their order and in one partition."""
+    """Problems of a copy.
+
+    Each number of ``source`` (`by_key`) must be in it once, under its key, and the numbers of a key
+    in their order and in one partition.
+    """
     due = Counter((key, number) for key, numbers in source.items() for number in numbers)
     there = Counter((record.key, record.number) for record in copied)
     where: dict[tuple[bytes, int], list[str]] = defaultdict(list)
@@ -121,8 +124,10 @@ def problems_of_copy(
 def _out_of_order(
     source: Mapping[bytes, Sequence[int]], copied: Mapping[bytes, Sequence[int]], topic: str
 ) -> list[str]:
-    """Of each key only the numbers that both have, each where it comes first: what is doubled or
-    lost is told elsewhere."""
+    """Compare the order of the numbers that both have, each at its first place.
+
+    Doubled and lost numbers are reported elsewhere.
+    """
     found = []
     for key, numbers in sorted(copied.items()):
         once = list(dict.fromkeys(numbers))
@@ -137,7 +142,7 @@ def _out_of_order(
 
 
 def problems_of_ends(committed: Ends, all_records: Ends, topic: str) -> list[str]:
-    """Transactions that are still open: readers of committed records stop before them."""
+    """Open transactions: readers of committed records stop before them."""
     return [
         f"{topic}: partition {partition}: committed records end at {committed.get(partition)}, "
         f"and the log at {end}: a transaction is open"

@@ -1,6 +1,6 @@
 """A Spark driver with copies from topic to topics: ``python -m tests.soak.copy_driver``.
 
-serving.py has how it takes commands, exactly_once.py what they are for.
+serving.py handles its commands; exactly_once.py sends them.
 """
 
 import json
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 SETTINGS_VARIABLE = "KLOG_SOAK_SPARK"
-"""Spark's settings for the driver, as a JSON object."""
+"""The environment variable with Spark's settings for the driver, as a JSON object."""
 
 
 class CopyDriver:
@@ -28,10 +28,11 @@ class CopyDriver:
         self._queries: dict[str, StreamingQuery] = {}
 
     def start(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Start a copy: with one sink by writeStream, with several ones by foreachBatch.
+        """Start a copy: with one sink by writeStream, with several sinks by foreachBatch.
 
-        The copy by writeStream is split into as many tasks as there are cores, by key: a key's
-        records stay in order, and a restart on other cores would split a micro-batch otherwise.
+        The copy by writeStream is split by key into as many tasks as there are cores. So a key's
+        records stay in order, and a restart on another number of cores splits a micro-batch
+        otherwise.
         """
         rows = self._spark.readStream.format("klog").options(**command["source"]).load()
         rows = rows.select("key", "value")
@@ -42,13 +43,13 @@ class CopyDriver:
         else:
             writer = rows.writeStream.foreachBatch(_to_each(sinks))
         writer = writer.option("checkpointLocation", command["checkpoint"])
-        # With no pause the queries would take all cores from the drivers and executors that start.
+        # Without a pause the queries would take all cores from starting drivers and executors.
         writer = writer.trigger(processingTime="500 milliseconds")
         self._queries[command["query"]] = writer.start()
         return {}
 
     def status(self, command: dict[str, Any]) -> dict[str, Any]:
-        """What a query has failed with."""
+        """The error that a query has failed with, or None."""
         return {"error": error_text(self._queries[command["query"]].exception())}
 
     def stop(self, command: dict[str, Any]) -> dict[str, Any]:

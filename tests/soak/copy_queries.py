@@ -1,7 +1,7 @@
 """The queries of the exactly-once soak: copies of one topic, whose driver may be killed.
 
-One copies by writeStream, another one by foreachBatch to two topics; each has one checkpoint, and
-is started again when it fails or its driver is gone.
+One copies by writeStream, another one by foreachBatch to two topics. Each has one checkpoint, and
+is restarted when it fails or its driver has died.
 """
 
 import json
@@ -22,7 +22,7 @@ from tests.support.spark_home import spark_home
 
 SOURCE = "numbers"
 COPIES = {PLAIN: {PLAIN: 4}, EACH: {"left": 2, "right": 5}}
-"""Of each query, its topics with their partitions."""
+"""The topics of each query, with their partition counts."""
 PROGRESS_S = 300.0
 _WORKER = "pyspark.daemon pyspark.worker"
 
@@ -33,10 +33,13 @@ class CopyQueries:
     def __init__(
         self, work: Path, servers: str, traps: Path, report: Report, sink: dict[str, str]
     ) -> None:
-        """``traps`` is the folder in which Spark's processes look for traps; ``sink`` are options
-        of each sink, which get a name of their own if they have ``exactlyOnce``."""
+        """Create the queries; none runs yet.
+
+        ``traps`` is the folder in which Spark's processes look for traps. ``sink`` are options of
+        each sink, which also gets an exactlyOnceName if they have ``exactlyOnce``.
+        """
         self.master = MASTERS[1]
-        """Spark's, for the next driver."""
+        """Spark's master for the next driver."""
         self._work = work
         self._servers = servers
         self._trap_folder = traps
@@ -45,14 +48,15 @@ class CopyQueries:
         self._home = spark_home(work / "spark-home")
         self._driver: DriverProcess | None = None
         self._masters: list[str] = []
-        """Of each driver so far."""
+        """The master of each driver so far."""
         self._refused: dict[tuple[str, int], list[str]] = {}
-        """By query and micro-batch, the masters on which it was split otherwise."""
+        """The masters on which a micro-batch of a query was refused, because it was split
+        otherwise."""
         self._running: set[str] = set()
         self._pause = threading.Event()
 
     def progress(self) -> None:
-        """Wait until each query has done two more micro-batches; those that failed start again."""
+        """Wait until each query has done two more micro-batches; failed queries are restarted."""
         goals = {name: self._checkpoint(name).done + 2 for name in QUERIES}
 
         def going() -> bool:
@@ -62,8 +66,8 @@ class CopyQueries:
         eventually(going, PROGRESS_S, "two more micro-batches of each query")
 
     def heal(self) -> None:
-        """Start what does not run, and tell why it failed."""
-        self._pause.wait(0.2)  # an answer costs the driver work that queries need
+        """Start the queries that do not run, and report failures."""
+        self._pause.wait(0.2)  # answering costs the driver time that queries need
         for name in QUERIES:
             if name not in self._running:
                 self._start(name)
@@ -85,7 +89,7 @@ class CopyQueries:
                 return
 
     def caught_up(self, ends: dict[int, int]) -> bool:
-        """Whether each query has read up to these offsets; those that failed start again."""
+        """Whether each query has read up to these offsets; failed queries are restarted."""
         self.heal()
         return all(
             self._checkpoint(name).committed().get(partition, 0) == end
@@ -94,21 +98,21 @@ class CopyQueries:
         )
 
     def stop(self, name: str) -> None:
-        """Stop a query, if it runs."""
+        """Stop a query if it runs."""
         if name in self._running:
             assert self._driver is not None
             self._running.discard(name)
             self._driver.ask("stop", query=name)
 
     def end_driver(self, spared: int = 0) -> None:
-        """Kill the driver and all that it has started, but the process ``spared``."""
+        """Kill the driver and its child processes, except for the process ``spared``."""
         driver, self._driver = self._driver, None
         self._running.clear()
         for command in driver.kill({spared}) if driver is not None else ():
             self._report.say(f"         killed what outlived its driver: {command}")
 
     def children(self) -> list[Process]:
-        """What the driver has started, if there is one."""
+        """The child processes of the driver, if there is one."""
         return [] if self._driver is None else self._driver.children()
 
     def workers(self) -> list[Process]:
@@ -118,8 +122,11 @@ class CopyQueries:
         return [process for process in found if process.parent in daemons]
 
     def _other_master(self, name: str) -> None:
-        """A micro-batch is split otherwise than when its first rows became visible: start again on
-        as many cores as then, which are those of a driver before."""
+        """Restart on another number of cores, that of an earlier driver if possible.
+
+        A micro-batch was refused: it is split otherwise now than when its first rows became
+        visible.
+        """
         self.end_driver()
         refused = self._refused.setdefault((name, self._checkpoint(name).done + 1), [])
         refused.append(self.master)

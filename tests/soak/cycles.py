@@ -1,4 +1,4 @@
-"""How long a soak goes on with its plan."""
+"""How long a soak repeats its plan."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -9,8 +9,10 @@ T = TypeVar("T")
 def until_over(
     cycles: Iterable[Iterable[T]], minutes: float, now_s: Callable[[], float]
 ) -> Iterator[T]:
-    """What is in the cycles, until the time is over, but one whole cycle at least. Asked for the
-    next when the last one is done; ``now_s`` is a clock in seconds."""
+    """The items of the cycles until the time is over, but one whole cycle at least.
+
+    The next item is requested when the last one is done; ``now_s`` is a clock in seconds.
+    """
     end_s = now_s() + minutes * 60
     for number, cycle in enumerate(cycles):
         for each in cycle:

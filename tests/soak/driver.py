@@ -1,6 +1,6 @@
 """A Spark driver that a soak starts and kills: ``python -m tests.soak.driver``.
 
-serving.py has how it takes commands.
+serving.py handles its commands.
 """
 
 import json
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class RecordingSink:
     """A foreachBatch sink: a line for each micro-batch, with the batch's id and its records.
 
-    The line is with the system before the micro-batch counts as done: a killed driver loses none.
-    ``hold`` names a micro-batch that, once it is recorded, never ends.
+    The line is written to the file before the micro-batch counts as done, so a killed driver loses
+    none. The micro-batch ``hold`` never ends after it is recorded.
     """
 
     def __init__(self, file: Path, hold: int | None) -> None:
@@ -56,7 +56,7 @@ class Driver:
         return {}
 
     def status(self, command: dict[str, Any]) -> dict[str, Any]:
-        """How a query is: whether it runs, what it failed with, whether it is held."""
+        """The state of a query: whether it runs, its error, whether its sink is held."""
         query, sink = self._queries[command["query"]]
         return {
             "active": query.isActive,

@@ -1,8 +1,8 @@
-"""The soak of the exactly-once sink: copies of a topic, and a machine on which everybody is killed.
+"""The soak of the exactly-once sink: copies of a topic, while all processes are killed.
 
 One query copies by writeStream, another one by foreachBatch to two topics; both go through all
 faults of a plan (kills.py) with one checkpoint each. In between, and at the end, librdkafka reads
-topic and copies (copies.py).
+the topic and its copies (copies.py).
 """
 
 import contextlib
@@ -34,7 +34,7 @@ RATE_A_S = 100
 TIMEOUT_MS = 15_000
 SWEEP_MS = 500
 SERVER_SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": str(SWEEP_MS)}
-"""For brokers of this soak: they look for transactions past their time-out that often."""
+"""The brokers of this soak look this often for transactions past their timeout."""
 _CHECKED_EVERY = 8
 _REACHED_S = 40.0
 _KILLS = "kills: "
@@ -46,11 +46,11 @@ class Server(Protocol):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port``, the same in all its lives."""
+        """``host:port``, the same after each restart."""
         ...
 
     def restart(self, meanwhile: Callable[[], object] | None = None) -> None:
-        """Kill it and start it again; ``meanwhile`` is called while nobody serves."""
+        """Kill and restart the broker; ``meanwhile`` is called while it is down."""
         ...
 
 
@@ -62,7 +62,7 @@ class KlogServer(testing.Broker):
         super().__init__(data=data, auto_create_topics_enable=False, **settings)
 
     def restart(self, meanwhile: Callable[[], object] | None = None) -> None:
-        """SIGKILL, then a start on the same port and data."""
+        """Send SIGKILL, then start again on the same port and data."""
         self.kill()
         if meanwhile is not None:
             meanwhile()
@@ -70,7 +70,7 @@ class KlogServer(testing.Broker):
 
 
 class ExactlyOnceSoak:
-    """One run."""
+    """One run of the soak."""
 
     def __init__(
         self,
@@ -96,9 +96,10 @@ class ExactlyOnceSoak:
         self._stopped: set[int] = set()
         self._pause = threading.Event()
 
-    # --- the whole -------------------------------------------------------------------------------
+    # # --- the whole run
+    # ---------------------------------------------------------------------------
     def run(self, faults: Iterable[Fault]) -> None:
-        """Do all faults, and check."""
+        """Apply all faults, and check."""
         with Admin(self._server.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(SOURCE, SOURCE_PARTITIONS)])
             for topics in COPIES.values():
@@ -135,7 +136,7 @@ class ExactlyOnceSoak:
             does[fault.kind](fault)
             self._traps.disarm()
             self._queries.progress()
-        except Exception as error:  # it is told, and the soak goes on
+        except Exception as error:  # it is reported, and the soak goes on
             self._report.problem(f"{fault}: {type(error).__name__}: {error}")
             self._traps.disarm()
             self._queries.end_driver()
@@ -167,7 +168,11 @@ class ExactlyOnceSoak:
             self._count("committer", fault)
 
     def _kill_executor(self, fault: Fault) -> None:
-        """Its worker, if one is hit at a point, goes on when another executor has done the task."""
+        """Kill an executor.
+
+        If its worker was stopped at a point, that worker goes on after another executor has done
+        the task.
+        """
         if self._queries.master != CLUSTER:
             self._queries.end_driver()
             self._queries.master = CLUSTER
@@ -219,8 +224,11 @@ class ExactlyOnceSoak:
 
     # --- parts of faults -------------------------------------------------------------------------
     def _reach(self, fault: Fault, action: Action) -> int | None:
-        """Let a process be hit at the fault's point; gives its process id, 0 if the fault is at no
-        point but at any moment, None if no process came there in time."""
+        """Wait until a process hits the trap at the fault's point; return its process id.
+
+        The result is 0 if the fault has no point and may come at any moment, None if no process
+        reached the point in time.
+        """
         if fault.point is None:
             self._pause.wait(fault.seconds)
             return 0
@@ -252,7 +260,7 @@ class ExactlyOnceSoak:
         self._stopped.discard(pid)
 
     def _wake(self, pid: int, what: str) -> None:
-        """Let a process go on that nobody waits for, and wait for its end."""
+        """Let a stopped process go on that nothing waits for, and wait for its end."""
         self._go_on(pid)
         try:
             eventually(lambda: not is_running(pid), 90, f"the end of a {what} that was woken")
@@ -273,7 +281,7 @@ class ExactlyOnceSoak:
 
     # --- checks ----------------------------------------------------------------------------------
     def _check(self) -> None:
-        """Everything that was written is copied; then it is compared."""
+        """Wait until all written records are copied; then compare."""
         self._numbers.pause()
         servers = self._server.bootstrap_servers
         source = read_all(servers, SOURCE)
@@ -325,8 +333,11 @@ def soak(
     server: Server | None = None,
     exactly_once: bool = True,
 ) -> list[str]:
-    """Run a plan, on klog unless it is said otherwise; gives the problems. A temporary folder is
-    removed if there are none. ``exactly_once`` False shows what the checks find without it."""
+    """Run a plan on ``server``, by default klog; return the problems.
+
+    A temporary folder is removed if there are none. ``exactly_once`` False shows what the checks
+    find without it.
+    """
     folder = work or Path(tempfile.mkdtemp(prefix="klog-soak-"))
     report = Report(say)
     with contextlib.ExitStack() as started:

@@ -1,6 +1,6 @@
-"""Has Spark's Python processes reach the points of traps.py: in tests only, by the environment.
+"""Makes Spark's Python processes stop at the points of traps.py: in tests only, by the environment.
 
-`site/sitecustomize.py` is on the PYTHONPATH of a soak's drivers, so every Python process of theirs
+`site/sitecustomize.py` is on the PYTHONPATH of a soak's drivers, so each of their Python processes
 calls `install`. The product is not changed and knows nothing of this: its methods are wrapped when
 their module is imported.
 """
@@ -41,16 +41,16 @@ _HOOKS: dict[str, _Hooks] = {
         ("SinkBatchWriter.commit", Point.COMMIT_BEGINS, Point.COMMIT_DONE),
     ),
 }
-"""By module: a function or method, the point before it and the point behind it."""
+"""For each module: a function or method, the point before it and the point after it."""
 
 
 def install() -> None:
-    """Wrap what `_HOOKS` names, whenever its module is imported."""
+    """Wrap the functions of `_HOOKS` whenever their module is imported."""
     sys.meta_path.insert(0, _Finder())
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules that are to be wrapped, as the others do."""
+    """Finds the modules that must be wrapped, by way of the other finders."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -68,7 +68,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Loads a module, then wraps."""
+    """Loads a module, then wraps its functions."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader

@@ -1,4 +1,4 @@
-"""Whom the soak of the exactly-once sink kills, when, and what happens next, from a seed. Pure."""
+"""The kills of the exactly-once soak: which process, when, and what follows, from a seed. Pure."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from tests.soak.traps import FIRST_BATCH, IN_COMMIT, IN_TASK, Point
 
 
 class Kind(Enum):
-    """A fault. Those with a point happen when a process of Spark's is there."""
+    """A fault. With a point, it happens when one of Spark's processes is there."""
 
     DRIVER = "kill the driver"
     WORKER = "kill a Python worker"
@@ -24,10 +24,10 @@ class Kind(Enum):
 
 PLAIN, EACH = "plain", "each"
 QUERIES = (PLAIN, EACH)
-"""A copy by writeStream, one by foreachBatch."""
+"""A copy by writeStream, and one by foreachBatch."""
 CLUSTER = "local-cluster[2,1,1024]"
 MASTERS = ("local[1,4]", "local[2,4]", "local[4,4]", CLUSTER)
-"""Each with retries of tasks: the number of cores decides how the plain copy is split."""
+"""Spark masters with retries of tasks; the number of cores decides how the plain copy is split."""
 
 POINTS: dict[Kind, tuple[Point | None, ...]] = {
     Kind.DRIVER: (None, *IN_TASK, *IN_COMMIT),
@@ -45,13 +45,15 @@ POINTS: dict[Kind, tuple[Point | None, ...]] = {
         *(Point.HANDED_OVER, Point.TASK_ENDED),
     ),
 }
-"""Where each kind may happen; None: at any moment."""
+"""The points where each kind may happen; None: at any moment."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """``point`` None: after ``seconds``, wherever the processes are then. Of a broker's fault
-    ``seconds`` is also how long it is down. ``master`` is Spark's for the next driver."""
+    """A kill at ``point``, or after ``seconds`` if ``point`` is None.
+
+    A killed broker is also down for ``seconds``. ``master`` is Spark's master for the next driver.
+    """
 
     kind: Kind
     point: Point | None = None
@@ -61,7 +63,7 @@ class Fault:
 
     @property
     def in_first_batch(self) -> bool:
-        """The point is sure to be reached only by a query that starts."""
+        """Whether only a query that starts is sure to reach the point."""
         return self.point in FIRST_BATCH
 
     def __str__(self) -> str:
@@ -71,8 +73,10 @@ class Fault:
 
 
 def faults(seed: int) -> Iterator[list[Fault]]:
-    """Cycles without an end, each with every kind of fault, in an order of its own. Every kind
-    passes through all of its points before it comes to one again."""
+    """Endless cycles, each with every kind of fault in random order.
+
+    Every kind passes through all of its points before one of them comes again.
+    """
     chance = random.Random(seed)
     left: dict[Kind, list[Point | None]] = {kind: [] for kind in Kind}
     while True:
@@ -94,12 +98,12 @@ def faults(seed: int) -> Iterator[list[Fault]]:
 
 
 def long_plan(minutes: float, seed: int, now_s: Callable[[], float]) -> Iterator[Fault]:
-    """Faults until the time is over: see `until_over`."""
+    """Faults until the time is over, but one whole cycle at least (`until_over`)."""
     return until_over(faults(seed), minutes, now_s)
 
 
 def short_plan() -> list[Fault]:
-    """What a test has time for: two drivers, and each kind but an executor's death."""
+    """Faults for a test with little time: five kinds, with two drivers in all."""
     return [
         Fault(Kind.WORKER, Point.ROW_WRITTEN),
         Fault(Kind.COMMITTER, Point.AFTER_END, EACH),

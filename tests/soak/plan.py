@@ -1,4 +1,4 @@
-"""What a soak does, step by step, from a seed: pure, so that a seed gives the same run again."""
+"""The steps of a soak, from a seed: pure, so that a seed gives the same run again."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """A step. The main query, its producer and the broker go on from one to the next."""
+    """A step. The main query, its producer and the broker run on from one step to the next."""
 
     RUN = "run"
     KILL_DRIVER = "kill the driver"
@@ -20,7 +20,7 @@ class Kind(Enum):
 
 
 class When(Enum):
-    """At which moment of a new query with startingOffsets=latest its driver is killed."""
+    """The moment at which the driver of a new query with startingOffsets=latest is killed."""
 
     AT_ONCE = "at once"
     BATCH_0 = "during batch 0"
@@ -29,7 +29,7 @@ class When(Enum):
 
 @dataclass(frozen=True)
 class Step:
-    """``seconds`` is how long the step runs, or the broker is down, once all is set up."""
+    """A step that runs, or keeps the broker down, for ``seconds`` after its preparations."""
 
     kind: Kind
     seconds: float = 0.0
@@ -53,7 +53,7 @@ _STEADY_SHARE = 0.25
 
 
 def faults(seed: int) -> Iterator[list[Step]]:
-    """Cycles without an end, each with every kind of fault, in an order of its own."""
+    """Endless cycles, each with every kind of fault in random order."""
     chance = random.Random(seed)
     partitions = FIRST_PARTITIONS
     moments = list(When)
@@ -76,9 +76,9 @@ def faults(seed: int) -> Iterator[list[Step]]:
 
 
 def long_plan(minutes: float, seed: int, now_s: Callable[[], float]) -> Iterator[Step]:
-    """Faults for three quarters of the time, one cycle at least, then none for the rest of it.
+    """Faults for three quarters of the time, one cycle at least, then none for the rest.
 
-    Asked for its next step when the last one is done; ``now_s`` is a clock in seconds.
+    The next step is requested when the last one is done; ``now_s`` is a clock in seconds.
     """
     began_s = now_s()
     faults_end_s = began_s + minutes * 60 * (1 - _STEADY_SHARE)
@@ -92,7 +92,7 @@ def long_plan(minutes: float, seed: int, now_s: Callable[[], float]) -> Iterator
 
 
 def short_plan() -> list[Step]:
-    """Each kind of fault once, with as few starts of a JVM as that takes."""
+    """Each kind of fault once, with few starts of a JVM."""
     return [
         Step(Kind.RUN, 2),
         Step(Kind.KILL_DRIVER),

@@ -1,4 +1,4 @@
-"""The processes of a soak: the driver that is killed, and how much memory all of them hold."""
+"""The processes of a soak: the driver that is killed, and the memory of all processes."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ class DriverFailed(RuntimeError):
 
 
 class DriverProcess:
-    """A driver as a child, in a process group of its own; ready when made."""
+    """A driver as a child in a process group of its own; it is ready when the object is made."""
 
     def __init__(
         self,
@@ -35,7 +35,10 @@ class DriverProcess:
         environment: Mapping[str, str] | None = None,
         deadline_s: float = 240,
     ) -> None:
-        """``work`` takes its log, and what a killed process leaves in its temporary folder."""
+        """Start the driver.
+
+        ``work`` takes its log, and the temporary files that a killed process leaves.
+        """
         self._answers: queue.Queue[str] = queue.Queue()
         temporary = work / "tmp"
         temporary.mkdir(exist_ok=True)
@@ -75,21 +78,21 @@ class DriverProcess:
         try:
             print(json.dumps({"do": do, **command}), file=self._process.stdin, flush=True)
         except OSError as error:
-            raise DriverFailed(f"the driver is gone, before it was told to {do}: {error}") from None
+            raise DriverFailed(f"the driver had ended before the command {do}: {error}") from None
         answer = self._answer(deadline_s)
         if "refused" in answer:
             raise DriverFailed(f"the driver could not {do}: {answer['refused']}")
         return answer
 
     def children(self) -> list[Process]:
-        """The processes that the driver has started, and those that they have."""
+        """The driver's child processes, and theirs."""
         return descendants(self.pid, processes())
 
     def kill(self, spared: Collection[int] = ()) -> list[str]:
-        """SIGKILL to Python and Java; names processes that outlived them and had to be killed.
+        """Send SIGKILL to Python and Java; return the commands of processes that outlived them.
 
-        Spark's Python workers are in groups of their own, and end when Java's connections do; of
-        them those with the process ids ``spared`` are left as they are.
+        Spark's Python workers are in groups of their own, and end when Java's connections do; those
+        with the process ids ``spared`` are left alone.
         """
         began = [process for process in self.children() if process.pid not in spared]
         with contextlib.suppress(ProcessLookupError):
@@ -107,7 +110,7 @@ class DriverProcess:
         return []
 
     def end(self) -> list[str]:
-        """Close its input, on which it ends by itself; kill it if it does not."""
+        """Close the driver's input, at which it ends by itself; kill it if it does not."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
@@ -144,7 +147,10 @@ def descendants(pid: int, among: Sequence[Process]) -> list[Process]:
 
 
 def alive(those: Sequence[Process]) -> list[Process]:
-    """Which of these still run. A zombie does not; another program with the number is another."""
+    """The processes of ``those`` that still run.
+
+    A zombie does not run; a process with the same id and another command is another one.
+    """
     there = {process.pid: process for process in processes()}
     return [
         process
@@ -159,11 +165,11 @@ ROLES = {
     "java": "java",
 }
 FLAT = ("broker", "source", "workers")
-"""Whose memory must not grow. Java's heap has a bound of its own, and grows up to it."""
+"""The roles whose memory must not grow. Java's heap grows up to a bound of its own."""
 
 
 class Sample(NamedTuple):
-    """Bytes of the largest process of each role, at a time."""
+    """The bytes of the largest process of each role, at one time."""
 
     at_s: float
     rss_bytes: dict[str, int]
@@ -171,12 +177,12 @@ class Sample(NamedTuple):
 
 @dataclass
 class Memory:
-    """Samples of what a driver's processes and the broker hold."""
+    """Samples of the memory of a driver's processes and of the broker."""
 
     samples: list[Sample] = field(default_factory=list)
 
     def take(self, driver_pid: int | None, broker_pid: int | None) -> Sample:
-        """Look once."""
+        """Take one sample."""
         there = processes()
         found: dict[str, int] = {}
         for process in there:
@@ -195,9 +201,8 @@ class Memory:
 
 
 def growth_bytes(samples: Sequence[Sample], role: str) -> int | None:
-    """By how much a role has grown from the second to the last quarter of the samples, by medians.
-
-    The first quarter is for warming up. None if there are too few samples to say.
+    """How much a role's memory has grown from the second to the last quarter of samples, by
+    medians. The first quarter is for warming up. The result is None if there are too few samples.
     """
     series = [sample.rss_bytes[role] for sample in samples if role in sample.rss_bytes]
     quarter = len(series) // 4
@@ -208,6 +213,6 @@ def growth_bytes(samples: Sequence[Sample], role: str) -> int | None:
 
 
 def in_mib(rss_bytes: Mapping[str, int]) -> str:
-    """``broker 80, source 140 MiB``."""
+    """Sizes in words: ``broker 80, source 140 MiB``."""
     shown = ", ".join(f"{role} {size >> 20}" for role, size in sorted(rss_bytes.items()))
     return f"{shown} MiB" if shown else "-"

@@ -1,4 +1,4 @@
-"""Numbered records and what must hold of them. Kafka-python writes and reads them: not klog."""
+"""Numbered records and their checks. kafka-python writes and reads them, not klog's client."""
 
 import json
 import threading
@@ -17,7 +17,7 @@ VALUE_BYTES = 100
 
 
 class Record(NamedTuple):
-    """Where a number is."""
+    """The place of a number."""
 
     partition: int
     offset: int
@@ -25,10 +25,10 @@ class Record(NamedTuple):
 
 
 class Numbers:
-    """Writes 0, 1, 2 ... at a steady rate, and remembers what was acknowledged.
+    """Writes 0, 1, 2 ... at a steady rate, and notes the acknowledged records.
 
-    Each number is its record's key, unless ``keys`` says how many keys there are: then they take
-    turns, and a key has one partition.
+    Each number is its record's key. With ``keys``, that many keys take turns, and each key has one
+    partition.
     """
 
     def __init__(self, servers: str, topic: str, rate_a_s: int, keys: int | None = None) -> None:
@@ -48,12 +48,12 @@ class Numbers:
         self._thread.start()
 
     def resume(self) -> None:
-        """Write on."""
+        """Go on writing."""
         self._idle.clear()
         self._running.set()
 
     def pause(self, deadline_s: float = 120) -> None:
-        """Write no more, and wait until all that was written is acknowledged or has failed."""
+        """Stop writing, and wait until all written records are acknowledged or have failed."""
         if self._running.is_set():
             self._running.clear()
             if not self._idle.wait(deadline_s):
@@ -93,13 +93,13 @@ class Numbers:
 
 
 class Log:
-    """What the broker has: read by Kafka-python, each record once."""
+    """The broker's log of a topic: kafka-python reads each record once."""
 
     def __init__(self, servers: str, topic: str) -> None:
         self._topic = topic
         self._servers = servers
         self.numbers: dict[int, list[int]] = {}
-        """Of each partition, the number at each offset from 0."""
+        """For each partition, the number at each offset from 0."""
 
     def ends(self) -> Positions:
         """The end of each partition now."""
@@ -107,14 +107,14 @@ class Log:
             return self._ends(consumer.it)
 
     def committed(self, group: str) -> Positions:
-        """What a group has committed."""
+        """The offsets that a group has committed."""
         with _Consumer(self._servers, group) as consumer:
             parts = [TopicPartition(self._topic, p) for p in self._ends(consumer.it)]
             found = {part.partition: consumer.it.committed(part) for part in parts}
         return {partition: offset for partition, offset in found.items() if offset is not None}
 
     def read_on(self) -> Positions:
-        """Read what has come since the last time; gives the ends."""
+        """Read the records since the last call; return the ends."""
         with _Consumer(self._servers) as consumer:
             ends = self._ends(consumer.it)
             for partition in ends:
@@ -142,7 +142,7 @@ class Log:
 
 
 class _Consumer:
-    """A consumer for a moment: its threads and connections do not outlive a broker."""
+    """A short-lived consumer: its threads and connections do not outlive a broker."""
 
     def __init__(self, servers: str, group: str | None = None) -> None:
         self.it = KafkaConsumer(bootstrap_servers=servers, group_id=group, enable_auto_commit=False)
@@ -156,21 +156,21 @@ class _Consumer:
 
 @dataclass
 class Seen:
-    """What a recording sink has seen, from its file."""
+    """The records that a recording sink has seen, from its file."""
 
     batches: dict[int, list[list[Record]]] = field(default_factory=dict)
     """Every version of each micro-batch, in order."""
 
     @classmethod
     def read(cls, file: Path) -> "Seen":
-        """Read a file that is complete; a last line that a kill cut short counts as not there."""
+        """Read the file of an ended sink; a last line that a kill cut short is ignored."""
         seen = cls()
         lines = file.read_bytes().split(b"\n") if file.exists() else [b""]
         for line in lines:
             try:
                 found = json.loads(line)
             except ValueError:
-                continue  # the empty end, or what a kill left
+                continue  # the empty end, or a line that a kill cut short
             records = [Record(*record) for record in found["records"]]
             seen.batches.setdefault(found["batch"], []).append(records)
         return seen
@@ -188,10 +188,10 @@ class Seen:
 def problems_of(
     seen: Seen, start: Mapping[int, int], numbers: Mapping[int, Sequence[int]]
 ) -> list[str]:
-    """What a query got wrong that began at ``start`` (a partition that is not there: at 0).
+    """Problems of a query that began at ``start`` (a missing partition: at 0).
 
     ``numbers`` is the log. Each of its records from there on must be in the last version of one
-    micro-batch, exactly once; a micro-batch that came again must have been the same.
+    micro-batch, exactly once; a repeated micro-batch must have the same records each time.
     """
     found = []
     ids = sorted(seen.batches)
@@ -220,9 +220,9 @@ def problems_of(
 def problems_of_start(
     start: Positions | None, durable: Positions | None, before: Positions, after: Positions
 ) -> list[str]:
-    """What is wrong with where a query at `latest` began.
+    """Problems of the start of a query at `latest`.
 
-    That must be what the checkpoint had (``durable``) when the query was killed for the first time,
+    The start must equal the one in the checkpoint (``durable``) when the query was first killed,
     and must lie between the ends of the log before its start and after.
     """
     if start is None:
@@ -237,9 +237,10 @@ def problems_of_start(
 
 
 def lost_of(acknowledged: Iterable[Record], numbers: Mapping[int, Sequence[int]]) -> list[str]:
-    """Acknowledged records that the log has not, where they were acknowledged.
+    """Acknowledged records that are missing in the log at their offsets.
 
-    A repeated batch is acknowledged without an offset (-1): then anywhere in its partition counts.
+    A repeated batch is acknowledged without an offset (-1): then any offset of its partition
+    counts.
     """
     everywhere = {partition: set(there) for partition, there in numbers.items()}
     lost = set()

@@ -1,11 +1,10 @@
-"""Why a query of the exactly-once soak failed: by a fault, by a refusal of the sink, or by Spark
-itself. Pure."""
+"""Why a query of the exactly-once soak failed: a fault, a refusal of the sink, or Spark. Pure."""
 
 from enum import Enum
 
 
 class Failure(Enum):
-    """What a failure's text says. The first one that fits counts."""
+    """The cause of a failure, by its text. The first cause that fits counts."""
 
     OTHER_ROWS = "refused: the micro-batch is split otherwise than before"
     ENDED_EARLY = "refused: a transaction timed out or was fenced before its end"
@@ -42,7 +41,7 @@ _WORDS: dict[Failure, tuple[str, ...]] = {
 
 
 def failure_of(text: str) -> Failure:
-    """What a query's error text says."""
+    """The cause that a query's error text names."""
     for failure, words in _WORDS.items():
         if any(word in text for word in words):
             return failure

@@ -1,4 +1,4 @@
-"""What a soak says while it runs, what it counts, and what went wrong."""
+"""The report of a soak: its lines, its counts and its problems."""
 
 import time
 from collections import Counter
@@ -8,7 +8,7 @@ Say = Callable[[str], None]
 
 
 class Report:
-    """Told line by line, with the seconds since the soak began."""
+    """Prints each line with the seconds since the soak began."""
 
     def __init__(self, tell: Say) -> None:
         self.problems: list[str] = []

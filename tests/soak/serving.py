@@ -1,4 +1,4 @@
-"""How a driver that a soak starts takes its commands; `DriverProcess` is the other side."""
+"""The command loop of a driver that a soak starts; `DriverProcess` is the other side."""
 
 import json
 import os
@@ -10,16 +10,21 @@ Command = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def answers_alone() -> Any:
-    """The standard output for answers; all else that is printed, as by Java, goes to the error
-    output from now on. To be called before Spark starts."""
+    """Reserve the standard output for answers; return it.
+
+    All other output, such as Java's, goes to the standard error from now on. Call this before Spark
+    starts.
+    """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return answers
 
 
 def serve(commands: dict[str, Command], answers: Any) -> None:
-    """Carry out commands until the standard input ends: a JSON object a line, each answered with
-    one. An error is an answer."""
+    """Carry out commands until the standard input ends.
+
+    A command is a JSON object on a line, and so is its answer. An error is an answer, too.
+    """
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
         command = json.loads(line)
@@ -31,5 +36,5 @@ def serve(commands: dict[str, Command], answers: Any) -> None:
 
 
 def error_text(error: object) -> str | None:
-    """What a query failed with, without Spark's picture of its plan."""
+    """The text of a query's error, without Spark's description of its plan."""
     return None if error is None else str(error).split("\n=== Streaming Query")[0]

@@ -1,7 +1,7 @@
-"""Traps: a Python process of Spark's that dies, or falls asleep, at a chosen point of the sink.
+"""Traps: a Python process of Spark's dies, or is suspended, at a chosen point of the sink.
 
 The soak arms a trap by a file; the first process that reaches the point takes the file, so that one
-process is hit. hooks.py has the processes reach their points.
+process is hit. hooks.py makes the processes reach their points.
 """
 
 import contextlib
@@ -15,16 +15,19 @@ from pathlib import Path
 from tests.support.eventually import eventually
 
 FOLDER_VARIABLE = "KLOG_SOAK_TRAPS"
-"""The folder of the traps. Where it is not set there are none."""
+"""The environment variable with the folder of the traps; without it there are none."""
 NOTES_VARIABLE = "KLOG_SOAK_NOTES"
-"""Where it is set all processes note their calls, not only those that were stopped."""
+"""The environment variable that makes all processes note their calls, not only stopped ones."""
 _WAKE = "wake."
 _NOTES = "notes.jsonl"
 
 
 class Point(Enum):
-    """Where a process may be hit. A run's first micro-batch leaves transactions to the driver;
-    every later one is ended by its tasks."""
+    """A point where a process may be hit.
+
+    A run's first micro-batch leaves transactions to the driver; every later one is ended by its
+    tasks.
+    """
 
     ID_TAKEN = "a task has initialised its producer"
     ROWS_WRITTEN = "a task has added its rows, not yet its progress row"
@@ -44,36 +47,36 @@ IN_TASK = (
 )
 IN_COMMIT = (Point.COMMIT_BEGINS, Point.BEFORE_END, Point.AFTER_END, Point.COMMIT_DONE)
 FIRST_BATCH = (Point.ID_TAKEN, Point.HANDED_OVER, Point.BEFORE_END, Point.AFTER_END)
-"""Points that only a run's first micro-batch reaches for sure."""
+"""Points that only a run's first micro-batch is sure to reach."""
 
 
 class Action(Enum):
-    """What happens to the process."""
+    """The action of a trap on the process."""
 
     KILL = "SIGKILL"
     STOP = "SIGSTOP"
 
 
 class Traps:
-    """The soak's side."""
+    """The soak's side of the traps."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
     def arm(self, point: Point, action: Action) -> None:
-        """The next process that reaches the point is hit, and no other."""
+        """Hit the next process that reaches the point, and no other."""
         self.disarm()
         self.arm_once_more(point, action)
 
     def arm_once_more(self, point: Point, action: Action) -> None:
-        """The next process that reaches the point is hit, too; which ones were is not forgotten."""
+        """Hit the next process that reaches the point, too; earlier hits stay noted."""
         unarmed = self.folder / "unarmed"
         unarmed.write_text(action.name, encoding="utf-8")
         unarmed.rename(self.folder / point.name)
 
     def disarm(self) -> None:
-        """No process is hit any more; which ones were is forgotten."""
+        """Hit no process any more, and forget which processes were hit."""
         for point in Point:
             for file in self.folder.glob(f"{point.name}*"):
                 file.unlink(missing_ok=True)
@@ -83,39 +86,40 @@ class Traps:
         return next(iter(self.all_sprung(point)), None)
 
     def all_sprung(self, point: Point) -> list[int]:
-        """The process ids of all that were hit since the last `arm` or `disarm`."""
+        """The process ids of all processes that were hit since the last `arm` or `disarm`."""
         return [int(file.suffix[1:]) for file in self.folder.glob(f"{point.name}.*")]
 
     def wake(self, pid: int) -> None:
-        """Let a process go on that was stopped; that it was hit is forgotten."""
+        """Let a stopped process go on, and forget that it was hit."""
         for file in self.folder.glob(f"*.{pid}"):
             file.unlink(missing_ok=True)
         wake = self.folder / f"{_WAKE}{pid}"
         wake.touch()
 
         def went_on() -> bool:
-            with contextlib.suppress(ProcessLookupError):  # it went on and ended, or was killed
+            # the process went on and ended, or was killed
+            with contextlib.suppress(ProcessLookupError):
                 if wake.exists():
-                    os.kill(pid, signal.SIGCONT)  # it may have been about to stop
+                    os.kill(pid, signal.SIGCONT)  # the process may have been about to stop
                     return False
             return True
 
         eventually(went_on, 30, f"process {pid} goes on")
 
     def calls(self) -> list[tuple[int, str]]:
-        """What was noted, in order: a process id, and a call with what came of it."""
+        """The noted calls in order: process id, and call with its outcome."""
         file = self.folder / _NOTES
         text = file.read_text(encoding="utf-8") if file.exists() else ""
-        lines = text.split("\n")[:-1]  # the last one may be half written
+        lines = text.split("\n")[:-1]  # the last line may be half written
         return [(each["pid"], each["did"]) for each in map(json.loads, lines)]
 
     def story(self) -> str:
-        """What was noted, as it is in the file: with the times."""
+        """The notes as they are in the file, with their times."""
         file = self.folder / _NOTES
         return file.read_text(encoding="utf-8") if file.exists() else ""
 
     def noted(self) -> dict[int, list[str]]:
-        """What processes that were stopped did when they went on, by process id."""
+        """The calls of stopped processes after they went on, by process id."""
         found: dict[int, list[str]] = {}
         for pid, did in self.calls():
             found.setdefault(pid, []).append(did)
@@ -126,24 +130,24 @@ _was_woken = False
 
 
 def reach(point: Point) -> None:
-    """The process's side: this process is at a point."""
+    """A process has reached the point: carry out the trap if it is armed."""
     global _was_woken
     folder = Path(os.environ[FOLDER_VARIABLE])
     taken = folder / f"{point.name}.{os.getpid()}"
     try:
-        # Once it is taken the file may go at any time: the soak may wake this process at once.
+        # The file may vanish as soon as it is taken: the soak may wake this process at once.
         action = Action[(folder / point.name).read_text(encoding="utf-8")]
         (folder / point.name).rename(taken)
     except FileNotFoundError:
         return  # not armed, or disarmed meanwhile
     if action is Action.KILL:
         os.kill(os.getpid(), signal.SIGKILL)
-    # A worker whose executor is gone gets SIGHUP when it goes on. One that the network has cut off
-    # from its executor does not: such a one is meant here.
+    # A worker whose executor has died gets SIGHUP when it goes on. The simulated worker has only
+    # lost its network to the executor, and would get no signal.
     before = {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGHUP, signal.SIGTERM)}
     wake = folder / f"{_WAKE}{os.getpid()}"
     while not wake.exists():
-        # The system itself wakes it when its executor dies: its process group is an orphan then.
+        # The system wakes the process when its executor dies: its process group is an orphan then.
         os.kill(os.getpid(), signal.SIGSTOP)
     wake.unlink()
     for number, handler in before.items():
@@ -152,7 +156,7 @@ def reach(point: Point) -> None:
 
 
 def note(did: str) -> None:
-    """Tell the soak of a call, if this process was stopped and goes on."""
+    """Note a call, if this process was stopped and goes on."""
     if _was_woken or NOTES_VARIABLE in os.environ:
         line = json.dumps({"at_s": round(time.time(), 3), "pid": os.getpid(), "did": did}) + "\n"
         with (Path(os.environ[FOLDER_VARIABLE]) / _NOTES).open("a", encoding="utf-8") as file:

@@ -1,5 +1,5 @@
 """Three brokers and a ZooKeeper through faults: ``./dev soak cluster``.
 
-``plan`` says what befalls them, ``ways`` and ``split_cluster`` make it possible without root,
-``sight`` looks at the cluster, ``replicas`` at its files, and ``soak`` does it all.
+``plan`` has the faults; ``ways`` and ``split_cluster`` make it possible to cut connections without
+root; ``sight`` reads the cluster's metadata, ``replicas`` its files; ``soak`` runs it all.
 """

@@ -1,4 +1,4 @@
-"""What a fault of the plan does to a cluster, and how it ends."""
+"""Applies a fault of the plan to a cluster, and ends it."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from tests.soak.transactions.feed import SOURCE
 from tests.support.zookeeper_server import expire
 
 CLIENT: dict[str, str | int] = {
-    # A broker may stand still, and others lead what it led.
+    # A broker may be suspended while others take over its partitions.
     "socket.timeout.ms": 6_000,
     "topic.metadata.refresh.interval.ms": 1_000,
 }
@@ -26,7 +26,7 @@ _PAUSES = (Kind.PAUSE, Kind.PAUSE_PAST_SESSION, Kind.PAUSE_CONTROLLER)
 
 
 def whose(fault: Fault, cluster: Cluster) -> int:
-    """The broker that a fault is about: whoever leads, or is the controller, if it says so."""
+    """The number of the broker that a fault hits: a leader or the controller, if it says so."""
     sights = [sight for sight in map(seen_by, cluster.brokers) if sight is not None]
     sight = sights[0] if sights else None
     if sight is not None and fault.kind in (Kind.KILL_CONTROLLER, Kind.PAUSE_CONTROLLER):
@@ -41,8 +41,10 @@ def whose(fault: Fault, cluster: Cluster) -> int:
 def befallen(
     fault: Fault, who: int, cluster: SplitCluster, rest: Callable[[], None]
 ) -> Iterator[None]:
-    """While the with statement lasts it is so, if the fault is one that lasts. ``rest`` waits
-    until the cluster is whole."""
+    """Apply the fault; at the end of the with statement, end it and start killed brokers again.
+
+    ``who`` is the broker that the fault hits. ``rest`` waits until the cluster is whole.
+    """
     ways = cluster.ways
     other = fault.other if fault.other != who else fault.broker
     third = 6 - who - other
@@ -101,6 +103,6 @@ def befallen(
 
 def _elect_preferred(cluster: Cluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **CLIENT})
-    # It may fail: a fault before it may not be over.
+    # The election may fail, because an earlier fault may not be over.
     with contextlib.suppress(KafkaException):
         admin.elect_leaders(ElectionType.PREFERRED, None).result(10)

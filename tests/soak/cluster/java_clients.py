@@ -1,5 +1,7 @@
-"""Kafka's Java clients at work in the soak: a VerifiableProducer, and a VerifiableConsumer in a
-group, on a topic of their own. They are neither killed nor started again."""
+"""Kafka's Java clients in the soak: a VerifiableProducer, and a VerifiableConsumer in a group.
+
+Both use a topic of their own, and are neither killed nor restarted.
+"""
 
 import itertools
 import json
@@ -20,17 +22,17 @@ _GROUP = "java-reads"
 _RATE_A_S = 100
 _END_S = 60.0
 _CLIENT = {
-    # A broker may stand still, and others lead what it led.
+    # A broker may be suspended while others take over its partitions.
     "request.timeout.ms": 4_000,
     "metadata.max.age.ms": 1_000,
     "reconnect.backoff.max.ms": 500,
 }
-# The tool would give up whatever fails once.
+# VerifiableProducer would otherwise give up a record after one failure.
 _PRODUCER = _CLIENT | {"retries": 2**31 - 1, "enable.idempotence": True}
 
 
 class Run(NamedTuple):
-    """Records of a partition that were read at once, as the consumer says it."""
+    """Consecutive records of a partition that one poll returned, as the consumer reports them."""
 
     first: int
     last: int
@@ -38,7 +40,7 @@ class Run(NamedTuple):
 
 
 class Tool(ABC):
-    """A process that says events in JSON, a line each. It ends with `end`."""
+    """A process that reports events as lines of JSON, and ends at a call of `end`."""
 
     def __init__(
         self, name: str, settings: Mapping[str, object], words: Sequence[str], work: Path
@@ -58,7 +60,8 @@ class Tool(ABC):
                 stderr=errors,
                 text=True,
             )
-        # Java does not notice the end of its parent; a shell does, by the end of this pipe.
+        # Java does not notice the end of its parent; this shell does, because its pipe ends, and
+        # kills Java.
         self._watcher = subprocess.Popen(
             ["sh", "-c", 'read -r _; kill -KILL "$1"', "sh", str(self._process.pid)],
             stdin=subprocess.PIPE,
@@ -67,8 +70,8 @@ class Tool(ABC):
         self._listener.start()
 
     def end(self) -> None:
-        """By SIGTERM: what is not sent yet is sent. Everything it said has been taken then."""
-        # First of all: it must not outlive the process whose id it has.
+        """Send SIGTERM, let the process send its last records, and take all its events."""
+        # The watcher must end before the process whose id it knows.
         self._watcher.kill()
         self._watcher.communicate()
         if self._process.poll() is None:
@@ -84,7 +87,7 @@ class Tool(ABC):
 
     @abstractmethod
     def take(self, event: Mapping[str, Any]) -> None:
-        """One that it said."""
+        """Handle an event of the process."""
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -94,17 +97,17 @@ class Tool(ABC):
 
 
 class JavaWriter(Tool):
-    """Writes numbers; knows which were acknowledged."""
+    """Writes numbers, and notes which were acknowledged."""
 
     def __init__(self, servers: str, work: Path) -> None:
         self.acknowledged: list[Record] = []
         self.given_up: dict[int, str] = {}
-        """By number what was said of a record that is given up."""
+        """The error message of each record that was given up, by number."""
         words = ["--bootstrap-server", servers, "--topic", TOPIC, "--throughput", str(_RATE_A_S)]
         super().__init__("VerifiableProducer", _PRODUCER, words, work)
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """See `Tool.take`."""
+        """Note an acknowledgement or a failure."""
         match event["name"]:
             case "producer_send_success":
                 where = event["partition"], event["offset"]
@@ -114,7 +117,7 @@ class JavaWriter(Tool):
 
 
 class JavaReader(Tool):
-    """Reads what is written; knows what it has read, and from which assignment on."""
+    """Reads the topic, and notes the records of each assignment."""
 
     def __init__(self, servers: str, work: Path) -> None:
         self.count = 0
@@ -124,7 +127,7 @@ class JavaReader(Tool):
         super().__init__("VerifiableConsumer", _CLIENT, [*words, *session], work)
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """See `Tool.take`."""
+        """Note a new assignment, or records that were read."""
         match event["name"]:
             case "partitions_assigned":
                 self.assignments.append({})
@@ -136,7 +139,7 @@ class JavaReader(Tool):
 
 
 class JavaClients:
-    """Both of them."""
+    """The writer and the reader."""
 
     def __init__(self, servers: str, work: Path) -> None:
         self._writer = JavaWriter(servers, work)
@@ -148,22 +151,24 @@ class JavaClients:
         return len(self._writer.acknowledged), self._reader.count
 
     def end_writing(self) -> None:
-        """All that is written is acknowledged, or has failed."""
+        """End the writer: all its records are acknowledged, or have failed."""
         self._writer.end()
 
     def have_read(self, there: Mapping[int, Sequence[int]]) -> bool:
-        """Has the reader come to the end of all partitions?"""
+        """Whether the reader has reached the end of all partitions."""
         read = ends_of(self._reader.assignments)
         return all(read[partition] >= len(numbers) for partition, numbers in there.items())
 
     def end(self) -> None:
-        """End both, however far they are."""
+        """End both clients, even if the reader has not caught up."""
         self._writer.end()
         self._reader.end()
 
     def problems(self, there: Mapping[int, Sequence[int]]) -> list[str]:
-        """What is wrong once they have ended; ``there`` has the topic's numbers by partition, in
-        the log's order."""
+        """The problems found after both have ended.
+
+        ``there`` has the topic's numbers by partition, in the log's order.
+        """
         ends = {partition: len(numbers) for partition, numbers in there.items()}
         return [
             *problems_of_writing(self._writer.acknowledged, self._writer.given_up, there),
@@ -175,7 +180,7 @@ Assignments = Sequence[Mapping[int, Sequence[Run]]]
 
 
 def ends_of(assignments: Assignments) -> Counter[int]:
-    """By partition the offset up to which it was read."""
+    """The offset up to which each partition was read."""
     ends: Counter[int] = Counter()
     for assignment in list(assignments):
         for partition, runs in list(assignment.items()):
@@ -188,27 +193,30 @@ def problems_of_writing(
     given_up: Mapping[int, str],
     there: Mapping[int, Sequence[int]],
 ) -> list[str]:
-    """What is wrong with the topic, of which ``there`` has the numbers by partition, in order.
+    """Problems of the topic, whose numbers ``there`` has by partition, in order.
 
-    A record that was given up may be there. While a leader stands still Java's producer has five
-    batches under way to it, and sends others to the next leader, which has the five: so many that
-    the five are no longer among the last that are known, when they come again. They are refused as
-    out of order then until their time is up, as by Kafka.
+    A record that was given up may be in the topic. While a leader is suspended, Java's producer has
+    five batches in flight to it, and sends later batches to the next leader, which has the five
+    already. Then more batches follow than a broker remembers, and the five are refused as out of
+    order when they are repeated, until they time out; Kafka refuses them, too.
     """
     written = set(itertools.chain.from_iterable(there.values()))
     failed = Counter(why for number, why in given_up.items() if number not in written)
     problems = [f"{TOPIC}: {count} failed: {why}" for why, count in failed.items()]
     problems += [f"{TOPIC}: {each}" for each in lost_of(acknowledged, there)]
     for partition, numbers in there.items():
-        # One producer, whose numbers rise.
+        # The topic has one producer, whose numbers rise.
         if any(one >= other for one, other in itertools.pairwise(numbers)):
             problems.append(f"{TOPIC}-{partition}: records are there twice, or not in order")
     return problems
 
 
 def problems_of_reading(assignments: Assignments, ends: Mapping[int, int]) -> list[str]:
-    """What a reader skipped, or read again in one assignment. An assignment begins somewhere in
-    what was read before, or right behind it, and all that there is was read."""
+    """Records that a reader skipped, or read twice in one assignment.
+
+    An assignment must begin at or before the end of what was read earlier, and all records must be
+    read in the end.
+    """
     problems = []
     read = dict.fromkeys(ends, 0)
     for assignment in assignments:

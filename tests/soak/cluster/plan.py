@@ -1,4 +1,4 @@
-"""What befalls a cluster, from a seed: pure, so that a seed gives the same faults again."""
+"""The faults of a cluster, from a seed: pure, so that a seed gives the same faults again."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from tests.soak.cycles import until_over
 
 
 class Kind(Enum):
-    """A fault. Its broker is the plan's own, but where it says whose fault it is."""
+    """A fault. A random broker is hit, unless the text names a leader or the controller."""
 
     KILL_LEADER = "kill -9 of a leader"
     KILL_CONTROLLER = "kill -9 of the controller"
@@ -45,8 +45,10 @@ _LONGEST_S = 6.0
 
 @dataclass(frozen=True)
 class Fault:
-    """``broker`` is whose it is, ``other`` whom it concerns, too. It lasts ``seconds``; the next
-    one waits until the cluster is whole if it ``rests``."""
+    """A fault that hits ``broker`` and perhaps ``other``, and lasts ``seconds``.
+
+    The next fault waits until the cluster is whole if this one ``rests``.
+    """
 
     kind: Kind
     broker: int
@@ -60,7 +62,7 @@ class Fault:
 
 
 def faults(seed: int, brokers: int = 3) -> Iterator[list[Fault]]:
-    """Cycles without an end, each with every kind of fault, in an order of its own."""
+    """Endless cycles, each with every kind of fault in random order."""
     chance = random.Random(seed)
     while True:
         cycle = []
@@ -76,12 +78,13 @@ def faults(seed: int, brokers: int = 3) -> Iterator[list[Fault]]:
 
 
 def long_plan(minutes: float, seed: int, now_s: Callable[[], float]) -> Iterator[Fault]:
-    """Faults until the time is over: see `until_over`."""
+    """Faults until the time is over, but one whole cycle at least (`until_over`)."""
     return until_over(faults(seed), minutes, now_s)
 
 
 def short_plan() -> list[Fault]:
-    """What a test has time for: each way in which a broker, or the cluster's mind, goes away."""
+    """Faults for a test with little time: each way in which a broker, the controller or ZooKeeper
+    fails."""
     past_s = SESSION_S + 0.5
     return [
         Fault(Kind.KILL_LEADER, 1, 2, 0.5, rests=False),

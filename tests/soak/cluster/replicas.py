@@ -1,17 +1,17 @@
-"""The replicas' files beside each other: below the least end all hold the same bytes."""
+"""Compares the replicas' files: below the lowest end all hold the same bytes."""
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 _HEAD = struct.Struct(">qi")
-"""Base offset and length of a batch, the length without these 12 bytes."""
+"""Base offset and length of a batch; the length does not count these 12 bytes."""
 _LAST_DELTA = struct.Struct(">i")
 _LAST_DELTA_AT = 23
 
 
 def batches(folder: Path) -> Iterator[tuple[int, int, bytes]]:
-    """First and next offset and bytes of each whole batch of a partition, in order."""
+    """The first and next offset and the bytes of each whole batch of a partition, in order."""
     for segment in sorted(folder.glob("*.log")):
         data = segment.read_bytes()
         at = 0
@@ -19,7 +19,7 @@ def batches(folder: Path) -> Iterator[tuple[int, int, bytes]]:
             base, length = _HEAD.unpack_from(data, at)
             end = at + _HEAD.size + length
             if length <= 0 or end > len(data):
-                break  # room, or a batch that is just being written
+                break  # preallocated space, or a batch that is just being written
             (delta,) = _LAST_DELTA.unpack_from(data, at + _LAST_DELTA_AT)
             yield base, base + delta + 1, data[at:end]
             at = end
@@ -28,8 +28,11 @@ def batches(folder: Path) -> Iterator[tuple[int, int, bytes]]:
 def problems_of_replicas(
     name: str, folders: Mapping[int, Path], least_end: int | None = None
 ) -> list[str]:
-    """What is wrong with the replicas of a partition, by broker. All must be equal from the latest
-    start up to the earliest end, and reach ``least_end`` if that is known."""
+    """Problems of the replicas of a partition, by broker.
+
+    All must be equal from the latest start up to the earliest end, and reach ``least_end`` if it is
+    given.
+    """
     found = {number: list(batches(folder)) for number, folder in folders.items()}
     problems = []
     ends = {number: rows[-1][1] if rows else 0 for number, rows in found.items()}

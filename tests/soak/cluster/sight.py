@@ -1,4 +1,4 @@
-"""What a cluster looks like to clients: who leads, who is in sync, who is the controller."""
+"""A cluster's metadata as clients see it: leaders, in-sync replicas and the controller."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -13,14 +13,15 @@ from pyspark_klog.testing import Broker, Cluster
 
 
 class Sight(NamedTuple):
-    """As one broker tells it."""
+    """The metadata of a cluster as one broker reports it."""
 
     controller: int
     leaders: dict[tuple[str, int], int]
     in_sync: dict[tuple[str, int], frozenset[int]]
 
     def lacks(self, brokers: frozenset[int], topics: Iterable[str]) -> str | None:
-        """What is not as it is when all is well: all led, and all in sync."""
+        """The first problem: no controller, a topic missing, not led or not in sync; None if all is
+        well."""
         if self.controller not in brokers:
             return "no controller"
         there = {topic for topic, _ in self.leaders}
@@ -36,7 +37,7 @@ class Sight(NamedTuple):
 
 
 def seen_by(broker: Broker) -> Sight | None:
-    """None if the broker does not answer."""
+    """The metadata that a broker reports; None if the broker does not answer."""
     settings = {
         "bootstrap.servers": broker.bootstrap_servers,
         "default.api.timeout.ms": 3_000,
@@ -62,7 +63,7 @@ def seen_by(broker: Broker) -> Sight | None:
 
 
 def lacks(cluster: Cluster, topics: Iterable[str]) -> str | None:
-    """What is not well in the eyes of any broker; None if all agree that all is."""
+    """The first problem that any broker reports; None if all agree that all is well."""
     numbers = frozenset(range(1, len(cluster.brokers) + 1))
     first: Sight | None = None
     for number, broker in enumerate(cluster.brokers, 1):
@@ -79,7 +80,7 @@ def lacks(cluster: Cluster, topics: Iterable[str]) -> str | None:
 
 
 def session_of(cluster: Cluster, number: int) -> int | None:
-    """The id of a broker's session, by which it is registered."""
+    """The id of the ZooKeeper session that registered a broker; None: there is none."""
     client = KazooClient(cluster.zookeeper.address)
     client.start(timeout=60)
     try:

@@ -1,10 +1,10 @@
-"""The soak of a cluster: three brokers, a ZooKeeper, and clients at work while faults come.
+"""The soak of a cluster: three brokers, a ZooKeeper, and clients at work during faults.
 
-A `Feed` writes numbered records (acks=all, idempotent), two processes copy them as a consumer group
-in transactions (`tests/soak/transactions`). With ``--java`` one of them is Java's, and Kafka's own
-clients write and read another topic (`java_clients`). In the end, and while nothing is wrong: what
-was acknowledged is there, where it was said to be, once and in order; each record is in the copy
-once; every replica is in sync and has the same bytes.
+A `Feed` writes numbered records (acks=all, idempotent); two processes copy them as a consumer group
+in transactions (`tests/soak/transactions`). With ``--java`` one of the two is Java's, and Kafka's
+own clients write and read another topic (`java_clients`). After the faults each acknowledged record
+must be there, at its acknowledged offset, once and in order. Each record must be in the copy once.
+Every replica must be in sync and have the same bytes.
 """
 
 import argparse
@@ -57,7 +57,7 @@ _GAP_S = 1.0
 _TOPICS = {SOURCE: SOURCE_PARTITIONS, TARGET: TARGET_PARTITIONS, JAVA_TOPIC: JAVA_PARTITIONS}
 _BROKER_SETTINGS: dict[str, str | int | bool] = {
     "zookeeper_session_timeout_ms": int(plan.SESSION_S * 1_000),
-    # Machines of tests are busy at times.
+    # Test machines are sometimes busy.
     "zookeeper_connection_timeout_ms": 60_000,
     "auto_create_topics_enable": False,
     "default_replication_factor": 3,
@@ -71,21 +71,21 @@ _BROKER_SETTINGS: dict[str, str | int | bool] = {
     "replica_lag_time_max_ms": 4_000,
     "replica_socket_timeout_ms": 4_000,
     "controller_socket_timeout_ms": 4_000,
-    # Replicas are compared byte by byte.
+    # The replicas are compared byte by byte.
     "log_cleaner_enable": False,
 }
 _PRODUCER = CLIENT | {"request.timeout.ms": 4_000}
-# What no fault brings about.
+# Texts in a broker's log that no fault explains.
 _BAD_WORDS = ("Traceback", "a bug", "unclean", "is offline")
 
 
 class ClusterSoak:
-    """One run; `report` has what went wrong."""
+    """One run; `report` has the problems."""
 
     def __init__(
         self, work: Path, say: Say, rate_a_s: int = RATE_A_S, *, with_java: bool = False
     ) -> None:
-        """``with_java`` needs the jars of the peers."""
+        """Create the run; ``with_java`` needs the jars of the peers."""
         self.report = Report(say)
         self.acknowledged = 0
         self.longest_gap_s = 0.0
@@ -99,7 +99,7 @@ class ClusterSoak:
         self._java: JavaClients | None = None
 
     def run(self, faults: Iterable[Fault]) -> list[str]:
-        """All faults; gives the problems."""
+        """Run all faults; return the problems."""
         with SplitCluster(self._work, **_BROKER_SETTINGS) as cluster:
             self._cluster = cluster
             self._make_topics()
@@ -186,7 +186,7 @@ class ClusterSoak:
             self._tick.wait(min(left_s, 0.2))
 
     def _rest(self) -> None:
-        """Wait until all brokers see that all is led and in sync."""
+        """Wait until all brokers report that every partition is led and in sync."""
         problem: str | None = None
 
         def is_whole() -> bool:
@@ -203,7 +203,7 @@ class ClusterSoak:
             self.report.problem(f"the cluster is not whole after {_DEADLINE_S:g} s: {problem}")
 
     def _until_clients_go_on(self) -> None:
-        """Once the cluster is whole, all clients get on with their work."""
+        """Wait until each client makes progress again; the cluster must be whole."""
         java = self._java
         before = None if java is None else java.counts
         self._until_copies_go_on()
@@ -237,7 +237,7 @@ class ClusterSoak:
             self.report.problem(str(error))
 
     def _look_after(self) -> None:
-        """Start again who ended by itself, which only a fenced copy may do."""
+        """Restart a copy that has ended: only a fenced one may do so."""
         for copy in self._copies:
             code = copy.ended()
             if code is None:
@@ -251,7 +251,7 @@ class ClusterSoak:
 
     # --- the end ---------------------------------------------------------------------------------
     def _finish(self) -> None:
-        """All clients come to their end, and what they say is compared with what there is."""
+        """Let all clients finish, and compare their reports with the topics."""
         servers = self._cluster.bootstrap_servers
         self._until(lambda: not self._feed.left(), "the acknowledgement of all records")
         self.acknowledged = len(self._feed.acknowledged)
@@ -296,7 +296,7 @@ class ClusterSoak:
         (self._work / f"broker-{number}.log").write_text(output, encoding="utf-8")
 
     def _compare_files(self) -> None:
-        """Once all brokers have ended: what each holds is settled."""
+        """Compare the brokers' files; all brokers must have ended."""
         data = {number: self._cluster.data_of(number) for number in (1, 2, 3)}
         for name, folders in partitions_of(data).items():
             if len(folders) != len(data):
@@ -307,7 +307,7 @@ class ClusterSoak:
 
 
 def _positions(servers: str) -> dict[int, int]:
-    """What the copies' group has committed."""
+    """The offsets that the copies' group has committed."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": _GROUP, **CLIENT})
     try:
         places = [TopicPartition(SOURCE, partition) for partition in range(SOURCE_PARTITIONS)]
@@ -327,8 +327,10 @@ def _by_partition(source: Iterable[Input]) -> dict[int, list[int]]:
 
 
 def problems_of_order(source: Sequence[Input]) -> list[str]:
-    """What is wrong with a topic of one producer, which numbers its records: a partition has each
-    once, and in order."""
+    """Problems of a topic whose only producer numbers its records.
+
+    A partition must have each number once, and in order.
+    """
     problems = []
     for partition, numbers in _by_partition(source).items():
         doubled = len(numbers) - len(set(numbers))
@@ -342,7 +344,7 @@ def problems_of_order(source: Sequence[Input]) -> list[str]:
 def soak(
     faults: Iterable[Fault], say: Say, *, work: Path | None = None, with_java: bool = False
 ) -> ClusterSoak:
-    """A run. A temporary folder is removed if nothing went wrong."""
+    """Run the soak. A temporary folder is removed if nothing went wrong."""
     folder = work or Path(tempfile.mkdtemp(prefix="klog-cluster-"))
     run = ClusterSoak(folder, say, with_java=with_java)
     if run.run(faults):
@@ -361,7 +363,7 @@ def main(arguments: Sequence[str], say: Say) -> int:
     parser.add_argument("--java", action="store_true", help="Kafka's Java clients are at work, too")
     given = parser.parse_args(arguments)
     say(f"soak cluster: seed {given.seed}, {given.minutes:g} minutes, {RATE_A_S} records/s")
-    # What it has started and stopped is ended in `finally` blocks.
+    # `finally` blocks end the processes that the soak has started or stopped.
     faults = plan.long_plan(given.minutes, given.seed, time.monotonic)
     run = soak(faults, say, work=given.work, with_java=given.java)
     count = sum(run.report.counts[kind.value] for kind in Kind)

@@ -7,14 +7,16 @@ from pyspark_klog.testing.ports import free_ports
 from tests.soak.cluster.ways import ZOOKEEPER, Ways
 
 _PATIENCE_S = 180.0
-"""Machines of tests are busy at times, and a process that did not start or end is a problem."""
+"""A long timeout: test machines are sometimes busy, and a slow start or stop counts as a
+problem."""
 
 
 class SplitCluster(Cluster):
-    """Clients reach broker N at 127.0.0.N itself; the other brokers, and N ZooKeeper, by `ways`."""
+    """Clients reach broker N at 127.0.0.N; other brokers reach it, and it reaches ZooKeeper, by
+    `ways`."""
 
     def __init__(self, data: Path, brokers: int = 3, **settings: str | int | bool) -> None:
-        """The brokers' folders are below ``data``, and stay."""
+        """Create the cluster. The brokers' folders are below ``data``, and stay."""
         self.ways = Ways()
         self._folder = data
         super().__init__(brokers, start_timeout_s=_PATIENCE_S, **settings)
@@ -28,8 +30,8 @@ class SplitCluster(Cluster):
         return self._folder / f"broker-{number}"
 
     def close(self) -> None:
-        """See `Cluster.close`."""
-        # First of all: whoever is cut off could not end in good order.
+        """Mend all ways, then stop brokers, ZooKeeper and proxies."""
+        # A broker that is cut off could not stop cleanly.
         self.ways.heal()
         super().close()
         self.ways.close()

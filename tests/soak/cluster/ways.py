@@ -1,9 +1,9 @@
-"""Ways between processes on this machine, which can be cut: proxies of TCP, told apart by who
-connects. Nobody has to be root for it.
+"""Ways between processes on this machine that can be cut: TCP proxies that need no root.
 
-A process connects from an address of its own (a broker in a cluster on loopback does), or to a
-port that nobody else uses. What is sent on a way that is cut waits, as it would for TCP to send it
-again, and arrives when the way is whole: late, and perhaps at somebody who no longer expects it.
+A proxy knows its sender: a process connects from an address of its own (as a broker of a cluster on
+loopback does), or to a port that no other process uses. Data on a cut way waits, as if TCP had to
+send it again, and arrives when the way is mended: late, and perhaps at a process that no longer
+expects it.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 Party = int
-"""Who sends or receives: a broker's number, or 0 for ZooKeeper."""
+"""A sender or receiver: a broker's number, or 0 for ZooKeeper."""
 ZOOKEEPER: Party = 0
 _PIECE_BYTES = 1 << 16
 _DEADLINE_S = 30.0
@@ -33,26 +33,29 @@ class Ways:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 
-    # --- what a test asks for --------------------------------------------------------------------
+    # # --- for tests
+    # -------------------------------------------------------------------------------
     def to(self, receiver: Party, target: tuple[str, int], sender: Party | None = None) -> int:
-        """A port of 127.0.0.1 that leads to a target. Without a sender the one who connects from
-        127.0.0.N is N."""
+        """Open a port of 127.0.0.1 that leads to a target.
+
+        Without a ``sender``, a client that connects from 127.0.0.N is sender N.
+        """
         return self._run(self._listen(receiver, target, sender))
 
     def cut(self, sender: Party, receiver: Party) -> None:
-        """From now on nothing passes from one to the other; the other direction stays."""
+        """Let nothing pass from sender to receiver; the other direction stays."""
         self._run(self._set_cut(self._cut | {(sender, receiver)}))
 
     def split(self, one: Party, other: Party) -> None:
-        """From now on nothing passes between them."""
+        """Let nothing pass between the two, in either direction."""
         self._run(self._set_cut(self._cut | {(one, other), (other, one)}))
 
     def heal(self) -> None:
-        """All ways are whole, and what waited arrives."""
+        """Mend all ways; data that waited arrives."""
         self._run(self._set_cut(set()))
 
     def break_all(self) -> None:
-        """Every connection ends, with what is on its way; new ones work."""
+        """Reset all connections, and lose their data; new connections work."""
         self._run(self._break_all())
 
     def close(self) -> None:
@@ -87,7 +90,7 @@ class Ways:
             await self._until_passable(sender, receiver)
             behind_reader, behind_writer = await asyncio.open_connection(*target)
         except OSError:
-            _reset(writer)  # as a port where nobody listens
+            _reset(writer)  # as a port without a listener does
             return
         both = frozenset((sender, receiver))
         for each in (writer, behind_writer):
@@ -112,7 +115,7 @@ class Ways:
                 await until_passable()
                 sink.write(piece)
                 await sink.drain()
-        # The end of a connection does not pass either.
+        # The end of a connection does not pass a cut way either.
         await until_passable()
         self._open.pop(sink, None)
         sink.close()
@@ -141,7 +144,7 @@ class Ways:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """End a connection as a machine does that knows nothing of it."""
+    """Close a connection with a reset, as a restarted machine does."""
     at_once = struct.pack("ii", 1, 0)
     with contextlib.suppress(OSError):
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)

@@ -1,4 +1,4 @@
-"""Python imports this at its start, where this folder is on PYTHONPATH: see tests/soak/hooks.py."""
+"""Python imports this module at its start if PYTHONPATH has this folder (tests/soak/hooks.py)."""
 
 import os
 

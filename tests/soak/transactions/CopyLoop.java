@@ -2,9 +2,9 @@
 //
 // java -cp JARS CopyLoop.java SERVERS GROUP SOURCE TARGET TRANSACTIONAL_ID [INSTANCE]
 //
-// It says what librdkafka_copy.py says, and ends with its standard input: "committed RECORDS",
-// "aborted WHY" (it goes on from the committed positions), "fenced WHY" (a producer that may not go
-// on: the process ends with code 3).
+// The process prints the same lines as librdkafka_copy.py, and ends with its standard input:
+// "committed RECORDS", "aborted WHY" (it continues from the committed positions), "fenced WHY" (its
+// producer must not go on: the process ends with code 3).
 
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -43,7 +43,7 @@ public class CopyLoop {
     static KafkaConsumer<byte[], byte[]> consumer;
     static String source;
     static String target;
-    // Of the assignment that is consumed; null: nothing may be committed.
+    // The group metadata of the present assignment; null: commit nothing.
     static ConsumerGroupMetadata member;
     static int assignments;
 
@@ -73,7 +73,7 @@ public class CopyLoop {
         Properties properties = new Properties();
         properties.put("bootstrap.servers", servers);
         properties.put("reconnect.backoff.max.ms", "500");
-        // In a cluster a broker may stand still, and others lead what it led.
+        // A broker may be suspended while others take over its partitions.
         properties.put("request.timeout.ms", "6000");
         properties.put("metadata.max.age.ms", "1000");
         return properties;
@@ -116,7 +116,7 @@ public class CopyLoop {
         }
     }
 
-    // Copies what comes until it is time to commit, the first records with it.
+    // Copies records until it is time to commit, beginning with the first ones.
     static void transaction(ConsumerRecords<byte[], byte[]> first) {
         int began = assignments;
         int copied = 0;
@@ -160,7 +160,7 @@ public class CopyLoop {
         }
     }
 
-    // Aborts, and reads on from the committed positions.
+    // Aborts, and continues from the committed positions.
     static void goBack(KafkaException why) {
         endIfFatal(why);
         try {
@@ -179,7 +179,7 @@ public class CopyLoop {
         }
     }
 
-    // A call whose answer did not come in time is made again: it goes on where it was.
+    // Repeats a call whose response was late: the client continues the same request.
     static void again(Runnable call) {
         while (true) {
             try {
@@ -188,7 +188,7 @@ public class CopyLoop {
             } catch (TimeoutException error) {
                 // The broker is down.
             } catch (RetriableException error) {
-                // It has just come.
+                // The broker has just started, or the coordinator has moved.
             }
         }
     }
@@ -198,7 +198,7 @@ public class CopyLoop {
             if (each instanceof ProducerFencedException
                 || each instanceof InvalidProducerEpochException
                 || each instanceof OutOfOrderSequenceException
-                // The transaction took too long, and the broker has aborted it.
+                // The transaction was open for too long, and the broker has aborted it.
                 || each instanceof InvalidTxnStateException
                 || each instanceof InvalidPidMappingException) {
                 say("fenced " + error);
@@ -216,7 +216,7 @@ public class CopyLoop {
         try {
             System.in.readAllBytes();
         } catch (java.io.IOException error) {
-            // As good as its end.
+            // An error counts as the end of the input.
         }
         Runtime.getRuntime().halt(0);
     }

@@ -1,11 +1,11 @@
-"""What must hold of a copy: every input is there exactly once, in the order of its key. Pure."""
+"""Checks of a copy: every input is there exactly once, in the order of its key. Pure."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 
 class Input(NamedTuple):
-    """A record to copy. ``partition`` and ``offset`` tell it from all others."""
+    """A record to copy. Its ``partition`` and ``offset`` identify it."""
 
     partition: int
     offset: int
@@ -14,7 +14,7 @@ class Input(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A copied record: where it lies, and the input that it says it was made of."""
+    """A copied record: its place, and the input that its value names."""
 
     partition: int
     offset: int
@@ -22,7 +22,7 @@ class Output(NamedTuple):
 
 
 def value_of(source: Input) -> bytes:
-    """The value that a copy writes; the programs that copy make the same."""
+    """The value that a copy writes; all copying programs make the same."""
     return b"%d %d %d" % (source.partition, source.offset, source.number)
 
 
@@ -35,7 +35,7 @@ def output_of(partition: int, offset: int, key: bytes, value: bytes) -> Output:
 
 
 def problems_of(inputs: Iterable[Input], outputs: Mapping[int, Sequence[Output]]) -> list[str]:
-    """What is wrong with the committed ``outputs``, those of each partition in the log's order."""
+    """Problems of the committed ``outputs``, which are in the log's order by partition."""
     due = {(each.partition, each.offset): each for each in inputs}
     seen: dict[tuple[int, int], Output] = {}
     doubled, foreign, changed = [], [], []
@@ -59,7 +59,7 @@ def problems_of(inputs: Iterable[Input], outputs: Mapping[int, Sequence[Output]]
 
 
 def _problems_of_order(outputs: Mapping[int, Sequence[Output]]) -> list[str]:
-    """A key's records lie in one partition, and there in the order of their inputs."""
+    """Check that a key's records lie in one partition, in the order of their inputs."""
     last: dict[bytes, Output] = {}
     swapped, apart = [], set()
     for output in (each for partition in outputs.values() for each in partition):

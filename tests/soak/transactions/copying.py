@@ -1,8 +1,8 @@
 """The soak of transactions: ``./dev soak transactions --client librdkafka``.
 
-Four processes consume, transform and produce in transactions, as one consumer group, two of them
-as static members. They are killed and stopped as a plan says (plan.py), and so is the
-broker. In the end every input is there exactly once, in the order of its key (check.py).
+Four processes consume, transform and produce in transactions, as one consumer group, two of them as
+static members. By a plan (plan.py) they are killed and stopped, and the broker is killed. In the
+end every input must be there exactly once, in the order of its key (check.py).
 """
 
 import argparse
@@ -43,7 +43,7 @@ GROUP = "copies"
 RATE_A_S = 500
 GAP_S = 2.5
 _STATIC = 2
-"""So many of the copies are static members: one that comes again takes its place back."""
+"""The number of copies that are static members, which take their place again after a restart."""
 _TICK_S = 0.05
 _TOLD_S = 15.0
 _DEADLINE_S = 120.0
@@ -60,7 +60,7 @@ Say = Callable[[str], None]
 
 
 class Copies:
-    """One run. `problems` is what went wrong so far."""
+    """One run; `problems` are those found so far."""
 
     def __init__(self, work: Path, say: Say, client: str, rate_a_s: int = RATE_A_S) -> None:
         self.problems: list[str] = []
@@ -81,12 +81,12 @@ class Copies:
             for number in range(COPIES)
         ]
         self._due_s: dict[Copy, float] = {}
-        """When a copy that is away starts or goes on."""
+        """When a copy that is dead or suspended starts or goes on."""
         self._tick = threading.Event()
         self._began_s = self._told_s = time.monotonic()
 
     def run(self, hits: Iterable[Fault], seconds: float) -> list[str]:
-        """Copy for so long while faults hit, then without; gives the problems."""
+        """Copy for ``seconds`` while faults hit, then without faults; return the problems."""
         try:
             with RawClient(self._broker.address) as client:
                 create_topic(client, SOURCE, SOURCE_PARTITIONS)
@@ -140,7 +140,10 @@ class Copies:
             self._tick.wait(min(left_s, _TICK_S))
 
     def _look_after(self) -> None:
-        """Bring back who is due, and who ended by itself, which only a fenced producer may do."""
+        """Start or resume the copies that are due, and restart those that ended by themselves.
+
+        Only a copy with a fenced producer may end by itself.
+        """
         now_s = time.monotonic()
         for copy in self._copies:
             code = copy.ended()
@@ -182,7 +185,8 @@ class Copies:
         self._say(f"         {len(source)} inputs, {copied} outputs under read_committed")
 
     def _compare(self, committed: dict[int, int]) -> None:
-        """A second reader, which goes by markers alone, must see as many, and nothing open."""
+        """Check with a second reader, which uses markers only: as many records, no open
+        transaction."""
         with RawClient(self._broker.address) as client:
             for partition, count in committed.items():
                 reading: Reading = read_partition(client, TARGET, partition)
@@ -211,7 +215,7 @@ class Copies:
             self._problem(str(error))
 
     def _positions(self) -> dict[int, object]:
-        """What the group has committed, for good; an error's name where that is not known yet."""
+        """The group's committed offsets; an error's name where a transaction is pending."""
         with RawClient(self._broker.address) as client:
             group = TransactionClient(client, GROUP)
             return {
@@ -251,7 +255,7 @@ def soak(
     rate_a_s: int = RATE_A_S,
     gap_s: float = GAP_S,
 ) -> Copies:
-    """A run of so many seconds. A temporary folder is removed if nothing went wrong."""
+    """Run for ``seconds``. A temporary folder is removed if nothing went wrong."""
     folder = work or Path(tempfile.mkdtemp(prefix="klog-copies-"))
     run = Copies(folder, say, client, rate_a_s)
     if run.run(faults(seed, gap_s), seconds):

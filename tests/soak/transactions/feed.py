@@ -1,4 +1,4 @@
-"""The input that a soak's copies consume, and both topics read back, by librdkafka."""
+"""The input that a soak's copies consume, and readers of both topics, by librdkafka."""
 
 import threading
 import time
@@ -18,16 +18,16 @@ _DEADLINE_S = 30.0
 
 
 class Feed:
-    """Writes numbered records of `KEYS` keys at a steady rate, until it is closed."""
+    """Writes numbered records of `KEYS` keys at a steady rate, until `end`."""
 
     def __init__(
         self, servers: str, rate_a_s: int, settings: Mapping[str, str | int] | None = None
     ) -> None:
-        """``settings`` are more of librdkafka's, or others."""
+        """Start writing; ``settings`` are added to librdkafka's, or replace them."""
         self.acknowledged: list[Record] = []
         self.failures: list[str] = []
         self.longest_gap_s = 0.0
-        """Between two acknowledgements of a partition; whoever looks may set it back."""
+        """The longest time between two acknowledgements of a partition; readers may set it to 0."""
         self._last_s: dict[int | None, float] = {}
         self._each_tick = max(round(rate_a_s * _TICK_S), 1)
         given = {
@@ -38,20 +38,20 @@ class Feed:
             "log_level": 2,  # the broker is down now and then
             **(settings or {}),
         }
-        # When a leader moves librdkafka may begin a new producer epoch, in all of a producer's
-        # partitions, and write there again what is written and was not acknowledged: record 48.
+        # When a leader moves, librdkafka may begin a new producer epoch in all of a producer's
+        # partitions, and write records again that are written but not acknowledged: decision 48.
         self._producers = [Producer(given) for _ in range(SOURCE_PARTITIONS)]
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self._end.set()
         self._thread.join(60)
 
     def left(self) -> int:
-        """How many records are neither acknowledged nor failed, after a moment's wait."""
+        """How many records are neither acknowledged nor failed, after a short wait."""
         return sum(int(each.flush(_TICK_S)) for each in self._producers)
 
     def _write(self) -> None:
@@ -80,7 +80,7 @@ class Feed:
         if error is not None:
             self.failures.append(str(error))
         else:
-            # Of a batch that was sent again nobody knows the offset.
+            # The offset of a batch that was sent again is unknown.
             offset = message.offset()
             where = message.partition(), -1 if offset is None else offset
             self.acknowledged.append(Record(*where, int(message.value())))
@@ -107,7 +107,7 @@ def outputs(servers: str) -> dict[int, list[Output]]:
 
 
 def committed_records(servers: str, topic: str, partition: int) -> Iterator[Message]:
-    """What is committed in a partition now."""
+    """The committed records of a partition, up to its end now."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,

@@ -1,9 +1,9 @@
 """Consume, transform, produce with librdkafka: a process that a soak kills.
 
-Its words are SERVERS GROUP SOURCE TARGET TRANSACTIONAL_ID [INSTANCE]. It says a line on its
-standard output for each transaction, and ends with its standard input:
-``committed RECORDS``, ``aborted WHY`` (it goes on from the committed positions), ``fenced WHY`` (a
-producer that may not go on: it ends with the code `FENCED`). CopyLoop.java does the same.
+Its arguments are SERVERS GROUP SOURCE TARGET TRANSACTIONAL_ID [INSTANCE]. The process prints a line
+for each transaction, and ends with its standard input: ``committed RECORDS``; ``aborted WHY`` (it
+continues from the committed positions); ``fenced WHY`` (its producer must not go on: it ends with
+the code `FENCED`). CopyLoop.java does the same.
 """
 
 import os
@@ -27,22 +27,22 @@ _CALL_S = 10.0
 _SESSION_MS = 3_000
 _TRANSACTION_MS = 8_000
 _CLIENT = {
-    "reconnect.backoff.max.ms": 500,  # a broker that is down comes again soon
-    # In a cluster a broker may stand still, and others lead what it led.
+    "reconnect.backoff.max.ms": 500,  # a broker that is down is back soon
+    # A broker may be suspended while others take over its partitions.
     "socket.timeout.ms": 6_000,
     "topic.metadata.refresh.interval.ms": 1_000,
-    # A producer that starts over from its bootstrap servers, while the broker is down, hangs in
+    # A producer that starts over from its bootstrap servers while the broker is down hangs in
     # send_offsets_to_transaction for ever: librdkafka's issues 5511 and 5456.
     "metadata.recovery.strategy": "none",
-    # Nor may a connection stand idle. A broker that leaves the metadata for a moment is given up,
-    # but stays in the producer's table of coordinators, and send_offsets_to_transaction looks for
-    # another one only when some broker's connection comes or goes.
+    # Close idle connections soon. A broker that leaves the metadata for a moment is given up, but
+    # stays in the producer's table of coordinators. Then send_offsets_to_transaction looks for
+    # another coordinator only when some broker's connection opens or closes.
     "connections.max.idle.ms": 3_000,
 }
 
 
 class Names(NamedTuple):
-    """What the command line says."""
+    """The arguments of the command line."""
 
     servers: str
     group: str
@@ -64,7 +64,8 @@ class CopyLoop:
                 "transactional.id": names.transactional_id,
                 "transaction.timeout.ms": _TRANSACTION_MS,
                 "linger.ms": 2,
-                # A key has one partition, whoever copies it: Java's clients share the work.
+                # A key has one partition, whichever client copies it: Java's clients use the same
+                # partitioner.
                 "partitioner": "murmur2_random",
             }
         )
@@ -84,10 +85,10 @@ class CopyLoop:
         self._assignments = 0
         self._copied = 0
         self._member: object | None = None
-        """Group metadata of the assignment that is consumed; None: do not commit anything."""
+        """The group metadata of the present assignment; None: commit nothing."""
 
     def run(self) -> None:
-        """Copy for ever; a SystemExit with `FENCED` when the producer may not go on."""
+        """Copy for ever; exit with `FENCED` when the producer must not go on."""
         self._again(lambda: self._producer.init_transactions(_CALL_S))
         self._consumer.subscribe(
             [self._names.source],
@@ -104,8 +105,9 @@ class CopyLoop:
     # --- the group -------------------------------------------------------------------------------
     def _assigned(self, consumer: Consumer, _: list[TopicPartition]) -> None:
         self._assignments += 1
-        # Taken here, and not when a transaction commits: librdkafka forgets the generation of a
-        # member that slept too long, and positions without one are not fenced.
+        # Take the metadata here, and not when a transaction commits: librdkafka forgets the
+        # generation of a member that slept too long, and offsets without a generation are not
+        # fenced.
         member = consumer.consumer_group_metadata()
         self._member = member if consumer.memberid() else None
 
@@ -122,7 +124,7 @@ class CopyLoop:
 
     # --- a transaction ---------------------------------------------------------------------------
     def _transaction(self, first: Message, member: object) -> None:
-        """Copy what comes until it is time to commit, the ``first`` record with it."""
+        """Copy records until it is time to commit, beginning with ``first``."""
         try:
             self._producer.begin_transaction()
             positions = self._copy(first)
@@ -141,7 +143,7 @@ class CopyLoop:
             print(f"committed {self._copied}", flush=True)
 
     def _copy(self, first: Message) -> dict[int, int] | None:
-        """The positions behind what was copied; None if it is somebody else's now."""
+        """The positions behind the copied records; None if the assignment has changed."""
         assignments = self._assignments
         positions: dict[int, int] = {}
         self._copied = 0
@@ -162,7 +164,7 @@ class CopyLoop:
                 return None
 
     def _go_back(self, why: str) -> None:
-        """Abort, and read on from the committed positions."""
+        """Abort, and continue from the committed positions."""
         try:
             self._again(lambda: self._producer.abort_transaction(_CALL_S))
         except KafkaException as error:
@@ -171,13 +173,13 @@ class CopyLoop:
         print(f"aborted {why}", flush=True)
         assigned = self._consumer.assignment()
         found = self._again(lambda: self._consumer.committed(assigned, _CALL_S))
-        # Not seek(), which librdkafka refuses for a partition that it does not fetch yet.
+        # librdkafka refuses seek() for a partition that it does not fetch yet.
         self._consumer.assign(
             [TopicPartition(each.topic, each.partition, max(each.offset, 0)) for each in found]
         )
 
     def _again(self, call: Callable[[], T]) -> T:
-        """Call until it works. Raises what cannot be called again."""
+        """Call until it works; raise errors that must not be retried."""
         while True:
             try:
                 return call()
@@ -186,7 +188,7 @@ class CopyLoop:
                     raise
 
 
-# What calls of the consumer fail with while a broker is down, or the group moves to another one.
+# Errors of the consumer's calls while a broker is down, or while the group's coordinator moves.
 _MAY_PASS = (
     "_TRANSPORT",
     "_TIMED_OUT",
@@ -199,16 +201,22 @@ _MAY_PASS = (
 
 
 def may_call_again(error: KafkaError) -> bool:
-    """Whether what failed may work the next time. In a transaction that has to be aborted nothing
-    does, whatever the error is called: _TIMED_OUT is also what its records may have done."""
+    """Whether a failed call may work the next time.
+
+    In a transaction that must be aborted no call works, whatever the error: _TIMED_OUT may also
+    come from the transaction's records.
+    """
     if error.txn_requires_abort():
         return False
     return error.retriable() or error.name() in _MAY_PASS
 
 
 def must_abort(error: KafkaError) -> bool:
-    """Whether the transaction has failed. `Producer.produce` does not say more than that something
-    before has brought the transaction, or the producer, to its end: the abort tells which."""
+    """Whether the transaction has failed.
+
+    `Producer.produce` only reports that an earlier error has ended the transaction or the producer;
+    the abort shows which.
+    """
     return error.txn_requires_abort() or error.name() in ("_STATE", "_FATAL")
 
 

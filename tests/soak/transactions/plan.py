@@ -1,4 +1,4 @@
-"""Which copy is hit, when and how, from a seed: pure, so that a seed hits the same way again."""
+"""Faults that hit copies and broker, from a seed: pure, so that a seed gives the same faults."""
 
 import random
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ COPIES = 4
 
 
 class Hit(Enum):
-    """What is done to a copy, or to the broker."""
+    """A kind of fault of a copy, or of the broker."""
 
     KILL = "kill -9 of a copy"
     PAUSE = "a copy stands still"
@@ -18,7 +18,7 @@ class Hit(Enum):
 
 @dataclass(frozen=True)
 class Fault:
-    """``after_s`` seconds after the fault before; the one that was hit is away for ``away_s``."""
+    """A fault ``after_s`` seconds after the one before; its target is away for ``away_s``."""
 
     after_s: float
     hit: Hit
@@ -28,14 +28,14 @@ class Fault:
 
 _WEIGHTS = {Hit.KILL: 12, Hit.PAUSE: 3, Hit.BROKER: 2}
 _SOON = 0.6
-"""The share of killed copies that are there again before anybody can have missed them."""
+"""The share of killed copies that restart before their session expires."""
 
 
 def faults(seed: int, gap_s: float) -> Iterator[Fault]:
-    """Faults without an end, ``gap_s`` apart on average; the first three are one of each kind.
+    """Endless faults, ``gap_s`` apart on average; the first three are one of each kind.
 
-    A copy that stands still is away longer than its session, at times longer than its transaction
-    may be open: what it does when it goes on must be refused.
+    A suspended copy is away longer than its session timeout, at times longer than its transaction
+    timeout: the broker must then refuse what the copy sends.
     """
     chance = random.Random(seed)
     first = list(Hit)

@@ -1,4 +1,4 @@
-"""The processes that copy, whose end and standstill a soak brings about, and what they say."""
+"""The processes that copy: a soak starts, suspends and kills them, and reads their output."""
 
 import os
 import signal
@@ -16,12 +16,13 @@ CLIENTS = ("librdkafka", "java")
 
 
 def command_of(client: str) -> list[str]:
-    """What starts a copy with one of `CLIENTS`; raises PeersMissing where Kafka's jars are not."""
+    """The command that starts a copy with one of `CLIENTS`; PeersMissing if Kafka's jars are
+    missing."""
     if client == "librdkafka":
         return [sys.executable, "-m", "tests.soak.transactions.librdkafka_copy"]
     return [
         java(),
-        # Short-lived, and four at a time: what they compile would rarely pay.
+        # The processes are short-lived, and four run at a time: full compilation would rarely pay.
         *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"),
         *("-cp", f"{kafka_jars(NEWEST_KAFKA)}{os.sep}*"),
         str(Path(__file__).with_name("CopyLoop.java")),
@@ -29,13 +30,14 @@ def command_of(client: str) -> list[str]:
 
 
 class Copy:
-    """One of the processes: started, killed and started again."""
+    """A copying process that is started, killed and restarted."""
 
     def __init__(self, command: Sequence[str], name: str, work: Path) -> None:
-        """``work`` takes what it writes to its standard error."""
+        """Create the copy; ``work`` takes its standard error."""
         self.name = name
         self.counts: Counter[str] = Counter()
-        """How often it said each word; ``records`` has the sum of those that were committed."""
+        """The count of each word that the copy printed; ``records`` counts the committed
+        records."""
         self.last_words = ""
         self.is_paused = False
         self._command = command
@@ -45,11 +47,11 @@ class Copy:
 
     @property
     def is_there(self) -> bool:
-        """Was it started, and not killed since?"""
+        """Whether the copy was started, and not killed since."""
         return self._process is not None
 
     def start(self) -> None:
-        """Start the process. It ends with this one."""
+        """Start the process, which ends with this one."""
         with self._log.open("ab") as errors:
             self._process = subprocess.Popen(
                 self._command,
@@ -63,15 +65,15 @@ class Copy:
         self._listener.start()
 
     def ended(self) -> int | None:
-        """Its exit code, if it has ended by itself."""
+        """The exit code, if the process has ended by itself."""
         return None if self._process is None else self._process.poll()
 
     def last_errors(self) -> str:
-        """The end of its standard error."""
+        """The end of the process's standard error."""
         return self._log.read_text(encoding="utf-8", errors="replace")[-2_000:]
 
     def kill(self) -> None:
-        """SIGKILL, also if it stands still or has ended."""
+        """Send SIGKILL, even if the process is suspended or has ended."""
         process, self._process, self.is_paused = self._process, None, False
         if process is not None:
             process.kill()
@@ -83,12 +85,12 @@ class Copy:
                 stream.close()
 
     def pause(self) -> None:
-        """It stands still, and does not know."""
+        """Suspend the process."""
         self._signal(signal.SIGSTOP)
         self.is_paused = True
 
     def go_on(self) -> None:
-        """It goes on."""
+        """Resume the process."""
         self._signal(signal.SIGCONT)
         self.is_paused = False
 
