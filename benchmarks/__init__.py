@@ -1,4 +1,4 @@
-"""Measurements of klog beside its peers, in one run, reported as ratios: `./dev bench`.
+"""Measurements of klog and its peers in the same run, reported as ratios: `./dev bench`.
 
-Each module is one benchmark: a docstring whose first line says what it measures, and ``run(args)``.
+Each module is one benchmark: a docstring whose first line names the measurement, and ``run(args)``.
 """

@@ -1,7 +1,7 @@
 """`./dev bench [NAME...]`: runs the benchmarks of this folder and prints klog, peer and ratio.
 
-A benchmark is a module here with a docstring and ``run(args) -> list[Row]`` (rows.py). ``--json``
-prints one JSON document on stdout for a program; progress and remarks go to stderr.
+A benchmark is a module of this folder with a docstring and ``run(args) -> list[Row]`` (rows.py).
+``--json`` prints one JSON document on stdout for a program; progress and remarks go to stderr.
 """
 
 import argparse
@@ -18,13 +18,13 @@ from benchmarks.rows import Row, table
 
 
 def names() -> list[str]:
-    """The benchmarks: modules of this folder that are neither private nor its own machinery."""
+    """The benchmarks: modules of this folder that are neither private nor shared code."""
     found = (module.name for module in pkgutil.iter_modules(benchmarks.__path__))
     return sorted(name for name in found if not name.startswith("_") and name != "rows")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line; exits with 2 and a sentence for a name that is no benchmark."""
+    """Parse the command line; exit with code 2 and a message for an unknown benchmark."""
     parser = argparse.ArgumentParser(
         prog="./dev bench", description="Measure klog beside its peers, in turns, in one run."
     )
@@ -37,7 +37,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="ROW,...",
         help="only these rows of a benchmark that has names for them (its docstring)",
     )
-    parser.add_argument("--plot", metavar="FILE", help="draw the picture of latency there")
+    parser.add_argument("--plot", metavar="FILE", help="draw the chart of latency into FILE")
     args = parser.parse_args(arguments)
     unknown = sorted(set(args.names) - set(names()))
     if unknown:
@@ -46,7 +46,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs what was named, in order; 0 when every benchmark came to its end."""
+    """Run the named benchmarks in order; return 0 when each has finished."""
     args = parse(arguments)
     chosen = args.names or names()
     if args.list:

@@ -1,4 +1,4 @@
-"""Brokers of a cluster that end, politely or not, and what producers and partitions see of it."""
+"""Ends brokers of a cluster, by SIGTERM or SIGKILL, and measures producers and partitions."""
 
 import time
 from dataclasses import dataclass
@@ -20,18 +20,19 @@ _PAUSE_S = 0.01
 class Gap:
     longest_s: float
     beyond_s: float
-    """From the broker's znode gone to the next ack; of SIGTERM the longest gap again."""
+    """From the broker's znode gone to the next ack; for SIGTERM the longest gap again."""
 
 
 @dataclass(frozen=True)
 class Failover:
     seconds: float
     partitions: int
-    """That had lost their leader."""
+    """How many partitions had lost their leader."""
 
 
 def gap(side: ClusterSide, version: int, is_kill: bool) -> Gap:
-    """Of a producer with one record outstanding, which goes on at the next leader at once."""
+    """The gap in the acks of a producer with one record outstanding, which follows the leader at
+    once."""
     with side.topic("gap", BROKERS) as topic:
         controller = side.controller()
         infos = side.partitions(topic)
@@ -51,7 +52,7 @@ def gap(side: ClusterSide, version: int, is_kill: bool) -> Gap:
 
 
 def _end(side: ClusterSide, broker_id: int, is_kill: bool) -> float:
-    """Ends a broker; when its znode went."""
+    """End a broker; return when its znode went."""
     gone = Gone(side.zookeeper, f"/brokers/ids/{broker_id}")
     node = side.nodes[broker_id]
     if is_kill:
@@ -70,7 +71,7 @@ def _wait_for_ack_after(producer: Acks, moment_s: float) -> None:
 
 
 def controller_killed(side: ClusterSide, topic: str) -> Failover:
-    """Kills the controller, which leads a third of the partitions, and brings the broker back."""
+    """Kill the controller, which leads a third of the partitions, and start the broker again."""
     controller = side.controller()
     led = [each for each, info in side.partitions(topic).items() if info.leader == controller]
     others = [each for each in side.nodes if each != controller]
@@ -89,8 +90,10 @@ def controller_killed(side: ClusterSide, topic: str) -> Failover:
 
 
 def beside_failover(side: ClusterSide, topic: str) -> tuple[float, int, float]:
-    """p99 of Produce on the controller in ms, of how many, and p99 before: another broker is
-    killed."""
+    """Produce latency at the controller while another broker is killed.
+
+    Return the p99 in ms during the failover, the number of its samples, and the p99 before.
+    """
     controller = side.controller()
     versions = side.newest_version(ApiKey.PRODUCE), side.newest_version(ApiKey.FETCH)
     with side.topic("steady", BROKERS, replicas=1) as steady, SteadyLoad() as load:

@@ -1,4 +1,4 @@
-"""The two brokers of a benchmark, klog's and Apache Kafka's, and what is prepared on them."""
+"""The two brokers of a benchmark, klog's and Apache Kafka's, with their topics and clients."""
 
 import itertools
 import re
@@ -35,7 +35,7 @@ from tests.support.peers import KafkaServer
 
 KLOG = "klog"
 KAFKA = "Kafka"
-# Both brokers give back the pages of a deleted topic soon, so that the next run finds them warm.
+# Both brokers soon release the pages of a deleted topic, so that the next run finds them warm.
 _DELETE_DELAY_MS = 100
 _GONE_DEADLINE_S = 30.0
 _WARM_DEADLINE_S = 300.0
@@ -47,7 +47,7 @@ _client_settings = {"connections.max.idle.ms": "600000"}
 
 @dataclass
 class Side:
-    """A broker that runs: where, as which process, with its data in which folder."""
+    """A running broker: its address, its process and its data folder."""
 
     name: str
     host: str
@@ -56,7 +56,7 @@ class Side:
     data: Path
     client: BlockingClient
     output: Callable[[], str]
-    """What the broker has logged so far."""
+    """The broker's log so far."""
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
@@ -66,11 +66,11 @@ class Side:
     def create_topic(
         self, purpose: str, partitions: int = 1, configs: Mapping[str, str] | None = None
     ) -> str:
-        """A new topic whose partitions serve; returns its name, which no other one here has."""
+        """Create a topic whose partitions serve; return its name, which is unique here."""
         name = f"bench-{purpose}-{next(self._numbers)}"
         Admin(client=self.client).create_topics([NewTopic(name, partitions, 1, configs or {})])
-        # Kafka's metadata have a topic a moment before its partitions are there. A first batch that
-        # is refused then, while later ones are not, lets Java's idempotent producer retry forever.
+        # Kafka's metadata has a topic a moment before its partitions exist. If a first batch is
+        # refused then, and later ones are not, Java's idempotent producer retries forever.
         deadline_ms = self.client.deadline()
         for partition in range(partitions):
             ask = partial(self.end_offset, name, partition)
@@ -78,7 +78,7 @@ class Side:
         return name
 
     def delete_topic(self, name: str) -> None:
-        """Deletes a topic and waits until its files are gone."""
+        """Delete a topic and wait until its files are gone."""
         Admin(client=self.client).delete_topics([name])
         of_topic = re.compile(rf"{re.escape(name)}-\d+(\..*)?")
 
@@ -91,7 +91,7 @@ class Side:
     def topic(
         self, purpose: str, partitions: int = 1, configs: Mapping[str, str] | None = None
     ) -> Iterator[str]:
-        """A topic for a while."""
+        """A topic that exists for the with statement."""
         name = self.create_topic(purpose, partitions, configs)
         try:
             yield name
@@ -99,16 +99,16 @@ class Side:
             self.delete_topic(name)
 
     def target(self, topic: str, partition: int = 0) -> Target:
-        """A partition, for the load generator."""
+        """A partition as a target of the load generator."""
         info = Admin(client=self.client).describe_topics([topic])[topic]
         return Target(self.host, self.port, self.pid, topic, str(info.topic_id), partition)
 
     def newest_version(self, api_key: ApiKey) -> int:
-        """The newest version of an API that this broker and klog's own protocol speak."""
+        """The newest version of an API that both this broker and klog's own client support."""
         return self.client.link_to_any(self.client.deadline()).connection.version(api_key)
 
     def producer_id(self) -> tuple[int, int]:
-        """A producer id and epoch for idempotence."""
+        """A producer id and epoch for an idempotent producer."""
         deadline_ms = self.client.deadline()
 
         def ask() -> tuple[int, int]:
@@ -117,11 +117,11 @@ class Side:
             _check(reply.error_code, "InitProducerId")
             return reply.producer_id, reply.producer_epoch
 
-        # Kafka loads its first block of ids when the first one is asked for.
+        # Kafka loads its first block of producer ids at the first request.
         return self.client.retrying(ask, deadline_ms, "InitProducerId")
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
-        """Where a partition's log ends."""
+        """The end offset of a partition."""
 
         def build(_: int) -> ListOffsetsRequest:
             row = ListOffsetsPartition(partition_index=partition, timestamp=_LATEST)
@@ -136,7 +136,7 @@ class Side:
         return found.offset
 
     def expect_records(self, topic: str, expected: int, partitions: int = 1) -> None:
-        """Raises LoadFailed unless so many records were appended to a new topic."""
+        """Raise LoadFailed unless the new topic holds ``expected`` records."""
         found = sum(self.end_offset(topic, partition) for partition in range(partitions))
         if found != expected:
             raise LoadFailed(f"{self.name}: {topic} holds {found} records, expected {expected}")
@@ -144,22 +144,23 @@ class Side:
 
 @dataclass(frozen=True)
 class Pair:
-    """klog beside Apache Kafka; what is measured goes to one of them while the other idles."""
+    """klog and Apache Kafka; a measurement uses one of them while the other is idle."""
 
     klog: Side
     kafka: Side
 
     def common_version(self, api_key: ApiKey) -> int:
-        """The newest version of an API that both brokers speak."""
+        """The newest version of an API that both brokers support."""
         return min(side.newest_version(api_key) for side in (self.klog, self.kafka))
 
 
 @contextmanager
 def klog_broker(settings: Mapping[str, str] | None = None) -> Iterator[Side]:
-    """A klog broker with an empty temporary folder, its kernels compiled beforehand.
+    """A klog broker with an empty temporary folder and compiled kernels.
 
-    `./dev bench` has seen to that; but a broker with a cold cache would serve on its generic path
-    for a while, and that would be measured. ``settings`` are the broker's, by Kafka's names.
+    `./dev bench` has compiled them; but a broker with a cold cache would use its generic path for a
+    while, and the measurement would show that path. ``settings`` are the broker's, by Kafka's
+    names.
     """
     for package in ("pyspark_klog", "klog_broker"):
         command = [sys.executable, "-m", f"{package}.warm"]
@@ -178,7 +179,7 @@ def klog_broker(settings: Mapping[str, str] | None = None) -> Iterator[Side]:
 
 @contextmanager
 def kafka_broker(settings: Mapping[str, str] | None = None) -> Iterator[Side]:
-    """Apache Kafka's newest release, likewise."""
+    """Apache Kafka's newest release with an empty log folder."""
     properties = {"log.segment.delete.delay.ms": str(_DELETE_DELAY_MS), **(settings or {})}
     server = KafkaServer(properties=properties, heap_mb=_KAFKA_HEAP_MB)
     with server, _client(server.bootstrap_servers) as client, _explaining(KAFKA, server.output):
@@ -195,7 +196,8 @@ def both(settings: Mapping[str, str] | None = None) -> Iterator[Pair]:
 
 @contextmanager
 def _explaining(name: str, output: Callable[[], str]) -> Iterator[None]:
-    """Shows what a broker said last if the measurement fails. SIGTERM ends it cleanly meanwhile."""
+    """Print a broker's last output if the measurement fails; let SIGTERM end it cleanly
+    meanwhile."""
     before = signal.signal(signal.SIGTERM, _end)
     try:
         yield
@@ -207,7 +209,7 @@ def _explaining(name: str, output: Callable[[], str]) -> Iterator[None]:
 
 
 def _end(number: int, _: object) -> None:
-    """As an exception, so that what was started is ended: the brokers would go on otherwise."""
+    """Raise SystemExit, so that the brokers are stopped: they would run on otherwise."""
     raise SystemExit(128 + number)
 
 

@@ -1,4 +1,4 @@
-"""One cleaning of a log on either broker: begun, waited for, timed by the broker, and checked."""
+"""One cleaning of a log on either broker: started, timed by the broker, and checked."""
 
 import os
 import re
@@ -27,21 +27,23 @@ from pyspark_klog.records.layout import (
     RECORD_COUNT_AT,
 )
 
-# Both keep 24 bytes for a key: the keys of 2 GB fit into it, so that one round cleans all.
+# Both brokers use 24 bytes for a key: the keys of 2 GB fit into the buffer, so that one round
+# cleans the whole log.
 BROKER_SETTINGS = {
     "log.cleaner.enable": "true",
     "log.cleaner.threads": "1",
     "log.cleaner.dedupe.buffer.size": str(256 << 20),
     "log.cleaner.backoff.ms": "100",
 }
-# A log that was never cleaned has a ratio of 1, and is due above the setting.
+# A log that was never cleaned has a dirty ratio of 1, and is cleaned if that exceeds the setting.
 _DIRTY_RATIO = "min.cleanable.dirty.ratio"
 _HELD_OFF, _EAGER = "1", "0.01"
 _TOPIC_RESOURCE = 2
 _POLL_S = 0.05
 _DEADLINE_S = 900.0
 _READ_BYTES = 8 << 20
-# One line of klog's; of Apache Kafka's the first three and the one of the end.
+# klog logs one line for a round; of Apache Kafka's lines this needs the first three and the one
+# with the end size.
 _KLOG_ROUND = re.compile(
     r"log=(?P<log>\S+) cleaned_to=(?P<end>\d+) .* kept_records=(?P<kept>\d+) "
     r".*took_ms=(?P<took_ms>\d+)"
@@ -55,12 +57,13 @@ _KAFKA_ROUND = re.compile(
 
 @dataclass(frozen=True)
 class Cleaned:
-    """``seconds`` are those of the broker's own line; monotonic time tells when they were."""
+    """One cleaning: ``seconds`` come from the broker's own log line, ``ended_s`` is
+    monotonic time."""
 
     seconds: float
     broker_cpu_s: float
     log_bytes: int
-    """Of the closed segments, which were cleaned."""
+    """The bytes of the closed segments, which were cleaned."""
     kept_bytes: int
     kept_records: int
     ended_s: float
@@ -72,7 +75,7 @@ class Cleaned:
 
 @contextmanager
 def dirty_topic(side: Side, log: KeyedLog) -> Iterator[str]:
-    """A topic with the log, which no cleaner touches yet; on disk, and read once."""
+    """A topic with the log, on disk and in the page cache, that no cleaner touches yet."""
     configs = {
         "cleanup.policy": "compact",
         "segment.bytes": str(log.segment_bytes),
@@ -89,8 +92,10 @@ def dirty_topic(side: Side, log: KeyedLog) -> Iterator[str]:
 
 
 def clean(side: Side, topic: str, log: KeyedLog) -> Cleaned:
-    """Lets the cleaner at a dirty topic and waits for it; LoadFailed if it kept something else than
-    the last record of each key."""
+    """Let the cleaner clean a dirty topic, and wait for the end of the round.
+
+    Raises LoadFailed if the last record of each key is not all that was kept.
+    """
     *closed, active = _log_files(side, topic)
     end = int(active.stem)
     log_bytes = sum(path.stat().st_size for path in closed)
@@ -113,7 +118,8 @@ def clean(side: Side, topic: str, log: KeyedLog) -> Cleaned:
 
 
 def _wait(side: Side, topic: str, end: int) -> tuple[float, int]:
-    """Until a round has come to the offset; its seconds and how many records it kept."""
+    """Wait until a round has reached the offset; return its seconds and the records that
+    it kept."""
     rounds = _klog_rounds if side.name == KLOG else _kafka_rounds
     deadline_s = time.monotonic() + _DEADLINE_S
     while time.monotonic() < deadline_s:
@@ -126,7 +132,7 @@ def _wait(side: Side, topic: str, end: int) -> tuple[float, int]:
     raise LoadFailed(f"{side.name} did not clean {topic} within {_DEADLINE_S:g} s")
 
 
-Round = tuple[int, float, int]  # its end, seconds, records kept
+Round = tuple[int, float, int]  # end offset, seconds, records kept
 
 
 def _klog_rounds(output: str, partition: str) -> Iterator[Round]:
@@ -138,7 +144,7 @@ def _klog_rounds(output: str, partition: str) -> Iterator[Round]:
 def _kafka_rounds(output: str, partition: str) -> Iterator[Round]:
     for line in _KAFKA_ROUND.finditer(output):
         if line["log"] == partition:
-            # Its seconds have one decimal; the size and the rate have more digits.
+            # Kafka's seconds have one decimal; the size and the rate have more digits.
             yield (
                 int(line["end"]),
                 _number(line["mb"]) / _number(line["rate"]),
@@ -151,12 +157,12 @@ def _number(text: str) -> float:
 
 
 def _log_files(side: Side, topic: str) -> list[Path]:
-    """The segments, the active one last."""
+    """The segments' files, the active one last."""
     return sorted((side.data / f"{topic}-0").glob("*.log"))
 
 
 def _records_in(path: Path) -> int:
-    """How many records the headers of a file's batches count."""
+    """The number of records in a file, by the headers of its batches."""
     count = at = 0
     size = path.stat().st_size
     with path.open("rb") as file:

@@ -42,7 +42,7 @@ from tests.support.kafka_zookeeper import SESSION_TIMEOUT_MS, ZooKeeperKafka, ka
 
 BROKERS = 3
 HEAP_MB = 512
-"""Of each of Kafka's three brokers; the default of its start script is 1 GB."""
+"""The heap of each of Kafka's three brokers; the default of its start script is 1 GB."""
 
 _SETTINGS = {
     "default.replication.factor": "3",
@@ -51,7 +51,7 @@ _SETTINGS = {
     "log.segment.delete.delay.ms": "100",
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
 }
-# Leaders move when a row moves them, not after five minutes by themselves; klog never does that.
+# Only a benchmark moves leaders: Kafka would move them by itself after five minutes, klog never.
 _KAFKA_SETTINGS = {**_SETTINGS, "auto.leader.rebalance.enable": "false"}
 _CLIENT = {
     "connections.max.idle.ms": "600000",
@@ -72,17 +72,17 @@ class Node:
     pid: Callable[[], int]
     data: Path
     kill: Callable[[], None]
-    """Without warning (SIGKILL)."""
+    """Ends the broker by SIGKILL."""
     stop: Callable[[], None]
-    """Politely (SIGTERM), to its end."""
+    """Sends SIGTERM and waits for the end."""
     start: Callable[[], None]
-    """Until it answers."""
+    """Starts the broker and waits until it answers."""
     output: Callable[[], str]
 
 
 @dataclass
 class ClusterSide:
-    """A cluster that runs."""
+    """A running cluster."""
 
     name: str
     nodes: dict[int, Node]
@@ -92,7 +92,7 @@ class ClusterSide:
 
     # --- topics ----------------------------------------------------------------------------------
     def create_topic(self, purpose: str, partitions: int = 1, replicas: int = BROKERS) -> str:
-        """A new topic, all of whose replicas are in sync and whose partitions serve."""
+        """Create a topic; wait until all replicas are in sync and partition 0 serves."""
         name = f"bench-{purpose}-{next(self._numbers)}"
         Admin(client=self.client).create_topics([NewTopic(name, partitions, replicas)])
         self.wait_until_whole(name, replicas)
@@ -100,7 +100,7 @@ class ClusterSide:
         return name
 
     def delete_topic(self, name: str) -> None:
-        """Deletes a topic and waits until its files are gone everywhere."""
+        """Delete a topic and wait until its files are gone on all brokers."""
         Admin(client=self.client).delete_topics([name])
         of_topic = re.compile(rf"{re.escape(name)}-\d+(\..*)?")
 
@@ -112,7 +112,7 @@ class ClusterSide:
 
     @contextmanager
     def topic(self, purpose: str, partitions: int = 1, replicas: int = BROKERS) -> Iterator[str]:
-        """A topic for a while."""
+        """A topic that exists for the with statement."""
         name = self.create_topic(purpose, partitions, replicas)
         try:
             yield name
@@ -120,12 +120,12 @@ class ClusterSide:
             self.delete_topic(name)
 
     def partitions(self, topic: str) -> dict[int, PartitionInfo]:
-        """Leaders and in-sync sets as a broker tells them now."""
+        """Leaders and in-sync replicas in the metadata of a broker now."""
         view = self.client.refresh([topic])
         return dict(view.topics[topic].partitions)
 
     def wait_until_whole(self, topic: str, replicas: int = BROKERS) -> None:
-        """Waits until every partition has a leader and all replicas are in sync."""
+        """Wait until every partition has a leader and all replicas are in sync."""
 
         def is_whole() -> bool:
             infos = self.partitions(topic).values()
@@ -136,7 +136,7 @@ class ClusterSide:
         eventually(is_whole, _DEADLINE_S, f"{self.name} having all replicas of {topic} in sync")
 
     def elect_preferred(self, topic: str) -> None:
-        """Gives each partition back to the first of its replicas."""
+        """Move the leadership of each partition to the first of its replicas."""
         deadline_ms = self.client.deadline()
         numbers = list(self.partitions(topic))
         wanted = [TopicPartitions(topic=topic, partitions=numbers)]
@@ -152,7 +152,7 @@ class ClusterSide:
         eventually(is_back, _DEADLINE_S, f"{self.name} having preferred leaders of {topic}")
 
     def end_offset(self, topic: str, number: int = 0) -> int:
-        """Where a partition ends for consumers, as its leader says."""
+        """The end of a partition for consumers, according to its leader."""
         partition = TopicPartition(topic, number)
         deadline_ms = self.client.deadline()
 
@@ -171,22 +171,22 @@ class ClusterSide:
         return found
 
     def expect_records(self, topic: str, expected: int, number: int = 0) -> None:
-        """Raises LoadFailed unless so many records were appended to a new topic."""
+        """Raise LoadFailed unless the new topic holds ``expected`` records."""
         found = self.end_offset(topic, number)
         if found != expected:
             raise LoadFailed(f"{self.name}: {topic} holds {found} records, expected {expected}")
 
     # --- brokers ---------------------------------------------------------------------------------
     def address(self, broker_id: int) -> Address:
-        """Where a broker listens."""
+        """The address where a broker listens."""
         return self.client.view.brokers[broker_id]
 
     def controller(self) -> int:
-        """The controller's number, as its znode has it."""
+        """The controller's broker id, from its znode."""
         return decode_controller(self.zookeeper.get("/controller")[0]).broker_id
 
     def target(self, topic: str, number: int = 0) -> Target:
-        """A partition at its leader, for the load generator; the CPU is that of all brokers."""
+        """A partition at its leader as a target; the CPU time is that of all brokers."""
         topic_info = self.client.refresh([topic]).topics[topic]
         leader = topic_info.partitions[number].leader
         address = self.address(leader)
@@ -196,14 +196,17 @@ class ClusterSide:
         return Target(address.host, address.port, pid, topic, uuid, number, others)
 
     def first_led(self, topic: str) -> int:
-        """A partition that the first broker leads: one that is always the same has warm kernels,
-        or compiled code, in every turn but the first."""
+        """The number of a partition that the first broker leads.
+
+        A leader that is always the same has warm kernels or compiled code, in every turn but the
+        first.
+        """
         first = min(self.nodes)
         infos = self.partitions(topic)
         return next(number for number, info in infos.items() if info.leader == first)
 
     def newest_version(self, api_key: ApiKey) -> int:
-        """The newest version of an API that these brokers and klog's own protocol speak."""
+        """The newest version of an API that both these brokers and klog's own client support."""
         return self.client.link_to_any(self.client.deadline()).connection.version(api_key)
 
 
@@ -217,19 +220,20 @@ class ClusterPair:
         return self.klog, self.kafka
 
     def common_version(self, api_key: ApiKey) -> int:
-        """The newest version of an API that both clusters speak."""
+        """The newest version of an API that both clusters support."""
         return min(side.newest_version(api_key) for side in self.sides)
 
 
 def latest_offsets(topic: str, numbers: Sequence[int]) -> ListOffsetsRequest:
-    """Asks where partitions end."""
+    """A request for the ends of partitions."""
     rows = [ListOffsetsPartition(partition_index=each, timestamp=_LATEST) for each in numbers]
     return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=rows)])
 
 
 @contextmanager
 def both_clusters() -> Iterator[ClusterPair]:
-    """Both, each with an own ZooKeeper, one broker after the other; the first is the controller."""
+    """Both clusters, each with its own ZooKeeper; brokers start one by one, the first is
+    controller."""
     for package in ("pyspark_klog", "klog_broker"):
         command = [sys.executable, "-m", f"{package}.warm"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=_WARM_DEADLINE_S)
@@ -302,5 +306,5 @@ def _side(
 
 
 def _end(number: int, _: object) -> None:
-    """As an exception, so that what was started is ended: the brokers would go on otherwise."""
+    """Raise SystemExit, so that the brokers are stopped: they would run on otherwise."""
     raise SystemExit(128 + number)

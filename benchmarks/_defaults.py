@@ -1,6 +1,6 @@
-"""Defaults in which klog's connector and Spark's own, which has those of Kafka's clients, differ.
+"""Client defaults in which klog's connector and Spark's own, with Kafka's clients, differ.
 
-Both are measured as they come: a reader of the figures has to know where that is not the same.
+Both are measured with their defaults, so a reader of the figures must know the differences.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from tests.support.protocol_oracle import run_java
 
 
 def kafka_client_defaults() -> dict[str, str]:
-    """By setting; of 3.9.1, whose client Spark's connector has."""
+    """The client defaults of Kafka 3.9.1, whose client Spark's connector has, by setting."""
     found: dict[str, str] = {}
     for line in run_java(OLDEST_KAFKA, "ClientDefaults.java"):
         name, default = line.split("\t")
@@ -20,7 +20,7 @@ def kafka_client_defaults() -> dict[str, str]:
 
 
 def differing(kafka: dict[str, str]) -> Iterable[str]:
-    """``name klog's / Kafka's`` for settings of reading and writing that have two defaults."""
+    """``name klog's / Kafka's`` for each setting of reading and writing with two defaults."""
     for row in (*READING, *WRITING):
         ours = "" if row.default is None else str(row.default)
         if isinstance(row.default, bool):

@@ -1,4 +1,4 @@
-"""When a cluster did what: acks came, a znode went, the last partition served again."""
+"""Times of events in a cluster: acks, the deletion of a znode, a partition that serves again."""
 
 import socket
 import time
@@ -30,7 +30,7 @@ _ACKS_ALL = -1
 
 
 class Asker:
-    """One connection, one request at a time; asks again what it is told to."""
+    """One connection with one request at a time."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), _CONNECT_S)
@@ -48,7 +48,7 @@ class Asker:
         return decode_response(self.send(encode_request(header, request)), api_key, version)
 
     def send(self, frame: bytes) -> bytes:
-        """The reply to a whole frame, without its size."""
+        """Send a whole frame; return the response without its size."""
         self._socket.sendall(frame)
         size = self._stream.read(4)
         reply = self._stream.read(int.from_bytes(size, "big")) if len(size) == 4 else b""
@@ -58,10 +58,10 @@ class Asker:
 
 
 class Acks:
-    """A producer of one record after the other, acks=all, to whoever leads a partition.
+    """A producer of one record after the other, acks=all, at the leader of a partition.
 
-    It asks broker ``ask``, one that stays, for the leader. ``at_s`` are the times of the acks
-    (monotonic).
+    The broker ``ask``, which must stay up, is asked for the leader. ``at_s`` are the monotonic
+    times of the acks.
     """
 
     def __init__(self, side: ClusterSide, topic: str, number: int, version: int, ask: int) -> None:
@@ -88,7 +88,7 @@ class Acks:
             raise LoadFailed(f"producing through it: {self._error!r}")
 
     def first_after(self, moment_s: float) -> float:
-        """When the first ack came that is newer than a moment; LoadFailed if there is none yet."""
+        """The time of the first ack after a moment; LoadFailed if there is none yet."""
         for each in self.at_s:
             if each > moment_s:
                 return each
@@ -150,7 +150,7 @@ def longest_gap(times_s: Sequence[float], since_s: float) -> tuple[float, float]
 
 @contextmanager
 def acks(side: ClusterSide, topic: str, number: int, version: int, ask: int) -> Iterator[Acks]:
-    """A producer for a while."""
+    """A producer that runs for the with statement."""
     found = Acks(side, topic, number, version, ask)
     try:
         yield found
@@ -159,7 +159,7 @@ def acks(side: ClusterSide, topic: str, number: int, version: int, ask: int) -> 
 
 
 class Gone:
-    """When a znode goes: watched from its making on."""
+    """Watches a znode from the creation of this object on, until it is deleted."""
 
     def __init__(self, zookeeper: KazooClient, path: str) -> None:
         self._path = path
@@ -169,7 +169,7 @@ class Gone:
             raise LoadFailed(f"there is no znode {path}")
 
     def wait_s(self, deadline_s: float) -> float:
-        """When it went."""
+        """When the znode was deleted; LoadFailed if it still exists."""
         if not self._is_gone.wait(deadline_s):
             raise LoadFailed(f"the znode {self._path} is still there after {deadline_s:g} s")
         return self._at_s
@@ -182,8 +182,10 @@ class Gone:
 def wait_until_served(
     side: ClusterSide, topic: str, numbers: Sequence[int], ask: Sequence[int], deadline_s: float
 ) -> float:
-    """When the last of these partitions had told one of the brokers ``ask`` where it ends: only a
-    leader tells. Monotonic seconds."""
+    """Wait until each of these partitions has answered ListOffsets, which only a leader does.
+
+    The requests go to the brokers ``ask``. Return the monotonic time of the last answer.
+    """
     askers = [Asker(*side.address(each)) for each in ask]
     pending = set(numbers)
     end_s = time.monotonic() + deadline_s

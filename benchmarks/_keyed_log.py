@@ -1,4 +1,4 @@
-"""A log of random keys, its batches made once in a file and produced to both brokers."""
+"""A log of random keys whose batches are made once in a file and produced to both brokers."""
 
 import math
 import mmap
@@ -21,7 +21,7 @@ from pyspark_klog.records.compression import Codec
 _BLOCK_RECORDS = 100_000
 _BATCH_BYTES = 16_384
 _SEGMENTS = 8
-# Apache Kafka takes no smaller ones.
+# Apache Kafka accepts no smaller segments.
 _LEAST_SEGMENT_BYTES = 1 << 20
 _KEY_DIGITS = 11
 _KEY_PREFIX = b"user-"
@@ -34,15 +34,17 @@ _PRODUCER_SETTINGS = {"connections.max.idle.ms": "600000"}
 
 @dataclass(frozen=True)
 class KeyedLog:
-    """Batches of some 16 KB before compression, in a file: keys of 16 bytes, values of 100 to 200
-    that are words of a language with 4,000 of them."""
+    """Batches of some 16 KB before compression, in a file.
+
+    Keys have 16 bytes, values 100 to 200; the values are text of a language with 4,000 words.
+    """
 
     path: Path
     codec: Codec
     surviving: float
     """The share of records with the last value of their key."""
     plain_bytes: int
-    """Of the batches, if they were not compressed; their headers are not counted."""
+    """The bytes of keys and values before compression, without the batches' headers."""
     keys: Any
     """Each record's key, as a number."""
     key_count: int
@@ -53,7 +55,7 @@ class KeyedLog:
 
     @property
     def segment_bytes(self) -> int:
-        """So that the log has eight closed segments and a small active one."""
+        """The segment size that gives the log eight closed segments and a small active one."""
         return max(_LEAST_SEGMENT_BYTES, (sum(self.sizes) - 1) // _SEGMENTS)
 
     def kept(self, cleaned_end: int) -> int:
@@ -63,7 +65,7 @@ class KeyedLog:
         return int(is_there.sum()) + len(self.keys) - cleaned_end
 
     def produce(self, side: Side, topic: str) -> None:
-        """Writes all of it, in order, to partition 0 of a topic."""
+        """Write all batches, in order, to partition 0 of a topic."""
         with BlockingClient(
             {"bootstrap.servers": side.bootstrap_servers, **_PRODUCER_SETTINGS}
         ) as client:
@@ -81,13 +83,13 @@ class KeyedLog:
         ):
             at = 0
             for size, count in zip(self.sizes, self.counts, strict=True):
-                # The producer writes its own fields into what it is given.
+                # The producer writes its own fields into a batch, so each one is copied.
                 yield bytearray(mapped[at : at + size]), count
                 at += size
 
 
 def make(path: Path, codec: Codec, surviving: float, records: int) -> KeyedLog:
-    """Writes the batches to a new file."""
+    """Write the batches to a new file."""
     random = np.random.default_rng(_SEED)
     key_count = max(1, round(records / _records_a_key(surviving)))
     keys = random.integers(0, key_count, records, dtype=np.int64)
@@ -119,8 +121,10 @@ def make(path: Path, codec: Codec, surviving: float, records: int) -> KeyedLog:
 
 
 def _records_a_key(surviving: float) -> float:
-    """How many records there have to be for each of the keys that are drawn from, all of them as
-    likely, if so many are the last ones of their key: (1 - e^-x) / x = surviving."""
+    """How many records each key must have, on average, for this share of last records.
+
+    Keys are drawn with equal probability, so that the share is (1 - e^-x) / x.
+    """
     low, high = 1e-6, 1e6
     for _ in range(200):
         x = (low + high) / 2
@@ -132,7 +136,7 @@ def _records_a_key(surviving: float) -> float:
 
 
 def _text(random: Any) -> Any:
-    """Bytes of words, some of which come much more often than others."""
+    """Bytes of words, some of which are much more frequent than others."""
     letters = np.frombuffer(b"etaoinshrdlucmfwypvbgkjqxz", np.uint8)
     odds = 1.0 / np.arange(1, len(letters) + 1)
     words = [
@@ -155,7 +159,7 @@ def _key_column(keys: Any) -> pa.Array:
 
 
 def _value_column(random: Any, text: Any, count: int) -> pa.Array:
-    """Each value is a piece of the text."""
+    """Values that are pieces of the text."""
     sizes = random.integers(_LEAST_VALUE_BYTES, _VALUE_BYTES_END, count)
     starts = random.integers(0, len(text) - _VALUE_BYTES_END, count)
     ends = np.cumsum(sizes)

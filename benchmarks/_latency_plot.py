@@ -1,18 +1,20 @@
-"""The picture of `latency`: quantiles of both brokers, a panel for each rate."""
+"""The chart of `latency`: quantiles of both brokers, a panel for each rate."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 Curves = dict[str, Mapping[str, Sequence[float]]]
-"""Of each panel, by its title, and of each broker: milliseconds of the quantile
-1 - 10 ** -(place / 10), by place."""
+"""The latencies of each panel, by its title, and of each broker, in ms.
+
+Place n of a list is the quantile 1 - 10 ** -(n / 10).
+"""
 
 _STEPS_A_DECADE = 10
 _TICKS = {"50": 0.301, "90": 1.0, "99": 2.0, "99.9": 3.0, "99.99": 4.0}
 
 
 def draw(curves: Curves, path: Path) -> None:
-    """Writes the picture; what kind it is follows from how the path ends."""
+    """Write the chart; the path's suffix chooses the file format."""
     import matplotlib as mpl
 
     mpl.use("Agg")

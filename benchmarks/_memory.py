@@ -1,8 +1,8 @@
-"""Memory that the machine has: held, and let go of as somebody else needs it.
+"""Memory that is held, and released as other processes need it.
 
-A virtual machine may give pages that were free for some seconds back to its host. The next one to
-touch them waits until the machine is given them again, for several times as long as a copy takes.
-A run that fills memory measures that, unless it gets pages that were in use until just before.
+A virtual machine may give pages that were free for some seconds back to its host. The next process
+to touch them waits until the machine gets them again, several times longer than a copy takes. A run
+that fills memory would measure that wait, unless it gets pages that were in use until just before.
 """
 
 import os
@@ -14,18 +14,18 @@ _BLOCK_BYTES = 512
 
 
 class HeldMemory:
-    """Pages in use, which can only become fewer."""
+    """Pages in use, whose number can only decrease."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     @property
     def held_bytes(self) -> int:
-        """How much it is now."""
+        """The bytes that are held now."""
         return os.fstat(self._descriptor).st_blocks * _BLOCK_BYTES
 
     def keep(self, size_bytes: int) -> None:
-        """Lets go of all but so many bytes."""
+        """Release all but ``size_bytes`` bytes."""
         size_bytes = max(size_bytes, 0)
         if size_bytes < os.fstat(self._descriptor).st_size:
             os.ftruncate(self._descriptor, size_bytes)
@@ -33,7 +33,7 @@ class HeldMemory:
 
 @contextmanager
 def held_memory(size_bytes: int) -> Iterator[HeldMemory]:
-    """So many bytes of memory, rounded up to whole MB, each page of it touched. Linux."""
+    """Hold ``size_bytes`` of memory, rounded up to whole MB, with each page touched. Linux only."""
     descriptor = os.memfd_create("held-memory")
     try:
         for _ in range(-(-size_bytes // len(_PIECE))):

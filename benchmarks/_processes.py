@@ -1,4 +1,4 @@
-"""What /proc says about a process: CPU time and resident memory."""
+"""CPU time and resident memory of processes, from /proc."""
 
 import os
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# Places in /proc/<pid>/stat behind the command, which is in parentheses and may hold anything.
+# Places in /proc/<pid>/stat behind the command, which is in parentheses and may hold any text.
 _USER_TICKS = 11
 _SYSTEM_TICKS = 12
 _WITH_ENDED_CHILDREN = (_USER_TICKS, _SYSTEM_TICKS, 13, 14)
@@ -26,12 +26,12 @@ def cpu_seconds(pid: int, proc: Path = _PROC) -> float:
 
 
 def resident_bytes(pid: int, proc: Path = _PROC) -> int:
-    """Resident memory of a process."""
+    """Resident memory of a process in bytes."""
     return int((proc / str(pid) / "statm").read_text().split()[1]) * _PAGE_BYTES
 
 
 def peak_resident_bytes(pid: int, proc: Path = _PROC) -> int:
-    """The most that a process ever had resident."""
+    """Peak resident memory of a process in bytes."""
     for line in (proc / str(pid) / "status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -39,7 +39,7 @@ def peak_resident_bytes(pid: int, proc: Path = _PROC) -> int:
 
 
 def process_tree(pid: int, proc: Path = _PROC) -> list[int]:
-    """A process and all below it, as they are now."""
+    """A process and all its descendants, as they are now."""
     found = [pid]
     with suppress(OSError):  # a process or a thread may end meanwhile
         for task in (proc / str(pid) / "task").iterdir():
@@ -50,9 +50,9 @@ def process_tree(pid: int, proc: Path = _PROC) -> list[int]:
 
 
 def tree_cpu_seconds(pid: int, proc: Path = _PROC) -> float:
-    """User and system time of a process and all below it so far, also of those that have ended."""
+    """User and system time of a process and its descendants so far, ended children included."""
     ticks = 0
     for each in process_tree(pid, proc):
-        with suppress(OSError):  # it may end meanwhile
+        with suppress(OSError):  # the process may end meanwhile
             ticks += _cpu_ticks_of((proc / str(each) / "stat").read_text(), _WITH_ENDED_CHILDREN)
     return ticks / _TICKS_PER_S

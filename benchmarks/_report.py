@@ -1,4 +1,4 @@
-"""From what was measured to the figures and notes of rows."""
+"""Figures and notes of rows, computed from measurements."""
 
 from collections.abc import Sequence
 
@@ -11,18 +11,18 @@ from benchmarks.rows import Row
 
 
 def median_of(runs: Sequence[Measured], what: str) -> float:
-    """Median of ``what`` ("records", "requests", "log_bytes") a second."""
+    """The median of ``what`` ("records", "requests", "log_bytes") a second."""
     return median([getattr(run, what) / run.seconds for run in runs])
 
 
 def per_cpu_second(runs: Sequence[Measured], what: str) -> float:
-    """``what`` by second of the broker's CPU, over all runs: its clock has steps of 10 ms."""
+    """``what`` for each second of the broker's CPU, over all runs: its clock has steps of 10 ms."""
     cpu_s = sum(run.broker_cpu_s for run in runs)
     return sum(getattr(run, what) for run in runs) / cpu_s if cpu_s else 0.0
 
 
 def load_note(klog: Sequence[Measured], peer: Sequence[Measured]) -> str:
-    """The generator's own share of its core, and the broker's, klog's and then the peer's."""
+    """The share of a core that the generator used, and the broker, for klog and then the peer."""
     shares = [
         " / ".join(f"{median([getattr(run, which) for run in runs]):.2f}" for runs in (klog, peer))
         for which in ("generator_cores", "broker_cores")
@@ -45,7 +45,7 @@ def ceiling_note(
     unit: str,
     unit_size: float = 1,
 ) -> str:
-    """What a bare loop reaches in the same turns, by time and by CPU, and klog's share of it."""
+    """The rate of a bare loop in the same turns, by time and by CPU, and klog's share of it."""
     most = median_of(ceiling, what)
     per_cpu = per_cpu_second(ceiling, what)
     note = f"a bare loop: {most / unit_size:,.0f} {unit}, of which klog has"
@@ -58,7 +58,7 @@ def ceiling_note(
 
 
 def found(row: Row) -> Row:
-    """The row, also told to who waits: the table comes when all are there."""
+    """Print the row's figures for a waiting person, and return the row: the table comes last."""
     peer = "" if row.peer is None else f", peer {row.peer:,.2f}"
     progress(f"  {row.work}: klog {row.klog:,.2f}{peer} {row.unit}")
     return row
@@ -67,7 +67,8 @@ def found(row: Row) -> Row:
 def p99_ms(
     samples: Samples, windows: Sequence[tuple[float, float]]
 ) -> tuple[tuple[float, float], int]:
-    """p99 of Produce and of Fetch in ms of what was due in the windows, and how many those were."""
+    """p99 of Produce and Fetch in ms for requests due in the windows, and the number of
+    requests."""
     whole = min(len(samples.produce_us), len(samples.fetch_us))
     due_s = np.array(samples.due_s[:whole])
     inside = np.zeros(whole, np.bool_)

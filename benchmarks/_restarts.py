@@ -1,4 +1,4 @@
-"""Brokers that are ended and started again on what they have: how long it takes, and what it costs.
+"""Restarts of brokers on their data: how long they take, and what an idle broker costs.
 
 Each broker works on a folder of its own, filled by the same load; the other one does not run.
 """
@@ -21,7 +21,7 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.testing import Broker
 from tests.support.peers import KafkaServer
 
-# Thousands of logs after a kill, on a machine that has other things to do.
+# The deadline allows for thousands of logs after a kill, on a busy machine.
 _START_DEADLINE_S = 600.0
 _BATCH_MESSAGES = 80
 _REQUEST_BYTES = 16_600
@@ -38,7 +38,7 @@ class Restartable:
 
     side: Side
     kill_and_start: Callable[[Callable[[], None]], int]
-    """Returns the process id; the callable is called in between."""
+    """Kills the broker, calls the argument, and starts it; returns the new process id."""
     stop: Callable[[], None]
     start: Callable[[], int]
 
@@ -84,7 +84,7 @@ def _side(name: str, servers: str, pid: int, data: Path) -> Iterator[Side]:
 
 
 def recoveries(broker: Restartable, total_bytes: int, partitions: int) -> list[float]:
-    """Seconds to the first answer after kills, with no checkpoint: all bytes are looked through."""
+    """Seconds to the first answer after kills, without a checkpoint: all bytes are scanned."""
     side = broker.side
     topic = side.create_topic("recovery", partitions)
     version = side.newest_version(ApiKey.PRODUCE)
@@ -110,7 +110,7 @@ def recoveries(broker: Restartable, total_bytes: int, partitions: int) -> list[f
 
 
 def _read(data: Path) -> None:
-    """Bring the logs into the page cache, on the disk."""
+    """Sync the logs to the disk, and read them into the page cache."""
     for path in data.glob("*/*.log"):
         with path.open("rb") as file:
             os.fsync(file.fileno())
@@ -120,7 +120,7 @@ def _read(data: Path) -> None:
 
 @dataclass(frozen=True)
 class ManyPartitions:
-    """What a broker with many partitions costs when nobody asks it for anything."""
+    """The costs of a broker with many partitions and no requests."""
 
     start_s: float
     start_after_kill_s: float
@@ -131,7 +131,7 @@ class ManyPartitions:
 
 
 def many_partitions(broker: Restartable, count: int, idle_s: float) -> ManyPartitions:
-    """Makes empty partitions, then stops, starts and kills the broker."""
+    """Create empty partitions, then stop, start and kill the broker."""
     side = broker.side
     for first in range(0, count, _TOPIC_PARTITIONS):
         side.create_topic("many", min(_TOPIC_PARTITIONS, count - first))

@@ -1,11 +1,11 @@
-"""What the lines of spark-conf/ do: `./dev python -m benchmarks._spark_conf [LINE ...]`.
+"""Measures the lines of spark-conf/: `./dev python -m benchmarks._spark_conf [LINE ...]`.
 
-Each setting of spark-defaults.conf is measured on the job that it is for, with the line and
-without it, in turns, all other lines being in force: `spark.sql.*` within one driver, others in a
-new driver each time, on one embedded broker. Printed are the seconds by the clock and of CPU, and
-the median of the ratios of pairs, with / without: 0.80 is a fifth less. LINE is a setting, or
-`name=value@job` for one that is not in the file. `--log` counts instead the lines that Spark
-logs with log4j2.properties and without.
+Each setting of spark-defaults.conf is measured on its own job, with the line and without it, in
+turns, all other lines being in force: `spark.sql.*` within one driver, others in a new driver each
+time, on one embedded broker. The program prints the seconds by the clock and of CPU, and the median
+of the ratios of pairs, with / without: 0.80 is a fifth less. LINE is a setting, or `name=value@job`
+for one that is not in the file. `--log` counts instead the lines that Spark logs with
+log4j2.properties and without.
 """
 
 import argparse
@@ -42,7 +42,7 @@ JOB_OF = {"spark.sql.streaming.checkpointFileManagerClass": "micro"}
 
 
 def settings_in(text: str) -> dict[str, str]:
-    """The settings of a spark-defaults.conf, those that stand behind a `#` at once included."""
+    """The settings of a spark-defaults.conf, those right behind a `#` included."""
     found = {}
     for line in text.splitlines():
         stripped = line.removeprefix("#")
@@ -54,14 +54,14 @@ def settings_in(text: str) -> dict[str, str]:
 
 # --- in a driver ---------------------------------------------------------------------------------
 def _start(spark: "SparkSession", servers: str, folder: str) -> list[float]:  # noqa: ARG001
-    """Everything up to a first action; its CPU time is that of the whole driver."""
+    """Start Spark and run a first action; its CPU time is that of the whole driver."""
     began = time.perf_counter()
     spark.range(1).count()
     return [time.perf_counter() - began]
 
 
 def _read(spark: "SparkSession", servers: str, folder: str) -> list[float]:  # noqa: ARG001
-    """A batch read of all records to noop."""
+    """Read all records in a batch to noop."""
     began = time.perf_counter()
     frame = spark.read.format("klog").option("kafka.bootstrap.servers", servers)
     frame.option("subscribe", "many").load().write.format("noop").mode("overwrite").save()
@@ -69,7 +69,7 @@ def _read(spark: "SparkSession", servers: str, folder: str) -> list[float]:  # n
 
 
 def _write(spark: "SparkSession", servers: str, folder: str) -> list[float]:  # noqa: ARG001
-    """A batch write."""
+    """Write rows in a batch."""
     rows = spark.range(_WRITTEN).selectExpr("string(id) as key", "rpad(id, 200, 'x') as value")
     began = time.perf_counter()
     writer = rows.write.format("klog").option("kafka.bootstrap.servers", servers)
@@ -89,7 +89,7 @@ def _stream(spark: "SparkSession", servers: str, records_a_batch: int) -> "DataF
 
 
 def _micro(spark: "SparkSession", servers: str, folder: str) -> list[float]:
-    """Micro-batches of a few records to noop."""
+    """Run micro-batches of a few records to noop."""
     writer = _stream(spark, servers, _FEW // 20).writeStream.format("noop")
     query = writer.option("checkpointLocation", folder).trigger(availableNow=True).start()
     query.awaitTermination()
@@ -97,7 +97,7 @@ def _micro(spark: "SparkSession", servers: str, folder: str) -> list[float]:
 
 
 def _state(spark: "SparkSession", servers: str, folder: str) -> list[float]:
-    """Micro-batches that count by key and write the counts to a topic."""
+    """Run micro-batches that count by key and write the counts to a topic."""
     counts = _stream(spark, servers, _FEW // 2).groupBy("key").count()
     writer = counts.selectExpr("key", "string(count) as value").writeStream.format("klog")
     query = (
@@ -129,12 +129,13 @@ class Timed(NamedTuple):
 
 
 def _cpu_seconds() -> float:
-    """Of this process, of all below it, and of those that they have waited for."""
+    """CPU time of this process and its descendants, with the ended children that they
+    waited for."""
     times: dict[int, tuple[int, float]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         ticks = sum(map(int, fields[11:15]))
         times[int(path.parent.name)] = (int(fields[1]), ticks / os.sysconf("SC_CLK_TCK"))
@@ -147,9 +148,9 @@ def _cpu_seconds() -> float:
 
 
 def drive(job: str, servers: str, folder: str, name: str, value: str, rounds: int) -> None:
-    """One driver: prints what `rounds` of its job took, after one to warm up.
+    """Run one driver: print the times of `rounds` of its job, after one to warm up.
 
-    With a ``name`` they come in turns, with that setting and without it.
+    With a ``name`` each round runs with that setting and without it, in turns.
     """
     from pyspark.sql import SparkSession
 
@@ -182,7 +183,7 @@ def run_driver(
     rounds: int = 1,
     toggled: tuple[str, str] = ("", ""),
 ) -> tuple[list[list[Timed]], str]:
-    """A driver with these files as its configuration; gives its times and what it logged."""
+    """Run a driver with these settings; return its times and its log."""
     with tempfile.TemporaryDirectory(prefix="klog-spark-conf-") as folder:
         conf = Path(folder, "conf")
         conf.mkdir()
@@ -213,7 +214,7 @@ def run_driver(
 
 
 def fill(servers: str) -> None:
-    """The topics: one with many records, one with few, one to write into."""
+    """Fill the topics: one with many records, one with few; the third stays empty."""
     with BlockingClient({"bootstrap.servers": servers}) as client:
         with Admin(client=client) as admin:
             made = ("many", "few", "out")
@@ -230,10 +231,10 @@ def fill(servers: str) -> None:
 
 
 def measure(servers: str, name: str, value: str, job: str, pairs: int) -> str:
-    """One line's effect, as a line of text."""
+    """Measure one line's effect; return it as a line of text."""
     file = settings_in((_CONF / "spark-defaults.conf").read_text(encoding="utf-8"))
     others = {key: given for key, given in file.items() if key != name}
-    if name.startswith("spark.sql."):  # may change while a driver runs
+    if name.startswith("spark.sql."):  # such a setting may change while a driver runs
         times, _ = run_driver(job, servers, others, rounds=pairs, toggled=(name, value))
         with_it, without = times
     else:
@@ -255,7 +256,8 @@ def measure(servers: str, name: str, value: str, job: str, pairs: int) -> str:
 
 
 def count_log_lines(servers: str) -> str:
-    """What Spark logs of a start, a write, and a stream with state, both ways."""
+    """Count the log lines of a write and of a stream with state, with and without
+    log4j2.properties."""
     file = settings_in((_CONF / "spark-defaults.conf").read_text(encoding="utf-8"))
     counts = {}
     for label, log4j in (("with", _CONF / "log4j2.properties"), ("without", None)):
@@ -267,7 +269,7 @@ def count_log_lines(servers: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measures what is named, or every line of the file."""
+    """Measure the named lines, or every line of the file."""
     if arguments[:1] == ["--drive"]:
         job, servers, folder, name, value, rounds = arguments[1:]
         drive(job, servers, folder, name, value, int(rounds))

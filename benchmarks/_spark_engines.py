@@ -1,4 +1,4 @@
-"""What runs the jobs of the Spark rows: drivers with their brokers, and topics filled for them."""
+"""Runners of the Spark rows: drivers with their brokers, and topics filled for them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,7 +14,7 @@ from benchmarks._turns import median, progress, sized
 
 PARTITIONS = 4
 SINK_ROWS = 3_000_000
-# The JVM compiles what it runs often: the first runs of a driver are far from its last ones.
+# The JVM compiles code that runs often: the first runs of a driver are much slower.
 WARM_UPS = 2
 BIG = Records(6_000_000)
 _SHOWN_PHASES = 6
@@ -22,13 +22,13 @@ _SHOWN_PHASES = 6
 
 @dataclass(frozen=True)
 class Engine:
-    """A driver with its data source, and the broker that it works on."""
+    """A driver with its data source, and its broker."""
 
     driver: SparkDriver
     side: Side
 
     def run(self, job: SparkJob) -> SparkMeasured:
-        """Does a job; the broker's CPU time is added to the driver's."""
+        """Run a job; the broker's CPU time is added to the driver's."""
         before_s = cpu_seconds(self.side.pid)
         measured = self.driver.run(job)
         broker_s = cpu_seconds(self.side.pid) - before_s
@@ -40,9 +40,9 @@ class Engine:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """A driver of its own for jobs with nothing at their ends; see SparkJob.is_ceiling.
+    """A driver of its own for ceiling jobs (SparkJob.is_ceiling).
 
-    In klog's JVM these jobs would warm up what klog's run through, and klog's what theirs do.
+    In klog's JVM these jobs would warm up the code that klog's jobs run, and the reverse.
     """
 
     driver: SparkDriver
@@ -69,7 +69,8 @@ class Engines:
 def filled(
     engines: Sequence[Engine], records: Records, *, in_full: bool = False
 ) -> Iterator[tuple[list[str], int]]:
-    """A topic on each engine's broker with the same records: their names, and how many."""
+    """A topic on each engine's broker with equal records: the topics' names, and the
+    record count."""
     shape = records if in_full else replace(records, count=sized(records.count))
     count = whole(shape)
     progress(f"filling a topic with {count} records on each side")
@@ -84,7 +85,7 @@ def filled(
 
 
 def cpu_us(runs: Sequence[SparkMeasured]) -> str:
-    """CPU time of a record, and how much of it is whose."""
+    """CPU time of a record, and its parts."""
     parts_s = [
         (run.cpu_s, run.jvm_cpu_s, run.cpu_s - run.jvm_cpu_s - run.broker_cpu_s, run.broker_cpu_s)
         for run in runs
@@ -97,7 +98,7 @@ def cpu_us(runs: Sequence[SparkMeasured]) -> str:
 
 
 def phases(runs: Sequence[Sequence[SparkMeasured]]) -> str:
-    """The phases that take most of a micro-batch, in ms, those of each side in turn."""
+    """The slowest phases of a micro-batch, in ms, for each side."""
     names = sorted({name for side in runs for run in side for name in run.phases_ms})
     found = {
         name: [median([run.phases_ms.get(name, 0.0) for run in side]) for side in runs]

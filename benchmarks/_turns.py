@@ -1,4 +1,4 @@
-"""Measuring in turns: klog, peer, then peer, klog; medians of what they gave."""
+"""Measures in turns: klog, peer, then peer, klog; with medians of the results."""
 
 import os
 import statistics
@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _DEFAULT_TURNS = 3
-# A run that is over in a blink is repeated in its turn, or the scheduler is what it measures.
+# A very short run is repeated in its turn; otherwise it would measure the scheduler.
 _SHORT_RUN_S = 0.3
 _MOST_REPEATS = 5
 
@@ -21,18 +21,18 @@ def turns() -> int:
 
 
 def sized(count: int) -> int:
-    """``count`` times $KLOG_BENCH_SIZE (1 unless set; 0.1 for a quick look), 1 at least."""
+    """``count`` times $KLOG_BENCH_SIZE (1 unless set; 0.1 for a quick look), at least 1."""
     return max(1, round(count * float(os.environ.get("KLOG_BENCH_SIZE", "1"))))
 
 
 def in_turns(
     *sides: Callable[[], T], warm_ups: int = 1, now_s: Callable[[], float] = time.monotonic
 ) -> list[list[T]]:
-    """What each side gave, turn by turn, after equal runs of each that do not count.
+    """The results of each side, turn by turn, after as many warm-up runs of each.
 
-    Every second turn goes backwards: what a run leaves behind (memory, dirty pages, a warm or a
-    throttled processor) would else always meet the same side. In a turn a short run is done again,
-    up to five times; every run counts.
+    Every second turn goes backwards, because a run leaves memory, dirty pages, and a warm or a
+    throttled processor behind, which would otherwise always affect the same side. In a turn a short
+    run is repeated up to five times; every run counts.
     """
     for side in sides * warm_ups:
         side()
@@ -49,10 +49,10 @@ def in_turns(
 
 
 def median(values: Sequence[float]) -> float:
-    """The median; of an even number the mean of the middle two."""
+    """The median; for an even number the mean of the middle two."""
     return statistics.median(values)
 
 
 def progress(text: str) -> None:
-    """A line for who waits."""
+    """Print a line for a waiting person."""
     print(f"bench:   {text}", file=sys.stderr, flush=True)

@@ -1,6 +1,6 @@
 """Three klog brokers beside three of Kafka 3.9.1, a ZooKeeper each: RF 3, two in sync, acks=all.
 
-``--rows NAME,...`` takes some of idle, produce, outstanding, catch_up, gaps and failover.
+``--rows NAME,...`` selects from idle, produce, outstanding, catch_up, gaps and failover.
 """
 
 import argparse
@@ -34,13 +34,13 @@ _GB = 1e9
 _MB = 1e6
 _PARTITIONS = 1_000
 _ONE_OUTSTANDING = 4_000
-# Kafka works on one request of a connection at a time: on many it can show what it has.
+# Kafka handles one request of a connection at a time: many connections show its full rate.
 _CONNECTIONS = 50
 _MANY_OUTSTANDING = 40_000
 # Records of 200 bytes that make a batch of nearly 1 MB, message.max.bytes of both.
 _MEGABYTE = Messages(4_900)
 _CATCH_UP_BATCHES = 2_000
-# The pages of the copy are let go of so far ahead of it.
+# Held pages are released this far ahead of the copy.
 _AHEAD_BYTES = 256 * 2**20
 _IDLE_S = 20.0
 _SETTLING_S = 15.0
@@ -54,7 +54,7 @@ class _Case:
     messages: Messages
     requests: int
     unit: str
-    """Of its rate: "records" or "log_bytes"."""
+    """The unit of the rate: "records" or "log_bytes"."""
     bar: float
     cpu_bar: float | None = None
 
@@ -99,7 +99,8 @@ def _produce(pair: ClusterPair) -> Iterator[Row]:
                     number = side.first_led(topic)
                     target = side.target(topic, number)
                     job = PipelinedProduce(target, version, _ACKS_ALL, 1, case.messages)
-                    # Followers of a new topic may pause before they fetch: not what is measured.
+                    # Followers of a new topic may pause before they fetch, which the measurement
+                    # must not include.
                     first = generator.run(job)
                     job = replace(job, requests=sized(case.requests), first_offset=first.records)
                     measured = generator.run(job)
@@ -191,9 +192,9 @@ def _outstanding(pair: ClusterPair) -> Iterator[Row]:
 class _CaughtUp:
     log_bytes: int
     copying_s: float
-    """From the first byte that came to the last."""
+    """The time from the first byte copied to the last."""
     whole_s: float
-    """From the start of the process until it was in sync."""
+    """The time from the start of the process until the follower was in sync."""
     cpu_s: float
 
 

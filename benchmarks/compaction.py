@@ -1,4 +1,4 @@
-"""Cleaning 2 GB of keyed log, plain and compressed, and what small requests wait meanwhile.
+"""Cleaning 2 GB of keyed log, plain and compressed, and the latency of small requests meanwhile.
 
 Rows for ``--rows``: plain, lz4, gzip, zstd (speed with 10 % and 50 % of the records surviving), and
 p99_plain, p99_lz4, p99_gzip, p99_zstd (Produce and Fetch beside a cleaning, 50 %).
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> list[Row]:
         load = stack.enter_context(SteadyLoad())
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="klog-bench-")))
         for name, codec in _CODECS.items():
-            warm_ups = 1  # what a JVM has compiled for a codec serves the other share, too
+            warm_ups = 1  # the code that a JVM has compiled for a codec serves the other share, too
             for surviving in _SURVIVING:
                 with_p99 = surviving == _P99_SURVIVING and f"{_P99}{name}" in wanted
                 if name not in wanted and not with_p99:
@@ -120,7 +120,8 @@ def _cpu_ms(runs: Sequence[Cleaned]) -> float:
 # --- what others wait meanwhile -------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Waits:
-    """p99 in ms beside a cleaning, and without, of Produce and of Fetch; how many samples."""
+    """p99 in ms beside a cleaning, and without, of Produce and of Fetch, and the number
+    of samples."""
 
     during: tuple[float, float]
     without: tuple[float, float]
@@ -158,7 +159,7 @@ def _latencies(
 def _beside_a_cleaning(
     side: Side, load: SteadyLoad, log: KeyedLog, versions: tuple[int, int]
 ) -> _Waits:
-    """Quiet, a cleaning, quiet again, under one steady load."""
+    """Measure quiet, a cleaning, and quiet again, under one steady load."""
     quiet_s = max(_LEAST_QUIET_S, sized(int(_QUIET_S * 1000)) / 1000)
     with dirty_topic(side, log) as topic, side.topic("steady") as small:
         load.begin(Steady(side.target(small), *versions, _PAIRS_PER_S))

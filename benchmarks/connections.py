@@ -1,7 +1,7 @@
 """Produce on 200 connections with one request outstanding on each: 200-byte messages, acks=1.
 
-And what connections cost that ask nothing: the memory of each, and what they do to the one that
-asks.
+The costs of idle connections are measured, too: the memory of each, and the effect on an active
+one.
 """
 
 import argparse
@@ -32,7 +32,7 @@ _METADATA_VERSION = 9
 
 @contextmanager
 def _idle(side: Side) -> Iterator[None]:
-    """Connections that have asked for metadata once, as clients do, and then nothing more."""
+    """Connections that have requested metadata once, as clients do, and then nothing more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < 4 * _IDLE:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(4 * _IDLE, hard), hard))
@@ -48,7 +48,7 @@ def _idle(side: Side) -> Iterator[None]:
 
 
 def _idle_kb(side: Side) -> float:
-    """Of resident memory for each."""
+    """Resident KB of the broker for each idle connection."""
     before = resident_bytes(side.pid)
     with _idle(side):
         return (resident_bytes(side.pid) - before) / _IDLE / 1_024

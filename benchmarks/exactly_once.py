@@ -30,9 +30,9 @@ from benchmarks.rows import Row
 
 _MICRO_BATCHES = 50
 _TASKS = 2
-"""Of a range on local[2]."""
+"""The number of tasks of a range on local[2]."""
 _MODES: tuple[dict[str, str], ...] = ({"exactlyOnce": "true"}, {})
-"""What is measured, and what it is measured beside: options of the sink."""
+"""Options of the measured sink, and of the sink that it is compared with."""
 _BARS_MICRO = {_brokers.KLOG: 1.3, _brokers.KAFKA: 1.5}
 _BAR_ROWS = 0.85
 ROWS = ("rows", "micro", "rows_kafka", "micro_kafka")
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> list[Row]:
             continue
         with ExitStack() as stack:
             side = stack.enter_context(broker())
-            # One driver for both: what the JVM has compiled for one serves the other.
+            # One driver serves both modes, since the code that the JVM compiles is common to both.
             engine = Engine(stack.enter_context(SparkDriver("klog", [])), side)
             if f"rows{ending}" in wanted:
                 rows.append(_many_rows(engine))
@@ -73,7 +73,8 @@ def _many_rows(engine: Engine) -> Row:
     def write(options: dict[str, str]) -> SparkMeasured:
         with engine.side.topic("sink", PARTITIONS) as topic:
             measured = engine.run(engine.job("keyed", topic, count, sink_options=options))
-            # Keys go everywhere, so each task's transaction ends with a marker in each partition.
+            # A task's keys go to all partitions, so its transaction ends with a marker in each of
+            # them.
             markers = _TASKS * PARTITIONS if options else 0
             engine.side.expect_records(topic, count + markers, PARTITIONS)
             return measured
@@ -89,8 +90,10 @@ def _many_rows(engine: Engine) -> Row:
 
 
 def _micro_batches(engine: Engine) -> Row:
-    """A stream from topic to topic; the first micro-batches, where the driver ends transactions,
-    do not count."""
+    """A stream from topic to topic.
+
+    The first micro-batches, where the driver ends the transactions, do not count.
+    """
     work = f"micro-batch of {MICRO_RECORDS} records into a topic, on {engine.side.name}"
     progress(work)
     batches = max(_MICRO_BATCHES, sized(_MICRO_BATCHES))
@@ -115,7 +118,7 @@ def _micro_batches(engine: Engine) -> Row:
 
 
 def _check_copy(side: Side, topic: str, count: int, most_markers: int) -> None:
-    """Raises LoadFailed unless all records are there, and no more than they and their markers."""
+    """Raise LoadFailed unless all records are there, with no more than their markers besides."""
     ends = sum(side.end_offset(topic, partition) for partition in range(PARTITIONS))
     if not count <= ends <= count + most_markers:
         raise LoadFailed(

@@ -1,6 +1,7 @@
 """Raw fetch on one connection, one request outstanding: chunks of 1 MB and of 200 KB.
 
-The newest version that both brokers speak; chunks of 200 KB also in the versions of older clients.
+Fetch has the newest version that both brokers support; chunks of 200 KB are also measured in the
+versions of older clients.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from benchmarks._turns import in_turns, progress, sized
 from benchmarks.rows import Row
 from pyspark_klog.protocol.keys import ApiKey
 
-# 16 KB batches, as Kafka's own producer makes them by default; 500 MB of log on each side.
+# Batches of 16 KB, the default of Kafka's own producer; 500 MB of log on each side.
 _MESSAGES_PER_BATCH = 76
 _BATCHES = 31_000
 _MEGABYTE = 1e6
@@ -67,7 +68,7 @@ def run(_: argparse.Namespace) -> list[Row]:
 
 
 def _fill(pair: Pair, side: Side, generator: Generator, topic: str) -> None:
-    """The same bytes on both sides; read once with every CRC checked."""
+    """Write the same bytes on both sides, and read them once with every CRC checked."""
     generator.run(
         PipelinedProduce(
             side.target(topic),
@@ -93,7 +94,7 @@ def _fetch(
 def _fetch_bare(
     bare: BareLoop, pair: Pair, generator: Generator, topic: str, version: int, chunk_bytes: int
 ) -> Measured:
-    """The same, out of klog's file, from a loop that does nothing else."""
+    """Fetch the records of klog's file from a bare loop."""
     end = sized(_BATCHES) * _MESSAGES_PER_BATCH
     (path,) = (pair.klog.data / f"{topic}-0").glob("*.log")
     target = pair.klog.target(topic)

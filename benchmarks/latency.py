@@ -1,6 +1,6 @@
 """From sending a record until a consumer has it, at 1, 10 and 100 thousand records a second.
 
-``--plot FILE`` draws the quantiles of both brokers, as a picture of the kind that FILE ends in.
+``--plot FILE`` draws the quantiles of both brokers; the suffix of FILE chooses the format.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from benchmarks._report import found
 from benchmarks._turns import in_turns, median, progress, sized
 from benchmarks.rows import Row
 
-# Records a second, and how many are counted: the slowest thousandth is of 20 records at least.
+# Records a second, and the number that count: the slowest thousandth has 20 records at least.
 _RECORDS = {1_000: 20_000, 10_000: 100_000, 100_000: 1_000_000}
 _UNCOUNTED_S = 2
 _QUANTILES = {"p50": "p50_ms", "p99": "p99_ms", "p99.9": "p999_ms"}
@@ -35,7 +35,8 @@ def run(args: argparse.Namespace) -> list[Row]:
     rows: list[Row] = []
     curves: Curves = {}
     with _brokers.both() as pair, LatencyClients() as clients:
-        # Few records compile little of what the JVMs, and klog in a quiet moment, have to compile.
+        # A run with few records does not make the JVMs and klog compile all their code: use many
+        # first.
         progress("what is compiled on the way")
         for side in (pair.klog, pair.kafka):
             _measure(side, clients, max(_RECORDS), sized(_RECORDS[max(_RECORDS)]))
@@ -100,7 +101,7 @@ def _cores_note(klog: Sequence[Run], kafka: Sequence[Run]) -> str:
 
 
 def _range_note(figure: str, klog: Sequence[Run], kafka: Sequence[Run]) -> str:
-    """The best and the worst turn of each."""
+    """The best and the worst turn of each broker."""
     ranges = " / ".join(
         f"{min(found):.2f} to {max(found):.2f}"
         for found in (_each(klog, figure), _each(kafka, figure))
@@ -109,6 +110,6 @@ def _range_note(figure: str, klog: Sequence[Run], kafka: Sequence[Run]) -> str:
 
 
 def _curve(runs: Sequence[Run]) -> list[float]:
-    """The medians of each quantile."""
+    """The median of each quantile over the runs."""
     by_place = zip(*(run.latencies.quantiles_ms for run in runs), strict=True)
     return [median(place) for place in by_place]

@@ -1,7 +1,8 @@
-"""What small requests wait beside 100 scrapes a second of metrics, of 10 and of 2,000 partitions.
+"""The latency of small requests beside 100 metrics scrapes a second, of 10 and 2,000 partitions.
 
-Both sides are klog: the broker itself is scraped, or another one that does nothing else. So both
-have the scraper beside them, which reads up to 60 MB/s. Kafka tells its metrics through JMX.
+Both sides are klog: the scrapes go to the measured broker, or to another idle one. So both sides
+share the machine with the scraper, which reads up to 60 MB/s. Kafka is no peer here, since it
+exposes its metrics through JMX.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from pyspark_klog.protocol.keys import ApiKey
 
 _PARTITIONS = (10, 2_000)
 _SCRAPES_PER_S = 100.0
-# Of either side in a turn.
+# The time of scrapes for either side in a turn.
 _SECONDS = 10.0
 _LEAST_S = 2.0
 _SETTLING_S = 0.5
@@ -58,8 +59,10 @@ def _port(klog: Side) -> int:
 
 @dataclass(frozen=True)
 class _Waits:
-    """p99 in ms beside scrapes, and without, of Produce and of Fetch; requests; scrapes a second,
-    and what each brought."""
+    """p99 in ms beside scrapes, and without, of Produce and of Fetch.
+
+    ``samples`` counts requests; ``text_bytes`` is the size of a scrape.
+    """
 
     during: tuple[float, float]
     without: tuple[float, float]
@@ -84,7 +87,7 @@ def _beside_scrapes(
 
 
 def _turn(klog: Side, load: SteadyLoad, port: int) -> _Waits:
-    """Quiet, scrapes, quiet again, under one steady load."""
+    """Measure quiet, scrapes, and quiet again, under one steady load."""
     seconds = max(_LEAST_S, sized(int(_SECONDS * 1000)) / 1000)
     versions = klog.newest_version(ApiKey.PRODUCE), klog.newest_version(ApiKey.FETCH)
     with klog.topic("steady") as small:
@@ -102,7 +105,7 @@ def _turn(klog: Side, load: SteadyLoad, port: int) -> _Waits:
 
 
 def _window(seconds: float) -> tuple[float, float]:
-    """Lets time pass; the times between which it has."""
+    """Let time pass; return its start and end, after a pause to settle."""
     time.sleep(_SETTLING_S)
     began_s = time.monotonic()
     time.sleep(seconds)
@@ -123,7 +126,7 @@ class _Scraper:
         self._thread.start()
 
     def rate(self) -> float:
-        """How many a second, until its end."""
+        """Scrapes a second, after the end."""
         return self._scrapes / self._seconds
 
     def end(self) -> None:

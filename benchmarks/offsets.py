@@ -1,7 +1,7 @@
 """A coordinator's start: behind ten million commits of 10,000 offsets, and with a million of them.
 
-Both brokers have one partition of __consumer_offsets, are stopped in good order, and start again;
-the time ends with the answer to the last group's OffsetFetch. klog's memory is that of its process.
+Both brokers have one partition of __consumer_offsets, are stopped cleanly, and start again; the
+time ends with the response to the last group's OffsetFetch. klog's memory is that of its process.
 """
 
 import argparse
@@ -48,7 +48,7 @@ _START_DEADLINE_S = 120.0
 _END_DEADLINE_S = 60.0
 _ASK_AGAIN_S = 0.005
 _MEGABYTE = 1e6
-# While a coordinator loads; by itself the client waits 100 ms, then 200, and so on.
+# Retry often while a coordinator loads: by default the client waits 100 ms, then 200, and so on.
 _ASKS_OFTEN = {"retry.backoff.ms": "5", "retry.backoff.max.ms": "5"}
 _ONE_PARTITION = {"offsets.topic.num.partitions": "1"}
 
@@ -99,10 +99,10 @@ def _start_after(work: str, keys: int, commits: int, bar_s: float) -> Iterator[R
 
 # --- the commits ----------------------------------------------------------------------------------
 def _commit(port: int, groups: Sequence[str], rounds: int) -> None:
-    """Have each group commit all its offsets so many times."""
+    """Let each group commit all its offsets ``rounds`` times."""
     with BlockingClient({"bootstrap.servers": f"127.0.0.1:{port}"}) as client:
         Admin(client=client).create_topics([NewTopic(_TOPIC, _PARTITIONS, 1)])
-        # Makes __consumer_offsets, and waits for its coordinator.
+        # This request creates __consumer_offsets, and waits for its coordinator.
         committed_offsets(client, groups[0])
     frames = [_frame(group) for group in groups]
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -152,7 +152,7 @@ class _Started:
 
 @dataclass
 class _Stopped:
-    """A broker by its command line; ``start`` runs it for as long as the last group takes."""
+    """A broker started by its command line; ``start`` runs it until the last group is loaded."""
 
     name: str
     command: Sequence[str]
@@ -223,7 +223,7 @@ def _klog() -> Iterator[_Stopped]:
 
 @contextmanager
 def _kafka() -> Iterator[_Stopped]:
-    # A node of Kafka is formatted once; what is started again and again is its own command line.
+    # A node of Kafka is formatted once; each start reuses the command line of its process.
     with _brokers.kafka_broker(_ONE_PARTITION) as kafka:
         command = Path(f"/proc/{kafka.pid}/cmdline").read_bytes().decode().split("\0")[:-1]
         folder = Path(f"/proc/{kafka.pid}/cwd").resolve()

@@ -1,8 +1,8 @@
 """Nanoseconds a record: batches to Arrow columns and back, beside aiokafka's and kafka-python's.
 
-200-byte values and 10-byte keys, one core. Klog gives Arrow columns; the peers, which have no
-columnar reader or writer, give and take Python objects. Each figure is the best of several rounds,
-klog and its peer in turns.
+200-byte values and 10-byte keys, one core. klog returns Arrow columns; the peers, which have no
+columnar reader or writer, use Python objects. Each figure is the best of several rounds, klog and
+its peer in turns.
 """
 
 import argparse
@@ -34,7 +34,7 @@ Work = Callable[[], object]
 
 
 def run(args: argparse.Namespace) -> list[Row]:
-    """All rows; ``args`` has nothing for this benchmark."""
+    """Return all rows; no option in ``args`` applies to this benchmark."""
     del args
     keys = pa.array([b"k%09d" % i for i in range(RECORDS)], pa.binary())
     values = pa.array([b"v" * 200] * RECORDS, pa.binary())
@@ -77,7 +77,7 @@ def _decode_rows(name: str, data: bytes) -> list[Row]:
 
 
 def _encode_rows(name: str, keys: pa.Array, values: pa.Array, size: int) -> list[Row]:
-    step = 10_000  # what Spark hands to a writer at once
+    step = 10_000  # the rows that Spark passes to a writer at once
     parts = [(keys.slice(at, step), values.slice(at, step)) for at in range(0, RECORDS, step)]
     objects = list(zip(keys.to_pylist(), values.to_pylist(), strict=True))
 
@@ -168,7 +168,7 @@ def _aiokafka_build(objects: list[tuple[bytes, bytes]], size: int) -> int:
 
 
 def _row(work: str, klog: Work, peer: Work | None = None, bar: float | None = None) -> Row:
-    """A row of the best of several rounds in turns; ``bar`` is for klog's own figure."""
+    """A row with the best of several rounds in turns; ``bar`` is for klog's own figure."""
     best_klog = best_peer = float("inf")
     for _ in range(ROUNDS):
         best_klog = min(best_klog, _once(klog))
@@ -191,7 +191,7 @@ def _best(work: Work) -> float:
 
 
 def _once(work: Work) -> float:
-    work()  # the peer had its turn: caches and pages are warmed by an equal run
+    work()  # a warm-up run: the peer has just had its turn, and changed the caches
     start = time.perf_counter()
     work()
     return (time.perf_counter() - start) * 1e9

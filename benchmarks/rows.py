@@ -1,4 +1,4 @@
-"""What a benchmark gives back: rows of klog's figure, its peer's, and the bar for their ratio."""
+"""The results of a benchmark: rows of klog's figure, its peer's, and the bar for their ratio."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 class Row:
     """One line of a benchmark.
 
-    ``klog`` and ``peer`` are in ``unit``; a peer of None is a figure that stands alone. ``bar`` is
-    what ``ratio`` has to reach, or, with ``lower_is_better``, what klog's figure (or, beside a
-    peer, the ratio) must not exceed; ``bar_is_absolute`` makes it count for klog's figure even
-    beside a peer. ``note`` says how it was measured: the load generator's own
-    share of a core, say.
+    ``klog`` and ``peer`` are in ``unit``; without a peer (None) klog's figure stands alone. ``bar``
+    is the least value of ``ratio``, or, with ``lower_is_better``, the greatest value of klog's
+    figure (or, beside a peer, of the ratio). With ``bar_is_absolute`` it applies to klog's figure
+    even beside a peer. ``note`` describes the measurement, for example the load generator's own
+    share of a core.
     """
 
     work: str

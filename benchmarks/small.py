@@ -48,20 +48,23 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
 
 _REQUESTS = {1: 20_000, 200: 60_000}
-"""By the number of connections, each of which has one outstanding."""
+"""The number of requests, by the number of connections with one request outstanding each."""
 
 _PARTITIONS = max(_REQUESTS)
 _CHUNK_BYTES = 1_048_576
 _SESSION_TIMEOUT_MS = 300_000
-# The last version in which a member gets its id without being asked to come again with it.
+# The last version in which a member gets its id in one request, without MEMBER_ID_REQUIRED.
 _LAST_JOIN_WITHOUT_ID = 3
 _LAST_SINGLE_FIND = 3
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """A request that changes nothing that its next reply would show. ``prepare`` readies a side and
-    says what connection number ``n`` sends it; ``reply`` is of the shape of what is answered."""
+    """A request that can be repeated with an equal response each time.
+
+    ``prepare`` readies a side and returns the function that builds the request of connection number
+    ``n``; ``reply`` has the shape of the response.
+    """
 
     text: str
     api_key: ApiKey
@@ -122,7 +125,7 @@ def _join(side: Side, group: str) -> tuple[int, str]:
 
     def enter() -> JoinGroupResponse:
         link = side.client.link_to_any(deadline_ms)
-        # Asked for a coordinator, a broker makes the topic of the groups.
+        # FindCoordinator makes the broker create __consumer_offsets.
         side.client.ask(link, FindCoordinatorResponse, find, high=_LAST_SINGLE_FIND)
         reply = side.client.ask(link, JoinGroupResponse, join, high=_LAST_JOIN_WITHOUT_ID)
         _check(reply.error_code, f"JoinGroup of {group}")

@@ -181,7 +181,7 @@ def _shape(what: str, records: Records, engines: Engines) -> Row:
 
 
 def _row(work: str, bar: float | None, given: Sequence[Sequence[SparkMeasured]]) -> Row:
-    """klog's runs, the peer's, and those of the ceiling."""
+    """The row of klog's runs, the peer's, and those of the ceiling."""
     rates = [median([run.records / run.seconds for run in runs]) for runs in given]
     cpu = " / ".join(cpu_us(runs) for runs in given)
     notes = [

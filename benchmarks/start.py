@@ -43,7 +43,7 @@ _IDLE_S = 3.0
 _MEGABYTE = 1e6
 _LOAD_REQUESTS = 20_000
 _RECOVERY_BYTES = 6_500_000_000
-# By number of partitions: a fifth of Kafka's time.
+# The bars by number of partitions: a fifth of Kafka's time.
 _RECOVERED = {6: 0.2, 200: 0.2}
 _MANY = 10_000
 _IDLE_CPU_S = 60.0
@@ -55,7 +55,7 @@ _FACTS_OF_MANY: tuple[tuple[str, str, Callable[[ManyPartitions], float]], ...] =
     ("descriptors", "", lambda of: of.descriptors),
     ("CPU when idle", "ms/s", lambda of: of.idle_cpu_ms_a_second),
 )
-# The oldest version: every broker answers it.
+# Every broker supports the oldest version.
 _FIRST_REQUEST = encode_request(
     RequestHeader(ApiKey.API_VERSIONS, 0, 1, "klog-bench"), ApiVersionsRequest()
 )
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> list[Row]:
 
 def _start() -> Iterator[Row]:
     progress("start to first request")
-    # A node of Kafka is formatted once; what is started again and again is its own command line.
+    # A node of Kafka is formatted once; each start reuses the command line of its process.
     with _brokers.kafka_broker() as kafka:
         command = Path(f"/proc/{kafka.pid}/cmdline").read_bytes().decode().split("\0")[:-1]
         folder = Path(f"/proc/{kafka.pid}/cwd").resolve()
@@ -98,7 +98,7 @@ def _start_klog() -> float:
 
 
 def _time_to_answer(command: Sequence[str], port: int, folder: Path) -> float:
-    """Seconds from starting a broker until it has answered a request; it is ended again."""
+    """Start a broker, return the seconds until it has answered a request, and end it."""
     start = time.perf_counter()
     process = subprocess.Popen(
         command,
@@ -125,7 +125,7 @@ def _time_to_answer(command: Sequence[str], port: int, folder: Path) -> float:
 
 
 def _answers(port: int) -> bool:
-    # Its port may open before it serves: only an answer counts.
+    # A port may open before the broker serves: only an answer counts.
     with (
         contextlib.suppress(OSError),
         socket.create_connection(("127.0.0.1", port), timeout=5) as connection,

@@ -1,4 +1,5 @@
-"""Transactions of 1, 100 and 10,000 records on one connection and on 50, and what a batch costs."""
+"""Transactions of 1, 100 and 10,000 records on one connection and on 50, and the cost of
+a batch."""
 
 import argparse
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ _MARKERS_DEADLINE_S = 30.0
 
 @dataclass(frozen=True)
 class _Case:
-    """``bar`` is of the rate; None: 0.8 of the ratio of idempotent producers."""
+    """A case; ``bar`` is for the rate, None: 0.8 of the ratio of idempotent producers."""
 
     connections: int
     batches: int
@@ -68,15 +69,15 @@ _CASES = (
 )
 _OF_IDEMPOTENT = 0.8
 
-# Messages of a request, requests.
+# (messages of a request, requests) of each case.
 _BATCHES = ((1, 80_000), (50, 20_000))
 
 
 def run(_: argparse.Namespace) -> list[Row]:
     with _brokers.both() as pair, Generator() as generator:
         version = pair.common_version(ApiKey.PRODUCE)
-        # First those that are pipelined: klog's kernels are loaded then, as they are in a broker
-        # that has had a quiet moment.
+        # Measure pipelined batches first: they load klog's kernels, which a broker loads in a quiet
+        # moment.
         rows = [
             _batches(pair, generator, version, per_request, sized(requests))
             for per_request, requests in _BATCHES
@@ -129,7 +130,7 @@ def _cpu_row(case: _Case, klog: Sequence[Measured], kafka: Sequence[Measured]) -
 
 
 def _cpu_us(runs: Sequence[Measured], what: str) -> float:
-    """The broker's CPU for one of ``what``, over all runs."""
+    """The broker's CPU time for one of ``what``, over all runs, in microseconds."""
     return 1e6 / max(per_cpu_second(runs, what), 1e-6)
 
 
@@ -149,7 +150,7 @@ def _run(
             target, version, producers, transactions, case.batches, Messages(case.per_batch)
         )
         measured = generator.run(job)
-        # Every transaction has a marker in its partition, soon after its end was answered.
+        # Every transaction has a marker in its partition, soon after the response to EndTxn.
         expected = measured.records + (transactions if is_transactional else 0)
 
         def is_complete() -> bool:
@@ -208,7 +209,7 @@ def _batches(
 
 # --- producers ------------------------------------------------------------------------------------
 def _begin(side: Side, transactional_id: str) -> TransactionalProducer:
-    """A producer with a transactional id."""
+    """Get a producer id and epoch for a transactional id."""
     deadline_ms = side.client.deadline()
 
     def find(_: int) -> FindCoordinatorRequest:
@@ -221,7 +222,7 @@ def _begin(side: Side, transactional_id: str) -> TransactionalProducer:
 
     def ask() -> TransactionalProducer:
         link = side.client.link_to_any(deadline_ms)
-        # Asked for a coordinator, a broker makes the topic of the transactions.
+        # FindCoordinator makes the broker create __transaction_state.
         side.client.ask(link, FindCoordinatorResponse, find, low=1, high=_LAST_SINGLE_FIND)
         reply = side.client.ask(link, InitProducerIdResponse, initialize)
         _check(reply.error_code, f"InitProducerId of {transactional_id}")
@@ -231,7 +232,7 @@ def _begin(side: Side, transactional_id: str) -> TransactionalProducer:
 
 
 def _end(side: Side, producer: TransactionalProducer) -> None:
-    """Commits the producer's transaction."""
+    """Commit the producer's transaction."""
 
     def build(_: int) -> EndTxnRequest:
         return EndTxnRequest(

@@ -1,11 +1,11 @@
-// From when a record was due to be sent until a consumer has it: Kafka's Java clients.
+// Measures the time from a record's due time until a consumer has it, with Kafka's Java clients.
 //
 // java -cp JARS Latency.java
 //
 // Each line of the standard input is a run: SERVERS TOPIC RECORDS_A_SECOND UNCOUNTED RECORDS. The
-// topic is empty and has one partition. The answer is a line of JSON: the quantiles of the records
-// behind the first UNCOUNTED, and what the clients cost. A record that is sent late, because the
-// producer blocks or was not woken in time, counts from when it was due. Each record has to come
+// topic must be empty and have one partition. The answer is a line of JSON: the quantiles of the
+// records behind the first UNCOUNTED, and the clients' CPU time. A record that is sent late, because
+// the producer blocks or was not woken in time, counts from its due time. Each record must come
 // once, in its order.
 
 import com.sun.management.OperatingSystemMXBean;
@@ -33,7 +33,7 @@ public class Latency {
     static final long LEAD_NS = 100_000_000;
     static final long LEFT_NS = 30_000_000_000L;
     static final Duration POLL = Duration.ofMillis(100);
-    // Quantiles 1 - 10 ** -(step / 10).
+    // The last step of the quantiles 1 - 10 ** -(step / 10) that a run reports.
     static final int STEPS = 40;
 
     static final OperatingSystemMXBean SYSTEM =
@@ -43,7 +43,7 @@ public class Latency {
     final long perSecond;
     final int uncounted;
     final int records;
-    // Of the sender, which another thread looks at.
+    // State of the sender, read by another thread.
     volatile Exception failure;
     volatile long startNs;
     volatile long latestNs;
@@ -79,8 +79,8 @@ public class Latency {
 
     String run(String servers) throws Exception {
         Properties producing = settings(servers);
-        // A batch waits for nothing but the answers to those before it: 5 ms by default would be
-        // most of what is measured.
+        // A batch waits only for the responses to earlier ones: the default wait of 5 ms would be
+        // most of the measured time.
         producing.put("linger.ms", "0");
         TopicPartition partition = new TopicPartition(topic, 0);
         long[] found = new long[records];

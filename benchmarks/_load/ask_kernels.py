@@ -49,9 +49,10 @@ def ask_one_outstanding(
 
     The sockets are registered with ``epoll_fd`` for reading; ``index_of`` leads from a socket's
     number to its place. Each place has PLAN_FRAME_BYTES in ``requests_of``, where the correlation
-    id is written, and PLAN_REPLY_BYTES in ``replies_of`` (what has to be answered, whatever its
-    correlation id) and in ``inbox``. ``latencies_ns`` takes one value a request. Returns a status;
-    on an unexpected reply STATE_REPLY_AT is where it begins in ``inbox``.
+    id is written, and PLAN_REPLY_BYTES in ``inbox`` and in ``replies_of``. ``replies_of`` has the
+    expected response, whose correlation id is ignored. ``latencies_ns`` takes one value for each
+    request. Returns a status; after an unexpected response STATE_REPLY_AT is its place in
+    ``inbox``.
     """
     connections = int(plan[PLAN_CONNECTIONS])
     requests = int(plan[PLAN_REQUESTS])
@@ -67,7 +68,7 @@ def ask_one_outstanding(
         if sent < requests:
             sent_ns[index] = now_ns(scratch)
             write_i32(requests_of, index * frame_bytes + _CORRELATION_ID_AT, sent)
-            # A socket with nothing outstanding has room for a whole request.
+            # A socket with no request outstanding has space for a whole request.
             count = send_some(int(sockets[index]), requests_of, index * frame_bytes, frame_bytes)
             if count != frame_bytes:
                 return STATUS_SOCKET_FAILED

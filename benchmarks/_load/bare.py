@@ -1,9 +1,9 @@
 """A bare loop of receives and sends: the most that a broker in Python can reach on this machine.
 
-It waits for ready sockets, receives, and answers what it was told to: the same bytes to every
-request, or the piece of a file that begins at the offset that a Fetch asks for. It decodes nothing,
-checks nothing and remembers nothing. A process of its own, as the brokers are; like the load
-generator it takes a line on stdin (a ``Bare``) and answers with one on stdout.
+The loop waits for ready sockets, receives, and answers: with equal bytes to every request, or with
+the piece of a file that begins at the offset in a Fetch. The loop decodes nothing, checks nothing
+and keeps no state. The loop has a process of its own, as the brokers have; like the load generator
+the process takes a line on stdin (a ``Bare``) and answers with one on stdout.
 """
 
 import json
@@ -28,8 +28,9 @@ _CORRELATION_ID = slice(8, 12)
 
 @dataclass(frozen=True)
 class Bare:
-    """What the loop answers: ``reply`` (hexadecimal) if it is there; else Fetch ``version`` of one
-    partition out of ``path``, whose batches have ``batch_bytes`` and ``records`` each."""
+    """The response of the loop: ``reply`` (hexadecimal) if given, else Fetch ``version`` of
+    ``path``. The file ``path`` is one partition, whose batches have ``batch_bytes`` and ``records``
+    each."""
 
     reply: str = ""
     path: str = ""
@@ -42,13 +43,13 @@ class Bare:
 
 
 class BareLoop(Child):
-    """The process."""
+    """The process of the bare loop."""
 
     def __init__(self) -> None:
         super().__init__("benchmarks._load.bare")
 
     def serve(self, bare: Bare, topic: str = "") -> Target:
-        """Answers so from now on; returns where."""
+        """Answer with ``bare`` from now on; return the address as a target."""
         found = self.ask(json.dumps(asdict(bare)), _TIMEOUT_S)
         uuid = bare.topic_id or str(UUID(int=0))
         return Target("127.0.0.1", found["port"], found["pid"], topic, uuid)
@@ -61,7 +62,8 @@ class _Loop:
         self._epoll.register(self._listener, select.EPOLLIN)
         self._epoll.register(sys.stdin, select.EPOLLIN)
         self._sockets: dict[int, socket.socket] = {}
-        # Of each socket that takes no more: where its piece of the file goes on, and what follows.
+        # For each socket with a full buffer: the place of the rest of its piece, and the bytes
+        # after it.
         self._unsent: dict[int, tuple[int, int, bytes]] = {}
         self._bare = Bare()
         self._reply = bytearray()
@@ -148,7 +150,7 @@ class _Loop:
         self._send_file(sock, *self._unsent[sock.fileno()])
 
     def _encode(self, size: int) -> tuple[bytearray, bytes]:
-        """What stands before and behind a record set of this size."""
+        """The bytes before and after a record set of this size."""
         region: Any = FileRegion(None, 0, size)
         partition = PartitionData(high_watermark=2**40, records=region)
         topic = FetchableTopicResponse(topic_id=UUID(self._bare.topic_id), partitions=[partition])

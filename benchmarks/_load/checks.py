@@ -1,6 +1,6 @@
-"""What is written into requests and checked in replies, as functions of kernels; no I/O.
+"""Functions of kernels that write fields into requests and check responses; no I/O.
 
-They also run as plain Python, which is how their tests can look at them without numba.
+The functions also run as plain Python, so that their tests need no numba.
 """
 
 from benchmarks._load.plans import (
@@ -40,8 +40,8 @@ from pyspark_klog.records.layout import (
     RECORD_COUNT_AT,
 )
 
-# A Fetch reply of version 13 or newer for one partition, before the number of its records' bytes:
-# size 4, correlation id 4, tags 1, throttle time 4; then the error code and the session id.
+# A Fetch response of version 13 or newer for one partition, up to the size of its records: size 4,
+# correlation id 4, tags 1, throttle time 4; then the error code and the session id.
 _ERROR_AT = 13
 _TOPICS_AT = _ERROR_AT + 2 + 4  # count 1, topic id 16
 _PARTITIONS_AT = _TOPICS_AT + 1 + 16  # count 1, index 4; then the error code
@@ -55,7 +55,7 @@ MIN_FETCH_REPLY_BYTES = _RECORDS_SIZE_AT + 1
 
 @inline
 def check_reply(inbox: Array, at: int, plan: Array, correlation_id: int, offset: int) -> bool:
-    """Whether the whole reply at ``at`` is the one expected: no error, and this base offset."""
+    """Whether the whole response at ``at`` is the expected one: no error, and this base offset."""
     offset_at = at + int(plan[PLAN_REPLY_OFFSET_AT])
     return (
         read_i32(inbox, at) == int(plan[PLAN_REPLY_BYTES]) - 4
@@ -69,8 +69,8 @@ def check_reply(inbox: Array, at: int, plan: Array, correlation_id: int, offset:
 def is_same_reply(
     inbox: Array, expected: Array, at: int, have: int, reply_bytes: int, correlation_id: int
 ) -> bool:
-    """Whether the ``have`` bytes at ``at`` are those expected there, whatever the correlation id of
-    the expected ones is."""
+    """Whether the ``have`` bytes at ``at`` equal the expected response, apart from its correlation
+    id."""
     if have != reply_bytes or read_i32(inbox, at + 4) != correlation_id:
         return False
     for place in range(at, at + reply_bytes):
@@ -81,7 +81,7 @@ def is_same_reply(
 
 @inline
 def write_sequence(frames: Array, frame_at: int, plan: Array, sequence: int) -> None:
-    """Give the batch of the frame at ``frame_at`` a base sequence, and its CRC anew."""
+    """Give the batch of the frame at ``frame_at`` a base sequence, and a new CRC."""
     start = frame_at + int(plan[PLAN_BATCH_START_AT])
     end = frame_at + int(plan[PLAN_BATCH_END_AT])
     write_i32(frames, start + BASE_SEQUENCE_AT, sequence)
@@ -90,8 +90,10 @@ def write_sequence(frames: Array, frame_at: int, plan: Array, sequence: int) -> 
 
 @inline
 def find_records(inbox: Array, filled: int) -> tuple[int, int]:
-    """Where the record set of a whole Fetch reply begins and ends; -1 if this is no such reply
-    without an error."""
+    """The start and end of the record set in a whole Fetch response.
+
+    The result is -1, -1 for a response with an error or of another shape.
+    """
     if filled < MIN_FETCH_REPLY_BYTES or read_i16(inbox, _ERROR_AT) != 0:
         return -1, -1
     if byte_at(inbox, 8) != 0 or byte_at(inbox, _TOPICS_AT) != _ONE:
@@ -118,10 +120,11 @@ def find_records(inbox: Array, filled: int) -> tuple[int, int]:
 
 @inline
 def find_sized_records(inbox: Array, filled: int, expected: Array, same_to: int) -> tuple[int, int]:
-    """As find_records, for versions before 12, in which the records of one partition end a reply.
+    """The start and end of the record set in a Fetch response before version 12.
 
-    ``expected`` is a reply without records; up to ``same_to``, its first field that differs from
-    reply to reply, every one has its bytes behind the correlation id.
+    The records of the only partition end such a response. ``expected`` is a response without
+    records. From the correlation id up to ``same_to``, its first field that may differ, every
+    response has the same bytes.
     """
     start = len(expected)
     if filled < start:
@@ -139,10 +142,10 @@ def find_sized_records(inbox: Array, filled: int, expected: Array, same_to: int)
 def walk_batches(
     inbox: Array, start: int, end: int, wanted: int, check_crc: bool, state: Array
 ) -> int:
-    """Go over the batches of a record set: a status; STATE_NEXT_OFFSET is where they end.
+    """Check the batches of a record set; return a status, and their end in STATE_NEXT_OFFSET.
 
-    They follow each other without a gap, and the first one holds ``wanted``. The last one may be
-    cut: Kafka sends so many bytes, not so many batches.
+    The batches follow each other without a gap, and the first one holds ``wanted``. The last one
+    may be cut: Kafka sends a number of bytes, not of batches.
     """
     at = start
     next_offset = wanted

@@ -1,4 +1,5 @@
-"""The load generator's process: a job a line on stdin, what was measured a line on stdout."""
+"""The load generator's process: a job on each line of stdin, its measurement on a line of
+stdout."""
 
 import json
 import os
@@ -43,7 +44,7 @@ Array = Any
 
 
 def pipelined_produce(job: PipelinedProduce) -> Measured:
-    """See PipelinedProduce."""
+    """Run the job PipelinedProduce."""
     from benchmarks._load.produce_kernels import produce_pipelined
 
     made = frames.produce_frames(job, _RING_BYTES)
@@ -78,7 +79,7 @@ def pipelined_produce(job: PipelinedProduce) -> Measured:
 
 
 def concurrent_produce(job: ConcurrentProduce) -> Measured:
-    """See ConcurrentProduce."""
+    """Run the job ConcurrentProduce."""
     from benchmarks._load.produce_kernels import produce_one_outstanding
 
     batch = frames.one_batch(job.messages)
@@ -135,7 +136,7 @@ def concurrent_produce(job: ConcurrentProduce) -> Measured:
 
 
 def fetch_all(job: FetchAll) -> Measured:
-    """See FetchAll."""
+    """Run the job FetchAll."""
     from benchmarks._load.fetch_kernels import fetch_to_end
 
     frame, offset_at = frames.fetch_frame(job)
@@ -174,7 +175,7 @@ def fetch_all(job: FetchAll) -> Measured:
 
 
 def ask_again(job: AskAgain) -> Measured:
-    """See AskAgain."""
+    """Run the job AskAgain."""
     from benchmarks._load.ask_kernels import ask_one_outstanding
 
     requests = [bytes.fromhex(frame) for frame in job.frames]
@@ -229,7 +230,7 @@ def ask_again(job: AskAgain) -> Measured:
 
 
 def _first_reply(sock: socket.socket, request: bytes, job: AskAgain) -> bytes:
-    """What is answered to a request, without an error in it."""
+    """Send a request; return its response, which must have no error."""
     sock.sendall(request)
     with sock.makefile("rb") as stream:
         size = stream.read(4)
@@ -242,7 +243,7 @@ def _first_reply(sock: socket.socket, request: bytes, job: AskAgain) -> bytes:
 
 
 def librdkafka_produce(job: LibrdkafkaProduce) -> Measured:
-    """See LibrdkafkaProduce. The CPU is that of all of librdkafka's threads."""
+    """Run the job LibrdkafkaProduce; the CPU time is that of all of librdkafka's threads."""
     from benchmarks._load.librdkafka import ProduceFailed, Producer
     from benchmarks._load.rdkafka_kernels import produce_messages
 
@@ -251,7 +252,7 @@ def librdkafka_produce(job: LibrdkafkaProduce) -> Measured:
     producer = Producer({"bootstrap.servers": address, **job.settings}, job.target.topic)
     timeout_ms = int(job.timeout_s * 1000)
     try:
-        # Connected, with metadata and a producer id: what is measured is the producing.
+        # The first message connects, loads metadata and gets a producer id, before the measurement.
         _hand_over(producer, produce_messages, job.target.partition, payload, 1)
         producer.flush(timeout_ms)
         clock = Clock(job.target)
@@ -290,7 +291,7 @@ def _check(status: int, state: Array, inbox: Array, api_key: ApiKey, version: in
 
 
 def run(job: Job) -> Measured:
-    """Does a job; LoadFailed says why it could not be done."""
+    """Run a job; LoadFailed tells why it failed."""
     match job:
         case PipelinedProduce():
             return pipelined_produce(job)
@@ -309,7 +310,7 @@ def run(job: Job) -> Measured:
 
 
 def main() -> int:
-    """Jobs until stdin ends."""
+    """Run jobs until stdin ends."""
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     for line in sys.stdin:
         try:

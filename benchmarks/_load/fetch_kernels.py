@@ -1,7 +1,7 @@
 """Fetch load: one connection reads a partition from an offset to an end, one fetch outstanding.
 
-As a consumer does: what comes is copied out of the socket, and every batch's header is looked at,
-since only the last one says where to go on.
+The load works as a consumer does: it copies all bytes out of the socket, and reads every batch's
+header, since only the last one has the next offset.
 """
 
 from benchmarks._load.checks import (
@@ -56,8 +56,8 @@ def fetch_to_end(
 ) -> int:
     """Fetch from PLAN_FIRST_OFFSET until PLAN_END_OFFSET; the offset is written to ``request``.
 
-    ``expected`` is a reply without records, compared if PLAN_SAME_TO is not 0. ``inbox`` holds a
-    whole reply. Returns a status; counts are in ``state``.
+    ``expected`` is a response without records, compared if PLAN_SAME_TO is not 0. ``inbox`` holds a
+    whole response. Returns a status; counts are in ``state``.
     """
     same_to = int(plan[PLAN_SAME_TO])
     least_bytes = MIN_FETCH_REPLY_BYTES if same_to == 0 else len(expected)
@@ -71,7 +71,7 @@ def fetch_to_end(
     while offset < end_offset:
         write_i64(request, int(plan[PLAN_OFFSET_AT]), offset)
         write_i32(request, _CORRELATION_ID_AT, correlation_id)
-        # Nothing else is outstanding: the socket has room.
+        # No other request is outstanding: the socket has space.
         if send_some(fd, request, 0, request_bytes) != request_bytes:
             return STATUS_SOCKET_FAILED
         state[STATE_SENT] += 1

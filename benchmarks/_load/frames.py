@@ -1,4 +1,4 @@
-"""Requests encoded beforehand, and where in them and in their replies the changing fields lie."""
+"""Encoded requests, and the places of the changing fields in them and in their responses."""
 
 import random
 import time
@@ -40,7 +40,7 @@ LAST_SIZED_VERSION_FETCH = 11
 MAX_WAIT_MS = 500
 _PRODUCE_TIMEOUT_MS = 30_000
 _NO_UUID = UUID(int=0)
-# Found again in an encoded frame, because nothing else in it looks like this.
+# A value that can be found in an encoded frame, because no other field looks like this.
 _MARK = 0x5A17_C0DE_0B5E_55ED
 _MARK_BYTES = _MARK.to_bytes(8, "big")
 
@@ -56,7 +56,7 @@ class ProduceFrames(NamedTuple):
 
 
 class ReplyShape(NamedTuple):
-    """The reply to a Produce request of one partition, without an error."""
+    """The response to a Produce request of one partition, without an error."""
 
     size_bytes: int
     offset_at: int
@@ -110,7 +110,7 @@ def produce_frame(
 
 
 def produce_frames(job: PipelinedProduce, ring_bytes: int) -> ProduceFrames:
-    """Frames of about ``ring_bytes`` altogether, and the last one, which asks for a reply."""
+    """Frames of about ``ring_bytes`` in all, and the last one, which requests a response."""
     owner = job.transactional_id
     batch = one_batch(
         job.messages,
@@ -129,7 +129,7 @@ def produce_frames(job: PipelinedProduce, ring_bytes: int) -> ProduceFrames:
 
 
 def reply_shape(job: PipelinedProduce | ConcurrentProduce | Transactions) -> ReplyShape:
-    """What a broker answers when all is well."""
+    """The shape of a broker's response without an error."""
     by_id = job.version >= FIRST_TOPIC_ID_VERSION_PRODUCE
     partition = PartitionProduceResponse(
         index=job.target.partition, base_offset=_MARK, log_start_offset=0
@@ -144,7 +144,7 @@ def reply_shape(job: PipelinedProduce | ConcurrentProduce | Transactions) -> Rep
 
 
 def errors_in(message: Any) -> list[int]:
-    """The error codes in a response that are not 0, whatever they belong to."""
+    """The error codes other than 0 anywhere in a response."""
     if isinstance(message, list):
         return [code for each in message for code in errors_in(each)]
     found: list[int] = []
@@ -155,7 +155,7 @@ def errors_in(message: Any) -> list[int]:
 
 
 def fetch_frame(job: FetchAll) -> tuple[bytearray, int]:
-    """A Fetch request of one partition, and where the wanted offset lies in it."""
+    """A Fetch request of one partition, and the place of the fetch offset in it."""
     by_id = job.version >= FIRST_TOPIC_ID_VERSION_FETCH
     if not by_id and job.version > LAST_SIZED_VERSION_FETCH:
         raise ValueError(f"the generator speaks Fetch to 11 and from 13 on, not {job.version}")
@@ -179,8 +179,10 @@ def fetch_frame(job: FetchAll) -> tuple[bytearray, int]:
 
 
 def fetch_reply(job: FetchAll) -> tuple[bytes, int]:
-    """A reply without records to a Fetch before version 12, and how far every reply is like it;
-    (nothing of meaning, 0) for newer ones, whose records say their size otherwise."""
+    """A Fetch response without records before version 12, and up to where every response equals it.
+
+    For newer versions, which encode the records' size otherwise, the result is (one byte, 0).
+    """
     if job.version > LAST_SIZED_VERSION_FETCH:
         return b"\0", 0
     partition = PartitionData(

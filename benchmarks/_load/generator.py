@@ -1,4 +1,4 @@
-"""The load generator and the Spark driver as the benchmarks see them: children that do jobs."""
+"""The load generator and the Spark driver, as the benchmarks use them: children that run jobs."""
 
 import hashlib
 import shutil
@@ -11,20 +11,20 @@ from benchmarks._load.pipe import Child
 from benchmarks._load.spark_jobs import SparkJob, SparkMeasured
 
 _FOLDER = Path(__file__).parent
-# A job's own deadline comes first; the first job of all may compile for a while.
+# A job's own deadline comes first; the very first job may compile for a while.
 _GRACE_S = 90.0
 _SPARK_TIMEOUT_S = 300.0
 
 
 class Generator(Child):
-    """A process that generates load; one job at a time."""
+    """A process that generates load, one job at a time."""
 
     def __init__(self) -> None:
         environment = {"NUMBA_CACHE_DIR": str(_cache_directory())}
         super().__init__("benchmarks._load.child", environment=environment)
 
     def run(self, job: Job) -> Measured:
-        """Does a job and returns what was measured; LoadFailed if it did not come to its end."""
+        """Run a job and return its measurement; LoadFailed if it did not finish."""
         try:
             return Measured(**self.ask(write_job(job), job.timeout_s + _GRACE_S))
         except LoadFailed as error:
@@ -32,8 +32,10 @@ class Generator(Child):
 
 
 class SparkDriver(Child):
-    """A Spark driver; one job at a time. ``python`` is another interpreter than this one, with
-    another Spark."""
+    """A Spark driver that runs one job at a time.
+
+    ``python`` is another interpreter than this one, with another Spark.
+    """
 
     def __init__(
         self, source: Literal["klog", "kafka"], jars: list[Path], python: Path | None = None
@@ -43,7 +45,7 @@ class SparkDriver(Child):
         super().__init__("benchmarks._load.spark_child", arguments, python=python)
 
     def run(self, job: SparkJob) -> SparkMeasured:
-        """Does a job; LoadFailed if it failed, or met another number of records."""
+        """Run a job; LoadFailed if it failed, or found another number of records."""
         what = f"format {self._source}, {job.kind} on {job.topic}"
         try:
             found = self.ask(spark_jobs.write_job(job), _SPARK_TIMEOUT_S)
@@ -56,8 +58,10 @@ class SparkDriver(Child):
 
 
 def _cache_directory() -> Path:
-    """Where compiled generators are kept, by their sources: numba looks at one file alone, and
-    they are made of several."""
+    """The folder of compiled generators, named by their sources.
+
+    numba's own cache would look at one source file only, but a generator has several.
+    """
     digest = hashlib.sha256()
     for source in sorted(_FOLDER.glob("*.py")):
         digest.update(source.read_bytes())

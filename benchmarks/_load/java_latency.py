@@ -1,5 +1,7 @@
-"""Kafka's Java clients as the load of `latency`: one process for all runs, so that what its JVM has
-compiled serves both brokers alike."""
+"""Kafka's Java clients as the load of `latency`, in one process for all runs.
+
+The code that its JVM has compiled serves the runs with both brokers.
+"""
 
 import os
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ _REPLY_DEADLINE_S = 120.0
 
 @dataclass(frozen=True)
 class Latencies:
-    """Of one run. ``quantiles_ms`` are those of 1 - 10 ** -(place / 10), by place."""
+    """The latencies of one run. Place n of ``quantiles_ms`` is the quantile 1 - 10 ** -(n / 10)."""
 
     p50_ms: float
     p99_ms: float
@@ -22,15 +24,16 @@ class Latencies:
     worst_ms: float
     quantiles_ms: list[float]
     late_ms: float
-    """The most that a record was sent later than it was due."""
+    """The longest delay between a record's due time and its sending."""
     client_cores: float
 
 
 class LatencyClients(Program):
-    """The process: a producer and a consumer in each run."""
+    """The process of the Java clients: a producer and a consumer in each run."""
 
     def __init__(self) -> None:
-        # Young objects alone, and room for those of a whole run: a collection stops the clients.
+        # The heap has space for the young objects of a whole run: a collection would stop the
+        # clients.
         memory = ("-Xms3g", "-Xmx3g", "-Xmn2500m", "-XX:+UseSerialGC", "-XX:+AlwaysPreTouch")
         jars = ("-cp", f"{kafka_jars(NEWEST_KAFKA)}{os.sep}*")
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
@@ -39,8 +42,10 @@ class LatencyClients(Program):
     def run(
         self, servers: str, topic: str, per_second: int, uncounted: int, records: int
     ) -> Latencies:
-        """``records`` records at this rate, behind ``uncounted`` ones; LoadFailed if one is missing
-        or comes out of its order."""
+        """Send ``uncounted`` records and then ``records`` measured ones at this rate.
+
+        Raises LoadFailed if a record is missing or out of order.
+        """
         words = (servers, topic, per_second, uncounted, records)
         planned_s = (uncounted + records) / per_second
         answer = self.ask(" ".join(map(str, words)), planned_s + _REPLY_DEADLINE_S)

@@ -1,4 +1,4 @@
-"""What a load generator is asked to do, and what it measured: plain data, JSON on the pipe."""
+"""The jobs and measurements of a load generator: plain data, JSON on the pipe."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -10,7 +10,7 @@ from uuid import UUID
 class Target:
     """A partition to send to or read from, and the process that serves it.
 
-    ``other_pids`` are those of further processes whose CPU counts as the broker's: its followers.
+    ``other_pids`` are further processes whose CPU counts as the broker's: its followers.
     """
 
     host: str
@@ -32,7 +32,8 @@ class Target:
 
 @dataclass(frozen=True)
 class Messages:
-    """What is produced: keys and values of fixed sizes (0: null keys), the same in every batch."""
+    """The records of a request: keys and values of fixed sizes (0: null keys), equal in every
+    batch."""
 
     per_request: int
     value_bytes: int = 200
@@ -43,9 +44,9 @@ class Messages:
 class PipelinedProduce:
     """Requests on one connection, as fast as the broker takes them.
 
-    With a ``producer_id`` they are those of an idempotent producer, sequences from 0 on; with a
-    ``transactional_id`` besides, all of one transaction. With acks=0 the last request asks for
-    acks=1: its reply ends the measurement.
+    With a ``producer_id`` they come from an idempotent producer, with sequences from 0 on; with a
+    ``transactional_id`` as well, all belong to one transaction. With acks=0 the last request uses
+    acks=1: its response ends the measurement.
     """
 
     target: Target
@@ -89,7 +90,7 @@ class FetchAll:
 
 @dataclass(frozen=True)
 class LibrdkafkaProduce:
-    """Messages through librdkafka, handed over from a compiled loop."""
+    """Messages through librdkafka, passed to it from a compiled loop."""
 
     target: Target
     count: int
@@ -102,8 +103,8 @@ class LibrdkafkaProduce:
 class AskAgain:
     """One request outstanding on each of as many connections as there are ``frames``.
 
-    A connection sends its own frame (hexadecimal, size included) again and again, and every reply
-    has to be its first one, which has to be without an error.
+    A connection sends its own frame (hexadecimal, size included) again and again. Every response
+    must equal its first one, which must be without an error.
     """
 
     target: Target
@@ -116,7 +117,7 @@ class AskAgain:
 
 @dataclass(frozen=True)
 class TransactionalProducer:
-    """Who writes on a connection; without a ``transactional_id`` an idempotent producer."""
+    """The producer on a connection; without a ``transactional_id`` an idempotent one."""
 
     producer_id: int
     producer_epoch: int = 0
@@ -125,11 +126,12 @@ class TransactionalProducer:
 
 @dataclass(frozen=True)
 class Transactions:
-    """Transactions of so many ``batches``, one at a time on each of as many connections as there
-    are ``producers``; up to ``in_flight`` Produce requests of a transaction unanswered.
+    """Transactions of ``batches`` batches, one at a time on each connection.
 
-    Connection number ``n`` writes to partition ``n`` of the target's topic. Idempotent producers
-    end nothing: their transactions are so many batches.
+    There are as many connections as ``producers``, and up to ``in_flight`` Produce requests of a
+    transaction without a response. Connection number ``n`` writes to partition ``n`` of the
+    target's topic. Idempotent producers send no EndTxn: for them a transaction is just ``batches``
+    batches.
     """
 
     target: Target
@@ -158,12 +160,12 @@ _KINDS: dict[str, type[Any]] = {
 
 
 def write_job(job: Job) -> str:
-    """A line, without its end."""
+    """A job as a line of JSON, without a line end."""
     return json.dumps({"kind": type(job).__name__, **asdict(job)})
 
 
 def read_job(line: str) -> Job:
-    """What write_job wrote."""
+    """The job that write_job wrote."""
     fields = json.loads(line)
     kind = _KINDS[fields.pop("kind")]
     target = fields["target"]
@@ -178,7 +180,7 @@ def read_job(line: str) -> Job:
 
 @dataclass(frozen=True)
 class Measured:
-    """One run. ``log_bytes`` are those of whole batches; CPU times are user and system."""
+    """One run. ``log_bytes`` counts whole batches; CPU times are user and system time."""
 
     seconds: float
     generator_cpu_s: float
@@ -190,18 +192,18 @@ class Measured:
     p99_us: float | None = None
     transactions: int = 0
     retries: int = 0
-    """How often a transaction had to wait for the end of the one before (a pause, then again)."""
+    """How often a transaction waited for the end of the one before (a pause, then a retry)."""
 
     @property
     def generator_cores(self) -> float:
-        """The share of its core that the generator used: near 1, it was the limit."""
+        """The share of its core that the generator used: near 1, the generator was the limit."""
         return self.generator_cpu_s / self.seconds
 
     @property
     def broker_cores(self) -> float:
-        """How many cores the broker used; all brokers, if the target told of several."""
+        """How many cores the broker used, or all brokers if the target has several."""
         return self.broker_cpu_s / self.seconds
 
 
 class LoadFailed(Exception):
-    """The load did not run to its end; the text says what came instead."""
+    """The load did not finish; the text tells why."""

@@ -1,8 +1,8 @@
 """libc inside kernels: sockets, epoll, the clock.
 
-The functions are found by name when a kernel is loaded (a pointer of ctypes could not be kept in
-the cache). Addresses are passed as integers; callers have checked positions. Linux only, as the
-measurements are: they read /proc.
+The functions are found by name when a kernel is loaded (a ctypes pointer could not be cached).
+Addresses are passed as integers; callers check positions. Linux only, as the measurements are: they
+read /proc.
 """
 
 import errno
@@ -42,19 +42,21 @@ _EAGAIN = errno.EAGAIN
 _EINTR = errno.EINTR
 
 WOULD_BLOCK = 0
-"""Nothing could be sent or received now."""
+"""The result if no byte could be sent or received now."""
 FAILED = -1
-"""The socket failed: see last_errno."""
+"""The result if the socket failed; last_errno has the reason."""
 CLOSED = -2
-"""The other side closed the connection."""
+"""The result if the other side has closed the connection."""
 
 SCRATCH_WORDS = 4
 """Words (int64) of the scratch array that now_ns and wait_ready write to."""
 
 
 def _make_load_i32() -> Any:
-    """The number at an address. (An array around it could not be made: kernels count no references
-    to arrays, and so can make none.)"""
+    """An intrinsic that returns the 32-bit number at an address.
+
+    A kernel could not make an array at the address, because kernels count no references to arrays.
+    """
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         word = numba.core.cgutils.ir.IntType(32)
@@ -71,20 +73,20 @@ _load_i32: Any = _make_load_i32()
 
 @inline
 def last_errno() -> int:
-    """The number of the last error of this thread."""
+    """The number of this thread's last error."""
     return int(_load_i32(_errno_location()))
 
 
 @inline
 def now_ns(scratch: Array) -> int:
-    """Monotonic time."""
+    """Monotonic time in nanoseconds."""
     _clock_gettime(_CLOCK_MONOTONIC, scratch.ctypes.data)
     return int(scratch[0] * 1_000_000_000 + scratch[1])
 
 
 @inline
 def send_some(fd: int, buf: Array, start: int, count: int) -> int:
-    """Send without waiting: how many bytes went, WOULD_BLOCK or FAILED."""
+    """Send without waiting; return the number of bytes sent, WOULD_BLOCK or FAILED."""
     sent = _send(fd, buf.ctypes.data + start, count, _MSG_DONTWAIT | _MSG_NOSIGNAL)
     if sent >= 0:
         return int(sent)
@@ -94,7 +96,8 @@ def send_some(fd: int, buf: Array, start: int, count: int) -> int:
 
 @inline
 def receive_some(fd: int, buf: Array, start: int, count: int) -> int:
-    """Receive without waiting: how many bytes came, WOULD_BLOCK, CLOSED or FAILED."""
+    """Receive without waiting; return the number of bytes received, WOULD_BLOCK, CLOSED
+    or FAILED."""
     got = _recv(fd, buf.ctypes.data + start, count, _MSG_DONTWAIT)
     if got > 0:
         return int(got)
@@ -106,7 +109,7 @@ def receive_some(fd: int, buf: Array, start: int, count: int) -> int:
 
 @inline
 def wait_ready(fd: int, to_send: bool, timeout_ms: int, scratch: Array) -> int:
-    """Wait until a socket can be read, or written if ``to_send``: 0 when the time is over."""
+    """Wait until a socket can be read, or written if ``to_send``; return 0 after the timeout."""
     # struct pollfd: int fd, short events, short revents.
     scratch[2] = fd | (_POLLIN | (_POLLOUT if to_send else 0)) << 32
     return int(_poll(scratch.ctypes.data + 16, 1, timeout_ms))
@@ -114,5 +117,5 @@ def wait_ready(fd: int, to_send: bool, timeout_ms: int, scratch: Array) -> int:
 
 @inline
 def epoll_wait(epoll_fd: int, events: Array, most: int, timeout_ms: int) -> int:
-    """The number of events that were written to ``events``; 0 when the time is over."""
+    """Write ready events to ``events``; return their number, 0 after the timeout."""
     return int(_epoll_wait(epoll_fd, events.ctypes.data, most, timeout_ms))

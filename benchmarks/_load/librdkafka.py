@@ -13,16 +13,16 @@ _TEXT_BYTES = 512
 
 
 class LibraryMissing(Exception):
-    """No librdkafka could be found; the text says where was looked."""
+    """No librdkafka was found; the text names the places that were searched."""
 
 
 class ProduceFailed(Exception):
-    """librdkafka gave an error; the text is its own."""
+    """librdkafka returned an error; the text is its own."""
 
 
 @cache
 def library_path() -> Path:
-    """librdkafka as the confluent-kafka wheel carries it."""
+    """The path of the librdkafka in the confluent-kafka wheel."""
     found = importlib.util.find_spec("confluent_kafka")
     if found is None or found.origin is None:
         raise LibraryMissing("confluent-kafka is not installed, and librdkafka comes with it")
@@ -64,7 +64,7 @@ def version() -> str:
 
 
 class Producer:
-    """A producer for one topic; ``topic`` is the address that a kernel hands to librdkafka."""
+    """A producer for one topic; a kernel passes the address ``topic`` to librdkafka."""
 
     def __init__(self, settings: Mapping[str, str], topic: str) -> None:
         self._library = _library()
@@ -82,7 +82,8 @@ class Producer:
         self.topic: int = self._library.rd_kafka_topic_new(self._producer, topic.encode(), None)
 
     def flush(self, timeout_ms: int) -> None:
-        """Waits until all messages are delivered; raises ProduceFailed if they are not by then."""
+        """Wait until all messages are delivered; ProduceFailed if they are not after
+        ``timeout_ms``."""
         error = self._library.rd_kafka_flush(self._producer, timeout_ms)
         text = ctypes.create_string_buffer(_TEXT_BYTES)
         if self._library.rd_kafka_fatal_error(self._producer, text, _TEXT_BYTES):
@@ -93,10 +94,10 @@ class Producer:
             raise ProduceFailed(f"{name}: {left} messages are not delivered")
 
     def last_error(self) -> str:
-        """Why librdkafka refused a message just now, in this thread."""
+        """The reason why librdkafka has just refused a message of this thread."""
         return str(self._library.rd_kafka_err2str(self._library.rd_kafka_last_error()).decode())
 
     def close(self) -> None:
-        """Frees the producer, with what it has not delivered."""
+        """Free the producer, with its undelivered messages."""
         self._library.rd_kafka_topic_destroy(self.topic)
         self._library.rd_kafka_destroy(self._producer)

@@ -60,8 +60,10 @@ class Program:
             process.stdout.close()
 
     def ask(self, line: str, timeout_s: float) -> dict[str, Any]:
-        """The ``measured`` of the answer to a line; LoadFailed with its ``error``, or without an
-        answer in time."""
+        """Send a line; return the ``measured`` of the answer.
+
+        Raises LoadFailed with the answer's ``error``, or if there is no answer in time.
+        """
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
             raise RuntimeError("the child does not run: use it in a with statement")
@@ -70,7 +72,7 @@ class Program:
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
             if not selector.select(timeout_s):
-                process.kill()  # it may never end by itself
+                process.kill()  # the child may never end by itself
                 raise LoadFailed(f"{self._name} did not answer in {timeout_s:g} s")
         answered = process.stdout.readline()
         if not answered:
@@ -83,7 +85,7 @@ class Program:
 
 
 class Child(Program):
-    """``python -m MODULE ARGUMENTS``, this Python unless another one is given."""
+    """``python -m MODULE ARGUMENTS``, with this Python unless another one is given."""
 
     def __init__(
         self,

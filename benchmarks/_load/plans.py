@@ -1,4 +1,4 @@
-"""What a kernel is told and what it says: places in its arrays of int64, and its status."""
+"""Places in a kernel's arrays of int64, for its plan and its state, and its status."""
 
 from itertools import count
 
@@ -10,15 +10,15 @@ PLAN_FRAME_BYTES = next(_place)
 PLAN_FRAMES = next(_place)
 PLAN_BATCH_START_AT = next(_place)  # in a frame
 PLAN_BATCH_END_AT = next(_place)
-PLAN_REPLY_BYTES = next(_place)  # of a reply without an error, its size included
-PLAN_REPLY_OFFSET_AT = next(_place)  # in a reply; the error code stands right before it
-PLAN_SEQUENCED = next(_place)  # 1: an idempotent producer's
+PLAN_REPLY_BYTES = next(_place)  # bytes of a response without an error, its size included
+PLAN_REPLY_OFFSET_AT = next(_place)  # in a response; the error code stands right before it
+PLAN_SEQUENCED = next(_place)  # 1: the batches are an idempotent producer's
 PLAN_FIRST_SEQUENCE = next(_place)
 PLAN_FIRST_OFFSET = next(_place)
 PLAN_END_OFFSET = next(_place)
-PLAN_OFFSET_AT = next(_place)  # of the wanted offset, in a Fetch request
+PLAN_OFFSET_AT = next(_place)  # place of the fetch offset in a Fetch request
 PLAN_CHECK_CRC = next(_place)
-PLAN_SAME_TO = next(_place)  # Fetch before 12: so far is every reply what was expected
+PLAN_SAME_TO = next(_place)  # Fetch before 12: the end of the part that all responses share
 PLAN_CONNECTIONS = next(_place)
 PLAN_EVENT_BYTES = next(_place)  # of struct epoll_event
 PLAN_EVENT_FD_AT = next(_place)
@@ -30,7 +30,7 @@ STATE_SENT = next(_place)
 STATE_REPLIES = next(_place)
 STATE_NEXT_OFFSET = next(_place)
 STATE_REPLY_AT = next(_place)  # in the inbox
-STATE_LOG_BYTES = next(_place)  # whole batches that came
+STATE_LOG_BYTES = next(_place)  # bytes of whole batches that were received
 STATE_WIRE_BYTES = next(_place)
 STATE_RECORDS = next(_place)
 STATE_WORDS = next(_place)

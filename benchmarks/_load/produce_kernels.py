@@ -1,7 +1,7 @@
 """Produce load: requests on one connection without waiting, or one outstanding on each of many.
 
-Requests are encoded beforehand; only sequence numbers are written, and the CRC made anew, where a
-producer is idempotent. Every reply is checked: its size, correlation id, error code and offset.
+Requests are encoded beforehand; for an idempotent producer the kernel only writes sequence numbers
+and new CRCs. Every response is checked: its size, correlation id, error code and offset.
 """
 
 from benchmarks._load.checks import check_reply, write_sequence
@@ -43,9 +43,10 @@ from benchmarks._load.plans import (
 from pyspark_klog.records.kernels.jit import Array, kernel
 from pyspark_klog.records.kernels.memory import copy_bytes, load_u32, read_i32, read_i64
 
-# Between two looks at the replies.
+# The most bytes that are sent before the responses are read.
 _MOST_SENT_BYTES = 256 * 1024
-# Frames whose sequences are written at once, then sent: they are still in the processor's cache.
+# The frames whose sequences are written before they are sent: they are still in the processor's
+# cache.
 _BURST_FRAMES = 128
 _POLL_MS = 500
 _LAST_SEQUENCE = 2**31 - 1
@@ -55,12 +56,12 @@ _LAST_SEQUENCE = 2**31 - 1
 def produce_pipelined(
     fd: int, frames: Array, plan: Array, inbox: Array, state: Array, scratch: Array
 ) -> int:
-    """Send PLAN_REQUESTS requests on a socket as fast as it takes them; check the replies.
+    """Send PLAN_REQUESTS requests on a socket as fast as it takes them; check the responses.
 
-    ``frames`` holds PLAN_FRAMES frames that are sent round and round, and behind them the one that
-    is sent last: with acks=0 that one alone asks for a reply, whose offset says that all before it
+    ``frames`` holds PLAN_FRAMES frames that are sent in a ring, and behind them the last frame.
+    With acks=0 only the last frame requests a response, whose offset shows that all earlier batches
     were appended. A frame's correlation id is its place in ``frames``. Returns a status; ``state``
-    has how far it came, and where in ``inbox`` an unexpected reply lies.
+    has the progress, and the place of an unexpected response in ``inbox``.
     """
     frame_bytes = int(plan[PLAN_FRAME_BYTES])
     frame_count = int(plan[PLAN_FRAMES])
@@ -73,7 +74,7 @@ def produce_pipelined(
     ring_bytes = frame_count * frame_bytes
     before_last_bytes = (requests - 1) * frame_bytes
     all_bytes = requests * frame_bytes
-    # With acks=0 the first reply is that of the last request.
+    # With acks=0 the only response is that of the last request.
     replies = requests - 1 if int(plan[PLAN_ACKS]) == 0 else 0
     next_offset = int(plan[PLAN_FIRST_OFFSET]) + replies * records
     prepared = 0 if is_sequenced else requests
@@ -129,12 +130,12 @@ def produce_pipelined(
             next_offset += records
             at += reply_bytes
         if at > 0:
-            # What is left is less than a reply, and lies behind whole ones: no overlap.
+            # The rest is less than a response, and lies behind whole ones: no overlap.
             copy_bytes(inbox, 0, inbox, at, filled - at)
             filled -= at
         if progress == 0 and got == WOULD_BLOCK:
             if filled >= 4 and filled - 4 >= read_i32(inbox, 0):
-                # A whole reply that is shorter than the one expected: an error's.
+                # A whole response that is shorter than the expected one has an error.
                 state[STATE_REPLIES] = replies
                 state[STATE_REPLY_AT] = 0
                 state[STATE_NEXT_OFFSET] = next_offset
@@ -172,8 +173,8 @@ def produce_one_outstanding(
 
     The sockets are registered with ``epoll_fd`` for reading; ``index_of`` leads from a socket's
     number to its place. ``inbox`` has PLAN_REPLY_BYTES for each. ``latencies_ns`` takes one value
-    a request. ``filled`` begins with zeros; its second half has each connection's last offset.
-    Returns a status; on an unexpected reply STATE_REPLY_AT is where it begins in ``inbox``.
+    for each request. ``filled`` begins with zeros; its second half has each connection's last
+    offset. Returns a status; after an unexpected response STATE_REPLY_AT is its place in ``inbox``.
     """
     connections = int(plan[PLAN_CONNECTIONS])
     requests = int(plan[PLAN_REQUESTS])
@@ -190,7 +191,7 @@ def produce_one_outstanding(
         filled[connections + index] = int(plan[PLAN_FIRST_OFFSET]) - 1
         if sent < requests:
             sent_ns[index] = now_ns(scratch)
-            # A socket with nothing outstanding has room for a whole request.
+            # A socket with no request outstanding has space for a whole request.
             if send_some(int(sockets[index]), frame, 0, frame_bytes) != frame_bytes:
                 return STATUS_SOCKET_FAILED
             sent += 1

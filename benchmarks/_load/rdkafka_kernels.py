@@ -1,6 +1,6 @@
 """librdkafka as a load generator: its C function is called from a compiled loop.
 
-Importing this finds librdkafka inside of the confluent-kafka wheel.
+Importing this module finds librdkafka inside the confluent-kafka wheel.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from benchmarks._load.libc import external
 from benchmarks._load.librdkafka import library_path
 from pyspark_klog.records.kernels.jit import Array, kernel, numba
 
-# For the symbols of what is compiled here, and of what comes out of the cache.
+# Load the symbols for kernels that are compiled here, and for those from the cache.
 binding.load_library_permanently(str(library_path()))
 
 _types: Any = numba.types
@@ -20,13 +20,15 @@ _rd_kafka_produce = external(
     "rd_kafka_produce", _i32, _address, _i32, _i32, _address, _i64, _address, _i64, _address
 )
 
-_MSG_F_BLOCK = 0x4  # waits while the queue is full; the payload is neither copied nor freed
+_MSG_F_BLOCK = 0x4  # wait while the queue is full; the payload is neither copied nor freed
 
 
 @kernel("i64", "i64", "in8", "i64")
 def produce_messages(topic: int, partition: int, payload: Array, count: int) -> int:
-    """Hand ``count`` messages to librdkafka, which keeps pointing at ``payload``; returns how many
-    it took: fewer than ``count`` if it refused one."""
+    """Pass ``count`` messages to librdkafka; return how many it took, fewer if it refused one.
+
+    librdkafka keeps pointing at ``payload``.
+    """
     address = payload.ctypes.data
     for done in range(count):
         if _rd_kafka_produce(topic, partition, _MSG_F_BLOCK, address, len(payload), 0, 0, 0) != 0:

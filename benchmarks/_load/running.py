@@ -1,4 +1,4 @@
-"""What all jobs of the load generator need: connections, a clock for CPU, replies as text."""
+"""The parts that all jobs of the load generator share: connections, a CPU clock, response texts."""
 
 import platform
 import socket
@@ -16,7 +16,7 @@ from pyspark_klog.protocol.keys import ApiKey
 
 _CONNECT_TIMEOUT_S = 10.0
 _SHOWN_BYTES = 400
-# struct epoll_event is packed on x86-64 alone: events 4, then the socket's number.
+# struct epoll_event is packed on x86-64 only: events 4, then the socket's number.
 _IS_PACKED = platform.machine() in ("x86_64", "AMD64")
 EVENT_BYTES, EVENT_FD_AT = (12, 4) if _IS_PACKED else (16, 8)
 
@@ -25,7 +25,7 @@ Array = Any
 
 
 class Clock:
-    """Time and CPU of a stretch of code: of this process, and of the broker's (or brokers')."""
+    """Time and CPU time of a stretch of code, for this process and for the broker (or brokers)."""
 
     def __init__(self, target: Target) -> None:
         self._pids = target.pids

@@ -1,7 +1,8 @@
 """``python -m benchmarks._load.spark_batches SERVERS FROM TO COUNT``: many micro-batches, no Spark.
 
-What a Python worker and the stream's source process do for each micro-batch, in one process: plan
-it, read each range, write the rows, collect garbage. Prints resident memory as one line of JSON.
+One process does the work of a Python worker and of the stream's source process for each
+micro-batch: plan it, read each range, write the rows, collect garbage. The process prints its
+resident memory as one line of JSON.
 """
 
 import gc
@@ -20,11 +21,11 @@ from pyspark_klog.spark.sink.rows import SinkRows
 from pyspark_klog.spark.source.stream_reader import LimitedStreamReader
 
 _SETTLED = 0.2
-"""Memory is first looked at after this share of the micro-batches."""
+"""The share of the micro-batches after which memory is first measured."""
 
 
 def run(servers: str, topic: str, to: str, count: int) -> dict[str, int]:
-    """Reads ``count`` micro-batches of a topic that has as many, and writes them to another."""
+    """Read ``count`` micro-batches of a topic that has as many, and write them to another."""
     where = {"kafka.bootstrap.servers": servers}
     source = {"subscribe": topic, "startingOffsets": "earliest", "idleWaitMs": "0"}
     reader = LimitedStreamReader(read_options(where | source).for_stream(), None)
@@ -35,7 +36,7 @@ def run(servers: str, topic: str, to: str, count: int) -> dict[str, int]:
         end = reader.latestOffset(at, ReadMaxRows(MICRO_RECORDS))
         reader.reportLatestOffset()
         for partition in reader.partitions(at, end):
-            # Each task gets a copy of both.
+            # Each task gets a copy of the reader and of its partition.
             copy, given = pickle.loads(pickle.dumps((reader, partition)))
             batches = list(copy.read(given))
             records += sum(batch.num_rows for batch in batches)

@@ -1,4 +1,4 @@
-"""A data source and sink that do nothing: what Spark itself takes for Arrow batches of a size."""
+"""A data source and sink without work: the time that Spark itself takes for Arrow batches."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ _MOST_ROWS = 50_000
 
 
 class _Part(InputPartition):
-    """So many rows."""
+    """An input partition; its value is the number of rows."""
 
 
 def _parts(options: dict[str, str], rows: int) -> list[InputPartition]:
@@ -99,7 +99,7 @@ class _StreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 class _Discarding(Prompt, DataSourceArrowWriter):
     def __init__(self, options: dict[str, str]) -> None:
-        self._options = options  # a state: without one __setstate__ is not called
+        self._options = options  # a state, because without one __setstate__ is not called
 
     def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
         return _drop(iterator)
@@ -121,7 +121,10 @@ def _drop(batches: "Iterator[RecordBatch]") -> WriterCommitMessage:
 
 
 class Ceiling(DataSource):
-    """Options for reading: ``records``, ``partitions``, ``value_bytes``, maxOffsetsPerTrigger."""
+    """The data source.
+
+    Reading options: ``records``, ``partitions``, ``value_bytes``, maxOffsetsPerTrigger.
+    """
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""A Spark driver of its own, local[2]: an action a line on stdin, its time a line on stdout.
+"""A Spark driver, local[2]: a job on each line of stdin, its measurement on a line of stdout.
 
 The first argument is the format, ``klog`` or ``kafka``; the others are jars.
 """
@@ -27,7 +27,7 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def make_session(folder: str, jars: list[str]) -> SparkSession:
-    """A session with as little around it as can be; both engines get the same."""
+    """A session with few extras; both engines get an equal one."""
     builder = (
         SparkSession.builder.master("local[2]")
         .appName("klog bench")
@@ -64,7 +64,7 @@ class Driver:
         }
 
     def run(self, job: SparkJob) -> SparkMeasured:
-        """Does a job; the time is that of the action alone."""
+        """Run a job; the time is that of the Spark action alone."""
         if job.kind in ("micro_noop", "micro_topic"):
             return micro_batches(self._ends, self._folder, job)
         if job.kind == "idle":
@@ -131,11 +131,11 @@ class Driver:
 
 
 def main(source: str, jars: list[str]) -> int:
-    """Jobs until stdin ends."""
+    """Run jobs until stdin ends."""
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Spark looks for data sources, and its workers for modules, in folders.
+    # Spark finds data sources in folders, and its workers find modules there.
     paths = [str(_CHECKOUT), str(_CHECKOUT / "broker"), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     with tempfile.TemporaryDirectory(prefix="klog-bench-spark-") as folder:
@@ -146,7 +146,7 @@ def main(source: str, jars: list[str]) -> int:
                 try:
                     answer: dict[str, object] = {"measured": asdict(driver.run(read_job(line)))}
                 except (PySparkException, Py4JError, AssertionError) as error:
-                    # The rest is Java's stack.
+                    # The rest of the text is Java's stack.
                     text = str(error)[:_SHOWN_CHARACTERS]
                     answer = {"error": f"{type(error).__name__}: {text}"}
                 out.write(json.dumps(answer) + "\n")

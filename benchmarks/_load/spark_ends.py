@@ -1,4 +1,4 @@
-"""Where a job's rows come from and where they go: a data source and its options."""
+"""The source and the sink of a job: a data source and its options."""
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.readwriter import DataFrameWriter
@@ -9,7 +9,7 @@ from benchmarks._load.spark_jobs import SparkJob
 
 
 class Ends:
-    """The ends of jobs that go through ``source``, or, of a ceiling's, through nothing."""
+    """Sources and sinks of jobs through ``source``, or through nothing for a ceiling job."""
 
     def __init__(self, session: SparkSession, source: str) -> None:
         session.dataSource.register(Ceiling)
@@ -17,12 +17,12 @@ class Ends:
         self._source = source
 
     def load(self, job: SparkJob) -> DataFrame:
-        """All that is there, as a batch."""
+        """All records of the topic, as a batch."""
         source, options = self._reading(job)
         return self._session.read.format(source).options(**options).load()
 
     def stream(self, job: SparkJob, start: str = "earliest", a_batch: int = 0) -> DataFrame:
-        """The same as a stream, of ``a_batch`` records a micro-batch if that is not 0."""
+        """The topic as a stream, of ``a_batch`` records for each micro-batch if that is not 0."""
         source, options = self._reading(job)
         reader = self._session.readStream.format(source).options(**options)
         reader = reader.option("startingOffsets", start)
@@ -37,7 +37,7 @@ class Ends:
         writer.options(**options).mode("append").save()
 
     def into(self, rows: DataFrame, job: SparkJob, topic: str) -> DataStreamWriter:
-        """Write rows to a topic, as a stream that is to be started."""
+        """A stream writer of rows to a topic, not started yet."""
         source, options = self._writing(job, topic)
         return rows.writeStream.format(source).options(**options)
 

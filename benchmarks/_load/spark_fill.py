@@ -12,7 +12,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.arrow import EncodedBatch, encode_from_arrow
 from pyspark_klog.records.compression import Codec
 
-# As many different rows; a topic repeats them.
+# The number of different rows; a topic repeats them.
 _BLOCK_ROWS = 20_000
 _BLOCK_BYTES = 8_000_000
 _BATCH_BYTES = 16_384
@@ -22,22 +22,24 @@ _HEADER_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]
 
 @dataclass(frozen=True)
 class Records:
-    """What a topic holds, spread evenly over its partitions. Half of each value is noise."""
+    """The records of a topic, spread evenly over its partitions. Half of each value is noise."""
 
     count: int
     partitions: int = 4
     value_bytes: int = 200
     key_bytes: int = 10
     headers: int = 0
-    """Of each record, with keys and values of 8 bytes."""
+    """The headers of each record, with keys and values of 8 bytes."""
     codec: str = "none"
     batch_bytes: int = _BATCH_BYTES
-    """Before compression: what a producer with default settings makes."""
+    """The size before compression, that of a producer with default settings."""
 
 
 def block_rows(records: Records) -> int:
-    """As many rows are encoded once; a topic holds whole blocks of them, the same in each
-    partition."""
+    """The number of rows that are encoded once.
+
+    A topic holds whole blocks of them, with equal counts in each partition.
+    """
     rows = min(_BLOCK_ROWS, _BLOCK_BYTES // records.value_bytes, records.count)
     return max(rows - rows % records.partitions, records.partitions)
 
@@ -77,14 +79,14 @@ def encode_block(records: Records) -> list[EncodedBatch]:
 
 
 def fill(bootstrap_servers: str, topic: str, records: Records) -> int:
-    """Write so many records, rounded to whole blocks, to a topic that is there; gives how many."""
+    """Write the records, rounded to whole blocks, to an existing topic; return their number."""
     count = whole(records)
     batches = encode_block(records)
     with BlockingClient({"bootstrap.servers": bootstrap_servers}) as client:
         producer = Producer(client)
         producer.partition_count(topic)
         for _ in range(count // block_rows(records)):
-            # The producer writes its own fields into what it is given: a copy for each time.
+            # The producer writes its own fields into a batch, so each pass uses copies.
             producer.add_all(
                 (TopicPartition(topic, each.partition), bytearray(each.payload), each.record_count)
                 for each in batches

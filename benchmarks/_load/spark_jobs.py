@@ -1,4 +1,4 @@
-"""What a Spark driver is asked to do: plain data, JSON on the pipe."""
+"""The jobs of a Spark driver: plain data, JSON on the pipe."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -19,11 +19,11 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class SparkJob:
-    """One action. ``records`` are those in the topic, or, of a sink, the rows to write.
+    """One action. ``records`` are those in the topic, or, for a sink, the rows to write.
 
-    - ``check``: read all in a batch and count it; what was found is compared with ``records``.
+    - ``check``: read all in a batch and count it; the result is compared with ``records``.
     - ``batch``: read all in a batch, to Spark's noop sink.
-    - ``stream``: the same as a stream from the start with AvailableNow, from start to end.
+    - ``stream``: read all as a stream with AvailableNow, to Spark's noop sink.
     - ``keyed`` and ``unkeyed``: write rows of ``spark.range`` with 200-byte values.
     - ``copy``: read all in a batch and write it to topic ``to``.
     - ``micro_noop`` and ``micro_topic``: a stream of many micro-batches of MICRO_RECORDS each, to
@@ -31,9 +31,8 @@ class SparkJob:
     - ``idle``: a stream that waits for new records; some come, one by one.
 
     ``options`` are further ones of the source, ``sink_options`` of the sink. With ``is_ceiling``
-    Arrow batches made beforehand stand for a topic that is read, so many rows with values of
-    ``value_bytes``, and an Arrow writer that drops its rows for one that is written: no source or
-    sink in Python can be faster.
+    the source yields ready-made Arrow batches, ``records`` rows with values of ``value_bytes``, and
+    the sink is an Arrow writer that drops its rows: no source or sink in Python can be faster.
     """
 
     kind: Kind
@@ -49,43 +48,42 @@ class SparkJob:
 
 
 MICRO_RECORDS = 8
-"""Of a micro-batch: two of each of four partitions."""
+"""The records of a micro-batch: two from each of four partitions."""
 
 
 @dataclass(frozen=True)
 class SparkMeasured:
-    """How long the action took, and how many records it met."""
+    """The duration of an action, its records, and its CPU and memory."""
 
     seconds: float
     records: int
     triggers_s: float | None = None
-    """Of a stream: its micro-batches alone, without the query's start and end."""
+    """The time of a stream's micro-batches alone, without the query's start and end."""
     batch_ms: float | None = None
     """The median of many micro-batches' wall time."""
     phases_ms: dict[str, float] = field(default_factory=dict)
-    """The same by phase, as Spark's progress names them."""
+    """The medians of the phases of a micro-batch, as Spark's progress names them."""
     cpu_s: float = 0.0
-    """CPU time of the driver meanwhile: the JVM and its Python processes; of a side with a broker,
-    that of the broker too."""
+    """CPU time during the action: the JVM, its Python processes, and the broker if there is one."""
     jvm_cpu_s: float = 0.0
-    """The JVM's part of it."""
+    """The JVM's part of ``cpu_s``."""
     broker_cpu_s: float = 0.0
-    """The broker's."""
+    """The broker's part of ``cpu_s``."""
     python_peak_bytes: int = 0
-    """The most that any of Spark's Python workers ever had resident."""
+    """The peak resident memory of any of Spark's Python workers."""
     driver_cpu: float | None = None
     """Cores that an idle query's driver uses: the JVM and its Python processes."""
     jvm_cpu: float | None = None
-    """The JVM's part of it."""
+    """The JVM's part of ``driver_cpu``."""
     pick_up_ms: float | None = None
-    """The longest time from sending a new record until a micro-batch has it planned."""
+    """The longest time from sending a new record until a micro-batch includes it."""
 
 
 def write_job(job: SparkJob) -> str:
-    """A line, without its end."""
+    """A job as a line of JSON, without a line end."""
     return json.dumps(asdict(job))
 
 
 def read_job(line: str) -> SparkJob:
-    """What write_job wrote."""
+    """The job that write_job wrote."""
     return SparkJob(**json.loads(line))

@@ -1,4 +1,4 @@
-"""Streams that have little to do: many small micro-batches, and none at all."""
+"""Streams with little to do: many small micro-batches, and none at all."""
 
 import os
 import time
@@ -22,17 +22,17 @@ from benchmarks._processes import (
 from tests.support.eventually import eventually
 
 _FIRST_BATCHES = 10
-"""Not counted: processes start, and the JVM compiles."""
+"""Micro-batches that do not count: processes start, and the JVM compiles."""
 _SETTLE_S = 5.0
 _IDLE_S = 10.0
 _NEW_RECORDS = 10
 _DEADLINE_S = 60.0
 _BETWEEN_S = 0.37
-"""Between new records: no multiple of anything that a query waits for."""
+"""The time between new records: no multiple of a query's own waits."""
 
 
 def micro_batches(ends: Ends, folder: str, job: SparkJob) -> SparkMeasured:
-    """Reads a topic in micro-batches of MICRO_RECORDS, all of them after one start."""
+    """Read a topic in micro-batches of MICRO_RECORDS, all of them after one start."""
     start = time.perf_counter()
     with TemporaryDirectory(dir=folder) as checkpoint:
         rows = ends.stream(job, a_batch=MICRO_RECORDS)
@@ -54,7 +54,7 @@ def micro_batches(ends: Ends, folder: str, job: SparkJob) -> SparkMeasured:
 
 
 def idle(ends: Ends, folder: str, job: SparkJob) -> SparkMeasured:
-    """A query without new records, and then with a few, one by one."""
+    """Run a query without new records, and then with a few, one by one."""
     start = time.perf_counter()
     with TemporaryDirectory(dir=folder) as checkpoint:
         writer = ends.stream(job, start="latest").writeStream.format("noop")
@@ -91,7 +91,7 @@ def _records_into(job: SparkJob) -> "Iterator[_Sender]":
 
 
 class _Sender:
-    """Sends one record at a time; gives the time of day at which that began."""
+    """Sends one record at each call; returns the time of day at the start of the call."""
 
     def __init__(self, client: object, topic: str) -> None:
         from pyspark_klog.client.cluster.blocking_client import BlockingClient
@@ -119,7 +119,7 @@ def _with_rows(query: StreamingQuery) -> list[object]:
 
 
 def _send_until_read(query: StreamingQuery, send: "_Sender") -> None:
-    """What is sent before the query has found its start is not for it."""
+    """Send records until the query has read one: it ignores those from before its start."""
 
     def is_there() -> bool:
         send()
@@ -129,7 +129,7 @@ def _send_until_read(query: StreamingQuery, send: "_Sender") -> None:
 
 
 def _wait_for(query: StreamingQuery, count: int) -> None:
-    """Until so many micro-batches had rows."""
+    """Wait until ``count`` micro-batches had rows."""
 
     def is_there() -> bool:
         error = query.exception()
@@ -141,14 +141,14 @@ def _wait_for(query: StreamingQuery, count: int) -> None:
 
 
 def _planned_at_s(query: StreamingQuery) -> float:
-    """When the last micro-batch with rows had found its end: its start, and the look for it."""
+    """When the last micro-batch with rows had found its end offsets, as time of day."""
     progress = [each for each in query.recentProgress if each.numInputRows][-1]
     began = datetime.fromisoformat(progress.timestamp.replace("Z", "+00:00")).timestamp()
     return began + progress.durationMs.get("latestOffset", 0) / 1000
 
 
 def _cores_used(seconds: float) -> tuple[float, float]:
-    """Cores that the driver's processes use meanwhile: all of them, and the JVM."""
+    """Cores that the driver's processes use for ``seconds``: all of them, and the JVM alone."""
     jvm = jvm_pid()
     before = tree_cpu_seconds(jvm), cpu_seconds(jvm)
     time.sleep(seconds)
@@ -157,7 +157,7 @@ def _cores_used(seconds: float) -> tuple[float, float]:
 
 
 def jvm_pid() -> int:
-    """The one process below this one whose program is Java."""
+    """The process id of the JVM below this process."""
     for pid in process_tree(os.getpid()):
         if Path(f"/proc/{pid}/exe").resolve().name == "java":
             return pid
@@ -165,9 +165,9 @@ def jvm_pid() -> int:
 
 
 def python_peak_bytes() -> int:
-    """The most that any Python process of the JVM ever had resident."""
+    """The peak resident memory of any Python process of the JVM."""
     peaks = [0]
     for pid in process_tree(jvm_pid())[1:]:
-        with suppress(OSError):  # it may end meanwhile
+        with suppress(OSError):  # the process may end meanwhile
             peaks.append(peak_resident_bytes(pid))
     return max(peaks)

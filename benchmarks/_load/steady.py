@@ -1,7 +1,7 @@
-"""A steady load of small requests until it is told to end: a Produce, and a Fetch of what it wrote.
+"""A steady load of small requests until its end: a Produce, and a Fetch of the record it wrote.
 
-A process of its own. A request that could not be sent when it was due, because the one before was
-not answered, counts from when it was due: a pause of the broker meets all that were due in it.
+The load has a process of its own. A request that was sent late, because the one before had no
+response, counts from its due time: a pause of the broker affects all requests that were due in it.
 """
 
 import json
@@ -28,8 +28,10 @@ _OFFSET_BYTES = 8
 
 @dataclass(frozen=True)
 class Steady:
-    """So many Produces (acks=1, one message of 200 bytes) a second to an empty partition, and as
-    many Fetches."""
+    """``pairs_per_s`` Produces (acks=1, one message of 200 bytes) a second, and as many Fetches.
+
+    The target is an empty partition.
+    """
 
     target: Target
     produce_version: int
@@ -39,7 +41,7 @@ class Steady:
 
 @dataclass(frozen=True)
 class Samples:
-    """When each request was due (monotonic seconds), and after how many us it was answered."""
+    """When each request was due (monotonic seconds), and its time to the response in us."""
 
     due_s: list[float]
     produce_us: list[float]
@@ -47,17 +49,17 @@ class Samples:
 
 
 class SteadyLoad(Child):
-    """The process."""
+    """The process of the load."""
 
     def __init__(self) -> None:
         super().__init__("benchmarks._load.steady")
 
     def begin(self, steady: Steady) -> None:
-        """Begins; the load goes on until ``end``."""
+        """Begin the load, which goes on until ``end``."""
         self.ask(json.dumps(asdict(steady)), _TIMEOUT_S)
 
     def end(self) -> Samples:
-        """Ends it; LoadFailed if it had ended by itself."""
+        """End the load; LoadFailed if it had ended by itself."""
         return Samples(**self.ask("null", _TIMEOUT_S))
 
 
@@ -143,7 +145,7 @@ class _Fetch:
             raise LoadFailed(f"Fetch: offset {found}, expected {offset}: {reply.hex()}")
 
     def _look_at_first(self, reply: bytes) -> None:
-        """The first reply is decoded; the others have to be of its size, with their offset."""
+        """Decode the first response; later ones must have its size, and their own offset."""
         response = decode_response(reply[4:], ApiKey.FETCH, self._version)
         records = response.responses[0].partitions[0].records  # type: ignore[attr-defined]
         errors = errors_in(response)
@@ -154,7 +156,7 @@ class _Fetch:
 
 
 def _receive(sock: socket.socket) -> bytes:
-    """One reply, with its size before it."""
+    """One response, with its size before it."""
     reply = sock.recv(_CHUNK_BYTES)
     while reply:
         if len(reply) >= 4 and len(reply) >= 4 + int.from_bytes(reply[:4], "big"):
@@ -167,7 +169,7 @@ def _receive(sock: socket.socket) -> bytes:
 
 
 def main() -> int:
-    """A load to begin, then null to end it, again and again until stdin ends."""
+    """Begin a load at a line with its settings, end it at null, until stdin ends."""
     pairs: _Pairs | None = None
     for line in sys.stdin:
         fields = json.loads(line)

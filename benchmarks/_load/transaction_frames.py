@@ -1,4 +1,4 @@
-"""What the connections of the job Transactions send, and where the changing fields lie in it."""
+"""The frames of the job Transactions, and the places of the changing fields in them."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -10,9 +10,9 @@ from pyspark_klog.protocol.headers import RequestHeader, encode_request, encode_
 from pyspark_klog.protocol.keys import ApiKey
 
 END_VERSION = 5
-"""The first version in which the answer has what the producer goes on with."""
+"""The first version whose response has the producer id and epoch for the next transaction."""
 
-# Found again in an encoded frame, because nothing else in it looks like this.
+# A value that can be found in an encoded frame, because no other field looks like this.
 _MARK = 0x5A17_C0DE_0B5E_55ED
 _MARK_BYTES = _MARK.to_bytes(8, "big")
 
@@ -25,13 +25,13 @@ class TransactionFrames(NamedTuple):
     batch_bytes: int
     batch_start_at: int
     producer_at: int
-    """Of the producer id in an EndTxn frame."""
+    """The place of the producer id in an EndTxn frame."""
     ended_producer_at: int
-    """Of the producer id in the answer to EndTxn."""
+    """The place of the producer id in the response to EndTxn."""
 
 
 def transaction_frames(job: Transactions) -> TransactionFrames:
-    """What the connections send, but for what changes from one request to the next."""
+    """The frames of all connections, without the fields that change from request to request."""
     is_transactional = job.producers[0].transactional_id is not None
     batch = frames.one_batch(job.messages, producer_id=0, is_transactional=is_transactional)
     produce, ends = bytearray(), bytearray()

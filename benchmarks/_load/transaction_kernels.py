@@ -1,8 +1,8 @@
 """Transactions on many connections, a producer on each: batches, then EndTxn, then the next one.
 
-It speaks transaction.version 2 (KIP-890): Produce adds its partition, and EndTxn answers with what
-the producer goes on with. A request that meets CONCURRENT_TRANSACTIONS is sent again after a pause.
-Every reply is checked: its correlation id, error code and offset.
+The kernel speaks transaction.version 2 (KIP-890): Produce adds its partition, and EndTxn returns
+the producer's next id and epoch. A request that gets CONCURRENT_TRANSACTIONS is sent again after a
+pause. Every response is checked: its correlation id, error code and offset.
 """
 
 from benchmarks._load.libc import CLOSED, epoll_wait, now_ns, receive_some, send_some, wait_ready
@@ -74,12 +74,12 @@ from pyspark_klog.records.layout import (
 )
 
 INBOX_BYTES = 4096
-"""Of each connection: a reply with an error has a text."""
+"""Bytes of the inbox of each connection: a response with an error has a text."""
 
 _CORRELATION_ID_AT = 8
 _POLL_MS = 500
 _PAUSING_POLL_MS = 1
-# As Kafka's clients wait before they ask again whether the transaction before has ended.
+# Kafka's clients pause this long before they ask again whether the last transaction has ended.
 _PAUSE_NS = 5_000_000
 _CONCURRENT_TRANSACTIONS = 51
 _LAST_SEQUENCE = 2**31 - 1
@@ -94,7 +94,8 @@ def write_i16(out: Array, position: int, number: int) -> None:
 
 @inline
 def send_whole(fd: int, buf: Array, start: int, count: int, scratch: Array) -> bool:
-    """Send, waiting for room: the broker waits for nothing of ours meanwhile."""
+    """Send all bytes, waiting for space in the socket: the broker needs no other request
+    meanwhile."""
     sent = 0
     while sent < count:
         progress = send_some(fd, buf, start + sent, count - sent)
@@ -108,7 +109,7 @@ def send_whole(fd: int, buf: Array, start: int, count: int, scratch: Array) -> b
 
 @inline
 def send_batch(frames: Array, index: int, book: Array, plan: Array, scratch: Array) -> bool:
-    """The connection's next batch."""
+    """Send the connection's next batch."""
     at = index * BOOK_WORDS
     frame_bytes = int(plan[TXN_PRODUCE_BYTES])
     frame_at = index * frame_bytes
@@ -128,7 +129,7 @@ def send_batch(frames: Array, index: int, book: Array, plan: Array, scratch: Arr
 
 @inline
 def send_end(ends: Array, index: int, book: Array, plan: Array, scratch: Array) -> bool:
-    """EndTxn."""
+    """Send EndTxn for the connection's transaction."""
     at = index * BOOK_WORDS
     frame_bytes = int(plan[TXN_END_BYTES])
     frame_at = index * frame_bytes
@@ -145,7 +146,7 @@ def send_end(ends: Array, index: int, book: Array, plan: Array, scratch: Array) 
 def go_on(
     frames: Array, ends: Array, index: int, book: Array, plan: Array, shared: Array, scratch: Array
 ) -> bool:
-    """Send what the connection may send now; False if its socket failed."""
+    """Send all requests that the connection may send now; False if its socket failed."""
     at = index * BOOK_WORDS
     if book[at + BOOK_PHASE] == PHASE_IDLE:
         if shared[SHARED_BEGUN] == plan[TXN_TRANSACTIONS]:
@@ -171,7 +172,7 @@ def go_on(
 
 @inline
 def finish(index: int, book: Array, shared: Array, took_ns: Array, now: int) -> None:
-    """A transaction is over."""
+    """Note the end of a transaction."""
     at = index * BOOK_WORDS
     took_ns[int(shared[SHARED_ENDED])] = now - int(book[at + BOOK_BEGAN_NS])
     shared[SHARED_ENDED] += 1
@@ -183,7 +184,7 @@ def take_reply(
     inbox: Array, start: int, index: int, book: Array, plan: Array, shared: Array,
     took_ns: Array, now: int,
 ) -> bool:  # fmt: skip
-    """Note what the whole reply at ``start`` says; False if nothing like it was expected."""
+    """Note the result in the whole response at ``start``; False if the response is unexpected."""
     at = index * BOOK_WORDS
     is_end = book[at + BOOK_PHASE] == PHASE_ENDING
     place = start + int(plan[TXN_ENDED_PRODUCER_AT] if is_end else plan[TXN_OFFSET_AT])
@@ -193,7 +194,7 @@ def take_reply(
         return False
     book[at + BOOK_REPLIES] += 1
     if error == _CONCURRENT_TRANSACTIONS or (error != 0 and book[at + BOOK_REFUSED] != 0):
-        # What was sent behind a refused batch is out of order.
+        # Batches that were sent behind a refused one are out of order.
         book[at + BOOK_REFUSED] = 1
         if book[at + BOOK_REPLIES] == book[at + BOOK_REQUESTS]:
             book[at + BOOK_REFUSED] = 0
@@ -227,7 +228,7 @@ def receive(
     inbox: Array, index: int, book: Array, plan: Array, shared: Array, took_ns: Array,
     scratch: Array,
 ) -> int:  # fmt: skip
-    """Take what has come on a connection: a status."""
+    """Handle the responses that a connection has received; return a status."""
     at = index * BOOK_WORDS
     inbox_at = index * INBOX_BYTES
     have = int(book[at + BOOK_FILLED])
@@ -254,7 +255,7 @@ def receive(
 def wake(
     frames: Array, ends: Array, book: Array, plan: Array, shared: Array, scratch: Array
 ) -> int:
-    """Go on where a pause is over: how many connections still pause; -1 if a socket failed."""
+    """Resume connections after their pause; return how many still pause, -1 if a socket failed."""
     now = now_ns(scratch)
     pausing = 0
     for index in range(int(plan[TXN_CONNECTIONS])):
@@ -290,8 +291,9 @@ def transact(
 
     The sockets are registered with ``epoll_fd`` for reading; ``index_of`` leads from a socket's
     number to its place. Each place has TXN_PRODUCE_BYTES in ``frames``, TXN_END_BYTES in ``ends``,
-    BOOK_WORDS in ``book`` and INBOX_BYTES in ``inbox``. ``took_ns`` takes a value a transaction.
-    Returns a status; SHARED_REPLY_AT is where an unexpected reply begins in ``inbox``.
+    BOOK_WORDS in ``book`` and INBOX_BYTES in ``inbox``. ``took_ns`` takes a value for each
+    transaction. Returns a status; SHARED_REPLY_AT is the place of an unexpected response in
+    ``inbox``.
     """
     event_bytes = int(plan[TXN_EVENT_BYTES])
     most_events = len(events) // event_bytes

@@ -16,13 +16,14 @@ from benchmarks._load.running import EVENT_BYTES, EVENT_FD_AT, Clock, connect, s
 from benchmarks._load.transaction_frames import END_VERSION, TransactionFrames, transaction_frames
 from pyspark_klog.protocol.keys import ApiKey
 
-# A connection's requests in flight fit into its socket, so that the generator need not wait.
+# A connection's requests in flight fit into its socket's buffer, so that the generator need not
+# wait.
 _SEND_BUFFER_BYTES = 1024 * 1024
 Array = Any
 
 
 def run_transactions(job: Transactions) -> Measured:
-    """See Transactions."""
+    """Run the job Transactions."""
     from benchmarks._load.transaction_kernels import INBOX_BYTES, transact
 
     made = transaction_frames(job)
