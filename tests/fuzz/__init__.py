@@ -1,4 +1,2 @@
-"""Damaged and senseless input for what reads bytes of others: `./dev fuzz` (docs/testing.md).
-
-Start reading at target.py, then runner.py, then one of targets/.
-"""
+"""Damaged and senseless input for the code that parses foreign bytes: `./dev fuzz`
+(docs/testing.md). Start reading at target.py, then runner.py, then one of targets/."""

@@ -12,7 +12,7 @@ _INPUTS = 50_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Feeds the targets, one after the other."""
+    """Feed the targets, one after the other."""
     parser = argparse.ArgumentParser(prog="./dev fuzz")
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""A broker in memory that is fed bytes: what it may do with them."""
+"""A broker in memory that is fed bytes, and the checks of its behaviour."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ NAMES = ("plain", "plain", "compacted", "none", "__consumer_offsets")
 
 @cache
 def ids() -> tuple[UUID, ...]:
-    """Of topics that are there, and of one that is not."""
+    """The ids of two existing topics, and of one that does not exist."""
     return (topic_ids()["plain"], topic_ids()["compacted"], UUID(int=5))
 
 
 @cache
 def served_versions() -> list[tuple[ApiKey, int]]:
-    """Every version of every API that is served, each API as often as any other."""
+    """Every served version of every API, as (API key, version)."""
     found = []
     for handler in SERVED:
         cls = api(handler.api_key).request
@@ -39,7 +39,7 @@ def served_versions() -> list[tuple[ApiKey, int]]:
 
 
 def likely_request(random: Random) -> tuple[ApiKey, int, bytes]:
-    """A request that somebody could mean, as a frame."""
+    """A request that a client could mean: API key, version and frame."""
     key, version = random.choice(served_versions())
     cls = api(key).request
     message: Request = likely(cls, version, cls.is_flexible(version), random, NAMES, ids())
@@ -55,8 +55,11 @@ class FedBroker:
         self._fed = 0
 
     def feed(self, data: bytes, step: int) -> FakeStream:
-        """On a connection of its own, which then ends. BrokenPromise for a bug, or if it is not
-        closed; now and then somebody else's records have to flow."""
+        """Send bytes on a new connection, which then ends; return its stream.
+
+        Raises BrokenPromise after a bug, or if the broker does not close the connection. Now and
+        then another client's records are written and read, too.
+        """
         memory = self.memory
         stream = memory.connect()
         for start in range(0, len(data), step):
@@ -64,7 +67,7 @@ class FedBroker:
                 break
             stream.inbox += data[start : start + step]
             memory.turns()
-        # Whoever waits is told of a deadline.
+        # Delayed operations get their timeout.
         memory.clock.advance(250)
         memory.broker.loop.run_turn(0)
         memory.turns()
@@ -86,7 +89,7 @@ class FedBroker:
             self.records_flow()
 
     def records_flow(self) -> None:
-        """What another client writes is read."""
+        """Write a record as another client, and read it."""
         written = self.memory.call(produce_request("flushed", batch(b"value")), 9)
         answer = written.responses[0].partition_responses[0]
         if answer.error_code:
@@ -98,7 +101,7 @@ class FedBroker:
 
 
 def frames_of(sent: bytes) -> list[bytes]:
-    """What was sent, cut into answers, without their sizes."""
+    """The frames of the sent responses, without their sizes."""
     found, position = [], 0
     while position < len(sent):
         size = int.from_bytes(sent[position : position + 4], "big", signed=True)

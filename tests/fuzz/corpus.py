@@ -37,7 +37,7 @@ _NUMBERS = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 5, 127, 2**15 - 1, 2**31 - 1
 
 @cache
 def golden_sets() -> list[bytes]:
-    """By every other writer, in every format and codec."""
+    """Record sets by every other client, in every format and codec."""
     found = [Golden.load(path).data for path in sorted(GOLDEN_DIR.glob("*.json"))]
     return [data for data in found if len(data) < 2_000]
 
@@ -45,7 +45,7 @@ def golden_sets() -> list[bytes]:
 def batch(
     random: Random, *, sequence: int | None = None, producer: tuple[int, int] = (1, 0)
 ) -> bytes:
-    """A good batch; with a ``sequence`` of that producer (id, epoch)."""
+    """A good batch; with a ``sequence``, one of that producer (id, epoch)."""
     producer_id, epoch = producer if sequence is not None else (-1, -1)
     builder = BatchBuilder(
         random.choice((0, 0, 0, 7, 2**40)),
@@ -64,7 +64,7 @@ def batch(
 
 
 def old_set(random: Random) -> bytes:
-    """A good set in format 0 or 1, plain or in a wrapper."""
+    """A good set in format 0 or 1, plain or in a compressed wrapper message."""
     magic = random.choice((0, 1))
     values = [random.choice((None, b"", b"value", random.randbytes(20))) for _ in range(3)]
     plain = b"".join(
@@ -79,8 +79,10 @@ def old_set(random: Random) -> bytes:
 
 
 def damaged_batch(data: bytes, random: Random) -> bytes:
-    """A batch of format 2 with a wrong field or wrong records, and a CRC that fits: what is wrong
-    is found behind the CRC."""
+    """A batch of format 2 with wrong fields or wrong records, and usually a CRC that fits.
+
+    With a CRC that fits, only the checks after the CRC can find the fault.
+    """
     changed = bytearray(data)
     if len(changed) < at.BATCH_HEADER_BYTES or changed[at.MAGIC_AT] != at.MAGIC_V2:
         return data
@@ -130,7 +132,7 @@ def likely(
     topics: tuple[str, ...],
     topic_ids: tuple[UUID, ...],
 ) -> Any:
-    """A message of which most values are those that somebody could mean."""
+    """A message in which most values are such as a client could mean."""
     message = sample(cls, version, flexible, random)
     _make_likely(message, version, random, topics, topic_ids)
     return message

@@ -1,4 +1,4 @@
-"""Changes to bytes that know nothing of their meaning."""
+"""Changes to bytes without regard to their meaning."""
 
 from collections.abc import Sequence
 from random import Random
@@ -13,8 +13,11 @@ _NUMBERS += [b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x8
 
 
 def mutated(data: bytes, random: Random, corpus: Sequence[bytes] = ()) -> bytes:
-    """A few changes: bits, bytes, numbers on a border, pieces that go, come twice or come from
-    another input, an end cut off."""
+    """Change the data in a few places.
+
+    The changes are flipped bits, other bytes, numbers at a limit, removed, repeated and foreign
+    pieces, and a cut end.
+    """
     changed = bytearray(data)
     for _ in range(random.choice((1, 1, 1, 2, 2, 4, 8))):
         size = len(changed)

@@ -1,7 +1,7 @@
 """Feeds a target its inputs, in this process or in one of its own that may hang or die.
 
-Input N of a seed is made of the seed, the target's name and N alone. What it meets is what the
-inputs before it in its block have left, so that one input is fed again by feeding its block.
+Input N of a seed depends only on the seed, the target's name and N. The state of the target depends
+on the earlier inputs of its block, so that an input is repeated by feeding its block again.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tests.fuzz.target import BrokenPromise, Target
 from tests.fuzz.targets import load_target
 
 HANGS_AFTER_S = 60
-"""An input that takes so long hangs; the slowest takes a few milliseconds."""
+"""An input that takes this long hangs; the slowest takes a few milliseconds."""
 START_METHOD = "spawn"
-"""Of the process: nothing of the one that watches it is in its way."""
+"""How the process starts: it inherits nothing from the process that watches it."""
 _STARTS_WITHIN_S = 600
 """Loading a target may compile kernels."""
 _MOST_GROWTH_BYTES = 2 << 30
-"""More address space than this beside what a loaded target has is not given."""
+"""How much more address space the process gets than a loaded target has."""
 _MOST_FINDINGS = 20
 _MOST_TRIES = 400
 _STARTING = (1 << 64) - 1
@@ -38,7 +38,7 @@ _STARTING = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Finding:
-    """An input that was not taken as promised."""
+    """An input on which the target broke a promise."""
 
     target: str
     seed: int
@@ -46,10 +46,10 @@ class Finding:
     data: bytes
     text: str
     is_alone: bool = True
-    """Whether the input fails without those before it in its block."""
+    """Whether the input fails without the earlier inputs of its block."""
 
     def lines(self) -> Iterator[str]:
-        """To be printed."""
+        """The lines to print."""
         yield f"{self.target} input {self.number}: {self.text}"
         if self.data:
             alone = "" if self.is_alone else " (fails only behind the inputs before it)"
@@ -64,7 +64,7 @@ def run(
     numbers: range,
     on_begin: Callable[[int], object] = lambda _: None,
 ) -> list[Finding]:
-    """Feeds these inputs; one finding for each place in the code where some failed."""
+    """Feed these inputs; return one finding for each place in the code where some failed."""
     found: dict[str, Finding] = {}
     with _silence():
         for number in numbers:
@@ -87,7 +87,7 @@ def run(
 
 
 def again(target: Target, seed: int, number: int) -> list[Finding]:
-    """One input, behind those that came before it in its block."""
+    """Feed one input again, after the earlier inputs of its block."""
     start = number - number % target.block
     return [each for each in run(target, seed, range(start, number + 1)) if each.number == number]
 
@@ -120,7 +120,7 @@ def _check_memory(target: Target, data: bytes) -> None:
 
 
 def _place_of(error: BaseException) -> str:
-    """Where it was raised: of several findings at one place the first is enough."""
+    """The place where the error was raised: one finding for each place is enough."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -131,7 +131,10 @@ def _place_of(error: BaseException) -> str:
 
 
 def _smaller(target: Target, data: bytes, place: str) -> tuple[bytes, bool]:
-    """The input without pieces that it fails without, and whether it fails at all by itself."""
+    """The input without the pieces that the failure does not need.
+
+    The flag tells whether the input fails at all without the earlier ones.
+    """
 
     def fails(candidate: bytes) -> bool:
         target.renew()
@@ -159,7 +162,7 @@ def _smaller(target: Target, data: bytes, place: str) -> tuple[bytes, bool]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """A broker that is fed nonsense says so."""
+    """Silence the broker's log, which reports senseless input."""
     logger = logging.getLogger("klog")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -172,7 +175,7 @@ def _silence() -> Iterator[None]:
 def run_beside(
     name: str, seed: int, numbers: range, hangs_after_s: float = HANGS_AFTER_S
 ) -> list[Finding]:
-    """As ``run``, in a process that is given no more than some memory, and is ended if it hangs."""
+    """Run ``run`` in a process with limited memory, which is killed if it hangs."""
     context = multiprocessing.get_context(START_METHOD)
     begun = context.RawValue("Q", _STARTING)
     ours, theirs = context.Pipe(duplex=False)

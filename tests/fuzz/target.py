@@ -1,4 +1,4 @@
-"""What a target of the fuzzer is: it makes an input from chance, and says whether it was taken."""
+"""The interface of a fuzzer's target: it makes an input from chance, and checks its effect."""
 
 from abc import ABC, abstractmethod
 from random import Random
@@ -10,26 +10,29 @@ class BrokenPromise(Exception):
 
 
 class Target(ABC):
-    """An input is a string of bytes, and ``check`` takes any: so each can be printed as hex,
-    written into a test, and made smaller without knowing what it means."""
+    """A target of the fuzzer.
+
+    An input is a string of bytes, and ``check`` takes any string. So each input can be printed as
+    hex, written into a test, and made smaller without knowledge of its meaning.
+    """
 
     name: ClassVar[str]
     block: ClassVar[int] = 1_000
-    """So many inputs share what ``renew`` makes."""
+    """How many inputs share the state that ``renew`` makes."""
     memory_sample: ClassVar[int] = 64
-    """The memory of one in so many inputs is measured: that takes several times as long."""
+    """The memory of one in this many inputs is measured: that takes several times as long."""
 
     def renew(self) -> None:  # noqa: B027  # most have nothing to renew
-        """Begin anew: what earlier inputs have left behind is gone."""
+        """Discard the state that earlier inputs have left."""
 
     @abstractmethod
     def make(self, random: Random) -> bytes:
-        """An input. The same chance gives the same input, whatever came before."""
+        """Make an input, which depends on ``random`` only."""
 
     @abstractmethod
     def check(self, data: bytes) -> None:
-        """Feed it. Whatever is raised is a finding."""
+        """Feed the input; each exception is a finding."""
 
     @abstractmethod
     def most_bytes(self, data: bytes) -> int:
-        """What Python may allocate at most for this input."""
+        """How many bytes Python may allocate for this input."""

@@ -1,4 +1,4 @@
-"""What is fed: one file a target. TARGETS has them with their parts of a run."""
+"""The targets: one file for each. TARGETS has them with their shares of a run."""
 
 from importlib import import_module
 
@@ -13,10 +13,10 @@ TARGETS = {
     "clients": 24,
     "http": 6,
 }
-"""Of 100 inputs of a whole run so many each, about as many as take the same time."""
+"""How many of 100 inputs of a whole run each target gets, so that each takes about as long."""
 
 
 def load_target(name: str) -> Target:
-    """Loaded when asked for: most of them bring a broker with them."""
+    """Load a target when it is needed: most of them import a broker."""
     made: Target = import_module(f"tests.fuzz.targets.{name}").TARGET()
     return made

@@ -1,7 +1,7 @@
-"""What a broker that lies sends to klog's clients: replies, streams of replies, record sets.
+"""Bytes of a lying broker to klog's clients: replies, streams of replies, record sets.
 
-The first byte of an input says what it is; a reply has its API key and version behind it, and a
-stream the numbers of bytes that come at once.
+The first byte of an input names its kind. A reply has its API key and version behind it, a stream
+the size of the pieces in which it arrives.
 """
 
 from random import Random
@@ -29,7 +29,7 @@ _COLUMNS = tuple(COLUMN_TYPES)
 
 
 class Clients(Target):
-    """See the module."""
+    """Feeds replies, streams and record sets to the client's decoders."""
 
     name = "clients"
 
@@ -84,7 +84,7 @@ class Clients(Target):
             found = decode_response(memoryview(data)[3:], data[1], version)
         except MalformedRequest:
             return
-        # Nothing half-read came out.
+        # A response that was decoded must be complete: it can be encoded.
         encode_message(found, version)
 
     def _stream(self, step: int, stream: bytes) -> None:
@@ -130,7 +130,7 @@ class Clients(Target):
         except KlogError as error:
             if len(str(error)) < 15:
                 raise BrokenPromise(f"an error that says nothing: {error}") from error
-        # Batches that come again are dropped by one of them, and hidden ones.
+        # Only the kernels drop repeated batches and aborted records.
         if rows is not None and kernels is not None and kernels > rows:
             raise BrokenPromise(f"{kernels} rows came of {rows} records")
 

@@ -1,7 +1,7 @@
-"""Compressed bytes: inflated within the bounds that the caller gave, or refused; and round trips.
+"""Compressed bytes: decompressed within the caller's bounds, or refused; and round trips.
 
 The first three bytes of an input choose the codec and format, the bound of the output and that of
-the parts; the rest is what is inflated, or, for a round trip, compressed first.
+the parts; the rest is decompressed, or, for a round trip, compressed first.
 """
 
 from functools import cache
@@ -25,7 +25,7 @@ _FIXED_BYTES = 1 << 20
 
 @cache
 def _corpus() -> list[bytes]:
-    """Each with the byte that names codec and format in front."""
+    """Compressed data, each with the byte that names codec and format in front."""
     random = Random(7)
     plain = [
         b"",
@@ -60,7 +60,7 @@ def _corpus() -> list[bytes]:
 
 
 class Codecs(Target):
-    """See the module."""
+    """Feeds compressed bytes to the codecs."""
 
     name = "codecs"
 

@@ -1,7 +1,8 @@
 """Bytes to a broker's connection: damaged frames of every API, in pieces.
 
-The first byte of an input is the size of the pieces, the rest what is sent. No exception leaves the
-loop, nothing is a bug, the connection ends when its client does, and others are served.
+The first byte of an input chooses the size of the pieces, the rest is sent. The loop raises no
+exception, the broker counts no bug, the connection ends when its client ends it, and other clients
+are served.
 """
 
 from random import Random
@@ -16,7 +17,7 @@ _MOST_BYTES_A_BYTE = 200
 
 
 class Frames(Target):
-    """See the module."""
+    """Feeds damaged frames to a broker."""
 
     name = "frames"
     block = 500
@@ -29,7 +30,7 @@ class Frames(Target):
         for _ in range(random.choice((1, 1, 1, 2, 3))):
             frame = likely_request(random)[2]
             body = mutated(frame[4:], random) if random.random() < 0.8 else frame[4:]
-            # Mostly with a right size, so that what is behind it is looked at.
+            # Most frames have a right size, so that the broker parses the bytes behind them.
             size = random.choice((0, 7, -1, 1 << 30, len(body) + 1, 104_857_601))
             sent += (len(body) if random.random() < 0.95 else size).to_bytes(4, "big", signed=True)
             sent += body

@@ -1,10 +1,9 @@
-"""Bytes to the HTTP port of metrics: damaged and senseless requests, in pieces, of clients that are
-slow or leave.
+"""Bytes to the HTTP port of metrics: damaged and senseless requests of slow or leaving clients.
 
-The first byte of an input says how large the pieces are, the second how the client takes its
-answers, the rest is sent. No exception leaves the loop, nothing is a bug, each request is answered
-once, in order and whole, however it was cut, nothing follows behind an answer that closes, a long
-head is refused, a silent connection ends in time, and others are answered.
+The first byte of an input chooses the size of the pieces, the second how the client takes its
+responses; the rest is sent. The loop raises no exception, and the broker counts no bug. Each
+request gets one whole response, in order, however it was cut, and no response follows one that
+closes. A long head is refused, a silent connection ends in time, and other clients get responses.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _STEPS = (1 << 20, 1 << 20, RECEIVE_BYTES, 300, 7, 1)
 _TAKES_ALL, _TAKES_LITTLE, _TAKES_NOTHING, _LEAVES = range(4)
 _LITTLE_BYTES = 100
 _MOST_PIECES = 100
-"""More than so many are sent as fewer, larger ones."""
+"""More pieces than this are sent as fewer, larger ones."""
 _MOST_TURNS = 10_000
 _ANSWER = re.compile(
     rb"HTTP/1\.1 (\d{3}) [ A-Za-z]+\r\n"
@@ -79,7 +78,7 @@ _ENDS = (b"\r\n", b"\r\n", b"\r\n", b"\r\n", b"\r\n", b"\n", b"\r", b"\r\n\r\n")
 
 
 class Http(Target):
-    """See the module."""
+    """Feeds damaged HTTP requests to the port of metrics."""
 
     name = "http"
     block = 500
@@ -121,7 +120,7 @@ class Http(Target):
         return stream
 
     def _feed(self, stream: FakeStream, sent: bytes, step: int, takes: int) -> None:
-        """Until the connection is over."""
+        """Send the input in pieces, and let time pass until the connection must be closed."""
         memory = self._memory
         if takes != _TAKES_ALL:
             stream.room_bytes = 0
@@ -146,7 +145,7 @@ class Http(Target):
             raise BrokenPromise(f"still open after {ANSWER_MS + IDLE_MS} ms of silence")
 
     def _rest(self, stream: FakeStream) -> None:
-        """Until nothing is left to be done, and nothing can be sent."""
+        """Run turns until no work is left, or no byte can be sent."""
         memory = self._memory
         for _ in range(_MOST_TURNS):
             memory.turns()
@@ -180,15 +179,17 @@ def _request(random: Random) -> bytes:
 
 
 def _requests_of(sent: bytes) -> list[HttpRequest | BadRequest]:
-    """What the reader makes of all of it at once."""
+    """The requests that the reader finds when it gets all bytes at once."""
     reader = HttpReader()
     reader.feed(sent)
     return list(iter(reader.next, None))
 
 
 def _check_answers(sent: bytes, requests: list[HttpRequest | BadRequest], *, is_all: bool) -> None:
-    """Those of the requests; unless it ``is_all`` that was taken, of the first of them, and the
-    last one perhaps in part."""
+    """Check that the sent bytes are the responses of these requests.
+
+    Unless ``is_all``, the client may have taken only the first ones, and a part of the last.
+    """
     position = 0
     for request in requests:
         match = _ANSWER.match(sent, position)

@@ -1,7 +1,7 @@
-"""Record sets in Produce, damaged behind a CRC that fits: kernel and generic way agree.
+"""Record sets in Produce, damaged behind a CRC that fits: kernel and generic path agree.
 
-An input is what one connection sends: a few Produce frames. Two brokers, one with the kernel, take
-it; all that they answer and what their logs then hold is the same, and neither has a bug.
+An input is a few Produce frames of one connection. Two brokers take it, one of them with the
+kernel. Their responses and the ends of their logs must be equal, and neither may count a bug.
 """
 
 from functools import cache
@@ -32,12 +32,12 @@ def _oddly_compressed() -> list[bytes]:
 
 
 def _verified(*_: Any, done: Any, **__: Any) -> None:
-    """A coordinator that says yes."""
+    """Stands for a coordinator that verifies every transaction."""
     done({})
 
 
 class Produce(Target):
-    """See the module."""
+    """Feeds record sets to two brokers, and compares them."""
 
     name = "produce"
     block = 200
@@ -128,7 +128,7 @@ class Produce(Target):
 
 
 def _bytes_of(log: Any) -> str:
-    """The end of what is stored: it holds what one input has brought."""
+    """The last bytes of the active segment in hex: enough for the records of one input."""
     active = log.segments[-1]
     start = max(active.size_bytes - 8_192, 0)
     return str(active.log_file.pread(active.size_bytes - start, start).hex())

@@ -1,7 +1,7 @@
-"""Damaged files of a data directory: a start opens what is left, and loses nothing beside it.
+"""Damaged files of a data directory: a start opens the log, and loses only damaged records.
 
-The first byte of an input chooses the directory and whether `klog verify` and `klog dump-log` look
-at it, too; behind it are changes, each a file's number, a place in it and an operation.
+The first byte of an input chooses the directory, and whether `klog verify` and `klog dump-log` run,
+too. The changes follow, each with a file's number, a place in it and an operation.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _FOLDER = DATA / f"{PARTITION.topic}-{PARTITION.partition}"
 _CHANGE = struct.Struct(">BHBB")
 _NUMBERS = (b"\0" * 8, b"\xff" * 8, b"\x7f" + b"\xff" * 7, b"\x80" + bytes(7), b"9" * 8, b"-1\n\n")
 _REFUSE = ("partition.metadata", "meta.properties")
-"""Damage to these is for a person to look at: the start says so, in a sentence."""
+"""Files whose damage makes the start refuse with a message for the operator."""
 _NO_END = 1 << 62
 _FIXED_BYTES = 24 << 20
 
 
 @dataclass(frozen=True)
 class Directory:
-    """As a broker has left it, and what its log held."""
+    """The files that a broker has left, and the records of its log."""
 
     files: MemoryFiles
     paths: list[Path]
@@ -58,7 +58,8 @@ class Directory:
 
 @cache
 def directories() -> list[Directory]:
-    """Closed properly, killed with everything flushed, and killed with nothing flushed."""
+    """Directories that were closed cleanly, killed with all flushed, and killed with nothing
+    flushed."""
     return [_written(how) for how in range(3)]
 
 
@@ -93,7 +94,7 @@ def _written(how: int) -> Directory:
 
 
 class Recovery(Target):
-    """See the module."""
+    """Damages the files of a directory, and starts on them."""
 
     name = "recovery"
     block = 1_000
@@ -142,8 +143,8 @@ class Recovery(Target):
             self._compare(directory, changed, log)
             append(log)
         except DamagedLog:
-            # What was synced is not looked through at a start. What finds the damage says so; an
-            # index is made anew when its file is gone.
+            # A start does not scan synced segments, so the damage is found when they are read. An
+            # index is built again when its file is missing.
             if any(path.suffix == ".log" for path in changed):
                 return
             manager.close()

@@ -1,7 +1,7 @@
-"""Well-formed requests of every API and version that is served, with likely and unlikely values.
+"""Well-formed requests of every served API and version, with likely and unlikely values.
 
-An input is one frame. What is promised of `frames` is promised here, and each is answered by a
-response of its API and version, or waits for somebody, or asked for no answer.
+An input is one frame. The promises of `frames` hold here, too. Each request gets a response of its
+API and version, unless it waits for another request or wants none.
 """
 
 from random import Random
@@ -22,7 +22,7 @@ _SERVED = frozenset(each.api_key for each in SERVED)
 
 
 class Requests(Target):
-    """See the module."""
+    """Feeds well-formed requests to a broker."""
 
     name = "requests"
     block = 500
@@ -39,7 +39,8 @@ class Requests(Target):
         try:
             header, _ = decode_request(data[4:])
         except (MalformedRequest, KeyError):
-            return  # only a smaller input is none
+            # Only an input that was made smaller is no request.
+            return
         if len(answers) > 1:
             raise BrokenPromise(f"{len(answers)} answers to one request")
         for answer in answers:
