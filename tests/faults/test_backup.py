@@ -1,4 +1,4 @@
-"""A data directory that is copied while the broker writes, as docs/deployment.md says."""
+"""A data directory that is copied while the broker writes, as docs/deployment.md recommends."""
 
 import shutil
 from collections.abc import Callable
@@ -19,7 +19,7 @@ LEFT_OUT = (
 
 
 def copy(data: Path, backup: Path, meanwhile: Callable[[], None]) -> None:
-    """The names first, then all else; much is written between any two files."""
+    """Copy the files of FIRST, then all others, with writes between any two files."""
     backup.mkdir()
     for name in FIRST:
         if (data / name).exists():
@@ -28,14 +28,16 @@ def copy(data: Path, backup: Path, meanwhile: Callable[[], None]) -> None:
     for folder in sorted(path for path in data.iterdir() if path.is_dir()):
         (backup / folder.name).mkdir()
         for _ in range(2):
-            # The worst order: first the segment that is written to, at last those that came then.
+            # The worst order: first the active segment, last the segments that were rolled
+            # meanwhile.
             for path in sorted(folder.iterdir(), key=_worst, reverse=True):
                 if not (backup / folder.name / path.name).exists():
-                    # A checkpoint may be replaced between its listing and its copying: rsync's 24.
+                    # A checkpoint may be replaced between its listing and its copying (rsync's exit
+                    # code 24).
                     with suppress(FileNotFoundError):
                         shutil.copy(path, backup / folder.name / path.name)
                     meanwhile()
-    # One of them may be about to be replaced.
+    # A checkpoint may be about to be replaced, which leaves a .tmp file.
     beside = {path.name.removesuffix(".tmp") for path in data.iterdir() if path.is_file()}
     assert beside <= {*FIRST, *LEFT_OUT}
 

@@ -40,7 +40,7 @@ def value(number: int) -> bytes:
 
 
 def flip(path: Path, hit: int, sizes: list[int]) -> None:
-    """A bit of a record of that batch."""
+    """Flip a bit in a record of batch number ``hit``."""
     data = bytearray(path.read_bytes())
     data[sum(sizes[:hit]) + BATCH_HEADER_BYTES + 20] ^= 0x10
     path.write_bytes(data)
@@ -48,7 +48,7 @@ def flip(path: Path, hit: int, sizes: list[int]) -> None:
 
 @pytest.fixture(params=[Codec.NONE, Codec.LZ4], ids=["plain", "lz4"])
 def data(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A data directory with nine batches of a record each, of which the fifth has a flipped bit."""
+    """A data directory with nine batches of a record each, the fifth with a flipped bit."""
     sets = [values(value(number), codec=request.param) for number in range(COUNT)]
     with BrokerThread(tmp_path) as broker, broker.client() as client:
         create_topic(client, "t")
@@ -59,7 +59,7 @@ def data(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_fetch_gives_all_of_it_as_kafka_does(data: Path) -> None:
-    """A broker does not look into what it sends; `klog verify` does."""
+    """A broker does not check the batches that it sends; `klog verify` does."""
     with BrokerThread(data) as broker, broker.client() as client:
         stored = first_partition(fetch(client, "t"))
         assert stored.error_code == 0
@@ -154,7 +154,7 @@ def test_the_cleaner_leaves_the_log_as_it_is_and_cleans_others(tmp_path: Path) -
         for _ in range(40):
             append(log, batch(key=b"key"))
         logs.append(log)
-    helpers.run_all()  # what is not flushed is not cleaned
+    helpers.run_all()  # only flushed segments are cleaned
     path = sorted((tmp_path / "t-0").glob("*.log"))[1]
     flip(path, 3, [len(batch(key=b"key"))] * 40)
     before = {each.name: each.read_bytes() for each in (tmp_path / "t-0").glob("*.log")}

@@ -1,4 +1,4 @@
-"""A served broker on a disk that is slow, full, or fails."""
+"""A running broker on a disk that is slow, full, or fails."""
 
 from collections.abc import Iterator
 from errno import EIO
@@ -43,7 +43,7 @@ from tests.support.raw_requests import (
     records_of,
 )
 
-# Indexes are preallocated, here in memory: with 10 MiB each a test took 1.7 GB.
+# Indexes are preallocated, here in memory: with 10 MiB each a test would take 1.7 GB.
 SETTINGS = {"log.index.size.max.bytes": 4096}
 
 
@@ -69,7 +69,7 @@ def client(broker: BrokerThread) -> Iterator[RawClient]:
 def test_others_are_answered_while_a_cold_read_is_held(
     broker: BrokerThread, files: MemoryFiles, client: RawClient, version: int
 ) -> None:
-    """Version 3 is converted, 4 and 12 go from the file to the socket."""
+    """Version 3 is converted; 4 and 12 go from the file to the socket."""
     create_topic(client, "cold", segment_bytes=20_000)
     create_topic(client, "other")
     values = [b"%d" % number * 2000 for number in range(50)]
@@ -166,7 +166,7 @@ def test_a_reader_that_leaves_during_its_cold_read(
 
 def test_a_first_start_on_a_full_disk_refuses_in_one_sentence() -> None:
     has_started, refused = False, set()
-    # klog-syncs takes 16 KiB; what is written before and behind it is small.
+    # klog-syncs takes 16 KiB; the files written before and after it are small.
     for free_bytes in (*range(0, 1_000, 20), *range(16_000, 18_000, 20)):
         files = MemoryFiles()
         files.free_bytes = free_bytes
@@ -199,7 +199,7 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room(
 
 
 def test_a_full_disk_makes_no_topic_and_says_so() -> None:
-    """At each write of a creation; with room again, topics are made."""
+    """Each write of a creation fails in turn; with space again, topics are created."""
     words, settings = set(), {**SETTINGS, "log.dir.min.free.bytes": 0}
     for free_bytes in range(0, 30_000, 20):
         files = MemoryFiles()
@@ -223,7 +223,8 @@ def test_a_full_disk_makes_no_topic_and_says_so() -> None:
 def test_without_a_descriptor_a_topic_is_made_whole_or_not_at_all(
     broker: BrokerThread, files: MemoryFiles, client: RawClient
 ) -> None:
-    """Each open of a creation fails in turn; the client is told what to do, and can try again."""
+    """Each open of a creation fails in turn; the error says what to do, and the client
+    can retry."""
     refused, is_made = 0, False
     while not is_made:
         topic = CreatableTopic(name="topic", num_partitions=2, replication_factor=1)
@@ -305,7 +306,7 @@ def test_groups_that_could_not_be_read_for_want_of_a_descriptor_are_read_later(
     with BrokerThread(Path("/data"), settings, files=files) as old, old.client() as client:
         create_topic(client, "topic")
         eventually(lambda: client.call(coordinator, 2).error_code == 0, what="the coordinator")
-        # More than is read in the turn of the start.
+        # Write more than the broker loads in the turn of its start.
         for offset in range(80):
             assert client.call(commit(offset), 6).topics[0].partitions[0].error_code == 0
     disk = files.killed()
@@ -353,14 +354,14 @@ def test_a_failed_sync_fails_all_that_waited_for_it_and_ends_the_broker(
         create_topic(client, "t")
         produced(client, "t", batch(b"good"))
         files.fail_sync_at = files.syncs + 1
-        # At once: the broker does not wait for a second one to come.
+        # Send both requests at once: the broker fails the second one without a new one coming.
         client.send_bytes(b"".join(client.frame(produce_request("t", lost), 9) for lost in twice))
         codes = [
             client.receive(ProduceRequest, 9).responses[0].partition_responses[0].error_code
             for _ in twice
         ]
         assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
-    # It was the last data directory.
+    # The failed directory was the last data directory.
     assert thread.stop() == ExitCode.DISKS_LOST
     assert any("reason='the last data directory went" in line for line in caplog.messages)
 
@@ -370,7 +371,7 @@ def test_a_start_that_loses_the_last_directory_does_not_say_that_it_serves(
 ) -> None:
     with BrokerThread(Path("/data"), SETTINGS, files=files) as thread, thread.client() as client:
         create_topic(client, "t")
-    # As after a crash: what is found is synced.
+    # After an unclean stop a start syncs the logs that it finds.
     files.remove(Path("/data/.kafka_cleanshutdown"))
     sync_dir = MemoryFiles.sync_dir
 

@@ -1,7 +1,8 @@
 """The power of a whole broker fails at each of its steps on the disk while clients use it.
 
-Everything is flushed before it is answered. So the next start has all that anybody was told, and
-nothing that nobody asked for. `./dev test` takes one step of three; KLOG_EVERY_STEP=1 takes all.
+Everything is flushed before its response. So the next start has all that a response has
+acknowledged, and nothing that no client has sent. `./dev test` takes one step of three;
+KLOG_EVERY_STEP=1 takes all.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def _create(broker: MemoryBroker, name: str, **configs: str) -> None:
 
 @dataclass
 class Facts:
-    """What clients have asked for, and what they were told."""
+    """The requests of the clients, and the acknowledged ones."""
 
     sent: dict[str, list[bytes]] = field(default_factory=dict)
     told: dict[str, list[bytes]] = field(default_factory=dict)
@@ -96,7 +97,7 @@ class Facts:
 
 
 def live(broker: MemoryBroker, facts: Facts) -> None:
-    """A little of everything; each answer is a promise."""
+    """Use each feature a little; each response is a promise."""
     facts.asked["made"] = True
     _create(broker, "made")
     facts.done["made"] = True
@@ -118,8 +119,8 @@ def live(broker: MemoryBroker, facts: Facts) -> None:
     assert answer.responses[0].error_code == 0
     facts.done["deleted"] = True
     _commit(broker, facts, 7)
-    # The folder of the deleted topic goes. Where logs start is written down once a minute, as in
-    # Kafka: until then records that were deleted may come again.
+    # Wait until the folder of the deleted topic is removed. Log start offsets are checkpointed once
+    # a minute, as in Kafka: until then deleted records may come back.
     pass_time(broker, 70_000)
     facts.done["start"] = 2
     broker.close()
@@ -189,7 +190,7 @@ def _keyed(broker: MemoryBroker, facts: Facts) -> None:
 
 
 def check(files: MemoryFiles, facts: Facts) -> None:
-    """The next broker has what was told; and goes on."""
+    """Check that the next broker has all acknowledged changes, and works."""
     broker = MemoryBroker(files, with_kernel=False, **SETTINGS)
     for _ in range(5):
         pass_time(broker, 1_000)
@@ -222,7 +223,7 @@ def _check_made(broker: MemoryBroker, facts: Facts) -> None:
     expected = {"retention": 604_800_000} | facts.done
     assert retention in (int(expected["retention"]), int(facts.asked.get("retention", -2)))
     if "last" in facts.done and len(told) == len(sent):
-        # It is known: sent again it is not written again.
+        # The batch is known: a retry is not appended again.
         records, offset = facts.done["last"]
         end = log.log_end_offset
         row = broker.call(produce_request("made", records), 9).responses[0].partition_responses[0]
@@ -244,7 +245,7 @@ def _check_keyed(broker: MemoryBroker, facts: Facts) -> None:
 
 def _check_transactions(broker: MemoryBroker, facts: Facts) -> None:
     client = MemoryClient(broker)
-    # What was open is aborted, what was decided ends as it was; clients try again meanwhile.
+    # The open transaction is aborted, the decided ones end as decided; clients retry meanwhile.
     while (code := client.init()) == ErrorCode.CONCURRENT_TRANSACTIONS and broker.clock.now_ms() < (
         NOW_MS + 60_000
     ):
@@ -263,7 +264,7 @@ def _check_transactions(broker: MemoryBroker, facts: Facts) -> None:
 
 
 def test_everything_is_done_in_a_life() -> None:
-    """Or the steps below would cut nothing."""
+    """Check that the run covers everything, so that the steps below can cut it."""
     broker = MemoryBroker(_prepared().killed(), with_kernel=False, **SETTINGS)
     facts, began = Facts(), broker.files.steps
     live(broker, facts)
@@ -289,7 +290,7 @@ def _is_cut_at(step: int, *, keeps_order: bool) -> bool:
 
 
 def test_what_was_told_outlives_a_power_cut_at_each_step() -> None:
-    """Names on the disk change in order, or in any."""
+    """File names on the disk change in order, or in any order."""
     step = 1
     while _is_cut_at(step, keeps_order=step % 2 == 0):
         if STRIDE == 1:

@@ -15,8 +15,11 @@ IN_FLIGHT = 5
 
 
 class Producer(threading.Thread):
-    """An idempotent producer of one partition: numbered records, five requests in flight, and the
-    unanswered ones sent again to the next broker, as Kafka's clients do."""
+    """An idempotent producer of one partition.
+
+    The thread sends numbered records with five requests in flight, and repeats the unanswered ones
+    at the next broker, as Kafka's clients do.
+    """
 
     def __init__(self, partition: int) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
-"""The wall's clock jumps by a year while a broker runs, or between two of them.
+"""The wall clock jumps by a year while a broker runs, or between two runs.
 
-What counts seconds (sessions, waits, intervals) goes by the monotonic clock and notices nothing.
-What Kafka measures on the wall's clock follows it, as in Kafka: retention by time takes what is too
-old by that clock, the active segment too; offsets of empty groups and idle producers expire; a
-transaction that seems to be open for a year is aborted. Nothing else goes, and a clock that is set
+Sessions, waits and intervals go by the monotonic clock, and notice nothing. Times that Kafka
+measures by the wall clock follow it here, too. Retention by time deletes all segments that are too
+old by that clock, the active one included. Offsets of empty groups and idle producers expire. A
+transaction that seems to be open for a year is aborted. Other data stays, and a clock that is set
 back deletes nothing.
 """
 
@@ -43,7 +43,7 @@ def clock() -> WorldClock:
 
 @pytest.fixture
 def files() -> MemoryFiles:
-    """The internal topics are there."""
+    """A disk with the internal topics."""
     broker = broker_with_coordinators()
     broker.close()
     return broker.files.killed()
@@ -65,7 +65,7 @@ def fill(broker: MemoryBroker, topic: str) -> None:
 
 
 def housekeep(broker: MemoryBroker) -> None:
-    """Until retention has looked at each log: one a turn."""
+    """Run retention on each log: one log a turn."""
     pass_time(broker, RETENTION_CHECK_MS)
     for _ in range(2 * len(broker.broker.services.logs.logs())):
         pass_time(broker, 1)
@@ -85,7 +85,7 @@ def offset_at(broker: MemoryBroker, topic: str, timestamp: int) -> int:
 
 
 class Member:
-    """A consumer group of one."""
+    """A consumer group with one member."""
 
     def __init__(self, broker: MemoryBroker) -> None:
         self.broker = broker
@@ -134,7 +134,8 @@ def test_sessions_and_waits_notice_nothing(
 def test_a_year_forward_retention_takes_what_is_old_by_that_clock(
     files: MemoryFiles, broker: MemoryBroker, clock: WorldClock
 ) -> None:
-    """As Kafka: all segments, of which the active one is rolled first; what has no limit stays."""
+    """All segments go, the active one after a roll, as in Kafka; logs without a limit
+    keep theirs."""
     fill(broker, "small-segments")
     fill(broker, "compacted")
     clock.set_wall(YEAR_MS)
@@ -144,7 +145,7 @@ def test_a_year_forward_retention_takes_what_is_old_by_that_clock(
     assert broker.log("compacted").log_start_offset == 0
     assert produce(broker, "small-segments").base_offset == 12
     broker.close()
-    # The clock was wrong, and is set right before the next start: nothing more goes.
+    # The wrong clock is set right before the next start: no more records go.
     clock.set_wall(0)
     again = MemoryBroker(files.killed(), with_kernel=False, clock=clock)
     housekeep(again)
@@ -168,9 +169,9 @@ def test_a_year_back_nothing_goes_and_all_is_served(
         housekeep(broker)
     assert count(broker, "small-segments") == count(broker, "append-time") == 12
     assert len(broker.log("small-segments").segments) == segments
-    # Producers whose clock is right are a year ahead: refused where somebody has set a bound.
+    # Producers with a right clock are a year ahead: refused only where the topic has a bound.
     assert produce(broker, "bounded-time").error_code == ErrorCode.INVALID_TIMESTAMP
-    # The broker's own time falls; the first record that is late enough is found all the same.
+    # The broker's own time goes back; a look-up by time still finds the first late enough record.
     stored = produce(broker, "append-time")
     assert (stored.error_code, stored.base_offset) == (0, 12)
     assert stored.log_append_time_ms == clock.now_ms() < NOW_MS - YEAR_MS // 2
@@ -181,8 +182,10 @@ def test_a_year_back_nothing_goes_and_all_is_served(
 
 @JUMPS
 def test_transactions(broker: MemoryBroker, clock: WorldClock, jump_ms: int) -> None:
-    """A time-out is measured from a time that is stored, as in Kafka: a year forward it is over,
-    and back it is not before its time."""
+    """A transaction timeout counts from a stored time, as in Kafka.
+
+    After a year forward the timeout is over at once; after a year back it is not over early.
+    """
     client = MemoryClient(broker)
     assert client.init() == 0
     client.write()

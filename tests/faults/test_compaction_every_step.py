@@ -86,7 +86,7 @@ def test_every_step(killed: float, keeps_order: bool) -> None:
     for steps in range(1, 55):
         cuts = _Cuts(seed=steps)
         cuts.lives.keeps_order = keeps_order
-        # Small segments are there after a round, and become one in the next.
+        # A round leaves small segments, which the next round merges.
         cuts.write(60)
         assert cuts.clean(None)
         cuts.lives.die(killed)
@@ -102,7 +102,7 @@ def test_every_step(killed: float, keeps_order: bool) -> None:
 
 
 def _crash_again(cuts: _Cuts, killed: float) -> None:
-    """At every step of clearing what the first crash has left."""
+    """Crash at every step of the start that clears the first crash's leftovers."""
     found = cuts.lives.files
     for steps in range(1, 18):
         cuts.lives.files = found.killed()

@@ -24,7 +24,7 @@ NOT_AVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 class LimitedFiles(MemoryFiles):
-    """The open with number ``fail_open_at`` fails, and all after it."""
+    """Files whose open number ``fail_open_at`` fails, and all later ones."""
 
     def open_descriptor(self) -> None:
         if self.opens + 1 == self.fail_open_at:
@@ -32,7 +32,7 @@ class LimitedFiles(MemoryFiles):
         super().open_descriptor()
 
     def give_back(self) -> None:
-        """Descriptors are free again."""
+        """Make descriptors free again."""
         self.fail_open_at, self.has_descriptors = None, True
 
 
@@ -84,7 +84,7 @@ class Client:
 
 
 def test_a_coordinator_is_found_once_descriptors_are_free_again_without_a_restart() -> None:
-    waits_ms: list[int] = []  # from the moment when descriptors were free again, by the open
+    waits_ms: list[int] = []  # from the moment when descriptors were free again, by the failed open
     groups = [f"group-{number}" for number in range(8)]  # of both partitions
     while True:
         client = Client()
@@ -107,4 +107,4 @@ def test_a_coordinator_is_found_once_descriptors_are_free_again_without_a_restar
         client.broker.close()
     assert len(waits_ms) > 30
     assert waits_ms[0] < ORDERED_AGAIN_MS  # not even the metadata was written
-    assert waits_ms[-1] == ORDERED_AGAIN_MS  # the topic was there, without a log of its own
+    assert waits_ms[-1] == ORDERED_AGAIN_MS  # the topic existed, but its log did not

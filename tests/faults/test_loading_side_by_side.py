@@ -1,4 +1,4 @@
-"""A crash while logs are recovered side by side: the next start finds what the first would have."""
+"""A crash while logs are recovered side by side: the next start finds all their records."""
 
 import signal
 import subprocess
@@ -50,7 +50,7 @@ def manager_of(files: Files, directory: Path) -> LogManager:
 
 
 def write(files: Files, directory: Path, batches: int) -> LogManager:
-    """Logs that are flushed and not closed, with segments that no checkpoint knows."""
+    """Write logs that are flushed and not closed, with segments that no checkpoint covers."""
     manager = manager_of(files, directory)
     manager.load()
     for number in range(LOGS):
@@ -96,7 +96,7 @@ def test_at_each_step_on_the_disk(is_power_cut: bool) -> None:
         except Crashed:
             files = files.crash(random) if is_power_cut else files.killed()
         else:
-            # The power cut had taken what would have been written again.
+            # The power cut had removed the files that the start would have written again.
             files = files.killed()
         try:
             check(load(files, DATA), batches=12)
@@ -116,7 +116,7 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
             text=True,
         )
         assert child.stdout is not None
-        # A line for each piece that was looked through, in whichever log.
+        # The child prints a line for each piece that it has scanned, in any log.
         for _ in range(random.randint(1, 12)):
             child.stdout.readline()
         child.kill()
@@ -126,7 +126,7 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
 
 
 def _load_until_killed(directory: str) -> None:
-    """In a process of its own: load the same logs again and again, and tell of each piece."""
+    """Load the logs again and again in a child process, and print a line for each piece."""
     manager = manager_of(RealFiles(), Path(directory))
     loop = Loop(SystemClock(), default_poller())
 

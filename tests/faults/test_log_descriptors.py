@@ -1,4 +1,4 @@
-"""No descriptor left, at each of the opens in turn: what is refused, and that nothing else is."""
+"""No descriptor is left, at each open in turn: only the operation that needs one is refused."""
 
 import errno
 from collections.abc import Callable
@@ -34,7 +34,7 @@ HOUR_MS = 3_600_000
 
 
 class World:
-    """A log of a few segments, and what has been acknowledged of it."""
+    """A log of a few segments, and its acknowledged records."""
 
     def __init__(self) -> None:
         self.files = MemoryFiles()
@@ -130,7 +130,7 @@ def test_whatever_wants_for_a_descriptor_is_refused_and_works_again(name: str) -
             assert name != "append" or has_rolled or world.sizes() == sizes
             if "it waits" not in str(error):
                 assert "`ulimit -n`" in str(error)
-        except OSError as error:  # a reader's, who answers KAFKA_STORAGE_ERROR
+        except OSError as error:  # a reader's error; the broker answers KAFKA_STORAGE_ERROR
             refused += 1
             assert (error.errno, name in ("read", "look up")) == (errno.EMFILE, True)
         over = world.files.opens < world.files.fail_open_at
@@ -147,7 +147,8 @@ def test_whatever_wants_for_a_descriptor_is_refused_and_works_again(name: str) -
             world.check(world.log)
             if name == "append and flush":
                 assert world.log.flushed_offset >= world.log.log_end_offset - 1
-        if name != "retain":  # After a power cut what was deleted may be there again.
+        # A power cut may bring deleted segments back.
+        if name != "retain":
             lost_power = open_log(world.files.crash(Random(1)), CONFIG)
             kept = [record.value for record in read_all(lost_power)]
             assert kept == world.acknowledged[: len(kept)]
@@ -200,7 +201,7 @@ def test_without_any_descriptor_an_append_goes_on_when_they_are_back() -> None:
     world.create_other()
     world.check(world.log)
     assert world.offline == []
-    # What is left of the refused creations is no log to a start, which removes it.
+    # The leftovers of refused creations count as no log; a start removes them.
     files = world.files.killed()
     open_manager(files, config=CONFIG).run_due()
     names = [name for name in files.list_dir(DATA) if name.startswith("topic-")]
@@ -257,7 +258,7 @@ def test_a_deletion_wants_for_no_descriptor() -> None:
 
 # --- cuts ----------------------------------------------------------------------------------------
 def cut(world: World, outcomes: list[BaseException | None]) -> None:
-    """Some segments go, and some batches of the one that is the last then."""
+    """Truncate to an offset some segments back, in the middle of one."""
     world.log.truncate_beside(6, outcomes.append)
 
 
@@ -297,7 +298,7 @@ def test_a_cut_that_wants_for_a_descriptor_is_tried_again(name: str, is_flushed:
             check_prefix(open_log(world.files.killed(), CONFIG), old)
             check_prefix(open_log(world.files.crash(Random(number)), CONFIG), old)
             world.files.is_crashed = False
-            # The next try fails at another place.
+            # The next try fails at another open.
             world.files.fail_open_at = world.files.opens + number // 2
             world.clock.advance(1_000)
             world.manager.run_due()
@@ -328,7 +329,7 @@ def test_a_cut_that_wants_for_a_descriptor_is_tried_again(name: str, is_flushed:
 
 
 def check_prefix(log: PartitionLog, values: list[bytes]) -> None:
-    """A start finds the first of these, wherever the log was left."""
+    """Check that a start finds the first of these values, wherever the truncation has stopped."""
     found = [record.value for record in read_all(log, log.log_end_offset)]
     assert found == values[: len(found)]
 

@@ -1,4 +1,4 @@
-"""A full disk, short writes, writes and cut-backs that fail: what is refused, what goes on."""
+"""A full disk, short writes, failed writes and failed truncations: what is refused, what works."""
 
 import errno
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def world() -> tuple[MemoryFiles, PartitionLog, list[str]]:
 
 
 def go_on(files: MemoryFiles, log: PartitionLog, next_sequence: int) -> None:
-    """Nothing of the refused append is left: state, file and indexes are as they were."""
+    """Check that state, file and indexes have nothing of the refused append."""
     end_offset = log.log_end_offset
     segment = log.segments[-1]
     assert segment.log_file.size() == segment.size_bytes
@@ -115,7 +115,7 @@ def test_a_full_disk_at_a_roll() -> None:
 
 
 def test_an_index_without_room_on_the_disk_refuses_the_append() -> None:
-    # Were it noticed only at the store into the mapped file, that would kill the process.
+    # A store into the mapped file would fail instead, which kills the process.
     files = MemoryFiles()
     config = replace(CONFIG, segment_bytes=1 << 20, segment_index_bytes=1 << 16)
     log = open_log(files, config)
@@ -158,7 +158,7 @@ def test_a_full_disk_refuses_new_partitions_and_the_epochs_file_and_the_director
     before = log.recovery_point
     with pytest.raises(LogStorageError, match="make room on the disk"):
         log.flush()
-    # The records are synced; what recovery trusts must not pass an epoch that no file names.
+    # The records are synced, but the recovery point must not pass an epoch that no file has.
     assert (log.flushed_offset, log.recovery_point) == (log.log_end_offset, before)
     files.free_bytes = None
     log.flush()
@@ -209,7 +209,7 @@ def test_a_cut_back_that_fails_takes_the_directory_offline() -> None:
     with pytest.raises(LogStorageError, match="is offline after"):
         append(log)
     assert offline == [str(DATA)]
-    # The next start cuts it.
+    # The next start truncates the log.
     files.fail_truncates = False
     reopened = open_log(files.killed(), CONFIG)
     assert [record.offset for record in read_all(reopened)] == [0, 1, 2]

@@ -1,7 +1,7 @@
-"""Power cuts at any step: offset and leader epoch together name one record, for ever.
+"""Power cuts at any step: offset and leader epoch together identify one record, for ever.
 
-Readers may have seen whatever was appended, synced or not. Who chooses leaders is a number that is
-durable before the log hears of it: raised where the log was unclean, or knows of a newer epoch.
+Readers may have seen any appended record, synced or not. The epoch of the leader's election is
+durable before the log gets it; it is raised after an unclean stop, or if the log has a newer epoch.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ LIVES = 10
 
 @dataclass
 class Run:
-    """The log's lives, the epoch that its leader was chosen with, and all that was appended."""
+    """The runs of a log, the epoch of its leader's election, and all appended records."""
 
     random: Random
     chosen: int = 0
@@ -54,7 +54,7 @@ class Run:
         random, log = self.random, life.log
         self.check(log)
         if random.random() < 0.2:
-            return  # it ends before anybody is chosen
+            return  # the run ends before a leader is elected
         if log.was_unclean or log.leader_epoch > self.chosen:
             self.chosen = max(self.chosen, log.leader_epoch) + 1
         for _ in range(random.randint(1, 40)):
@@ -75,7 +75,7 @@ class Run:
             life.manager.close()
 
     def append(self, log: PartitionLog) -> None:
-        # Known before it is tried: the process can die with the bytes in the file.
+        # Note the names first: the process can die with the bytes in the file.
         end, count = log.log_end_offset, self.random.randint(1, 3)
         for number in range(count):
             name = (end + number, self.chosen)
@@ -87,8 +87,11 @@ class Run:
         self.numbers += count
 
     def check(self, log: PartitionLog) -> None:
-        """Each record is the one that its offset and epoch name; the log's epochs are those of its
-        batches; and none that was ever chosen is taken for a new one."""
+        """Check the records and epochs of the log.
+
+        Each record is the one that its offset and epoch identify; the log's epochs are those of its
+        batches; the log's leader epoch is no higher than any elected one.
+        """
         starts: dict[int, int] = {}
         for view in batches(log):
             epoch = view.partition_leader_epoch

@@ -1,7 +1,7 @@
-"""One log's life, cut off at each of its steps on the disk, and again in the starts that follow.
+"""One run of a log, cut off at each of its steps on the disk, and again in the following starts.
 
-Append, roll, flush, checkpoint, retention, truncation, a new beginning and close are all in it; a
-place in the code where a crash could hurt lies between two steps on the disk.
+The run has appends, rolls, flushes, checkpoints, retention, truncation, a restart at another
+offset, and a close. A crash can only do harm between two steps on the disk, so every step is tried.
 """
 
 from collections.abc import Callable
@@ -30,13 +30,13 @@ from tests.support.memory_files import Crashed, MemoryFiles
 CONFIG = LogConfig(
     segment_bytes=600, segment_index_bytes=64, index_interval_bytes=100, retention_bytes=900
 )
-# A start takes each hole in the log for a cleaner's work.
+# A start takes each gap in such a log for the cleaner's work.
 GAPS = replace(CONFIG, may_have_gaps=True)
 STARTS = 8
 
 
 def live(files: MemoryFiles, promised: list[int]) -> None:
-    """``promised`` is the offset before which records may not be lost, as it was last heard."""
+    """Use a log; ``promised`` is the offset before which no record may be lost, at each moment."""
     manager = open_manager(files, config=CONFIG, clock=ManualClock())
     log = manager.create(PARTITION, TOPIC_ID, CONFIG)
     for number in range(8):
@@ -66,8 +66,10 @@ def check(files: MemoryFiles, promised: int) -> None:
 
 
 def live_anew(files: MemoryFiles, promised: list[int], config: LogConfig = CONFIG) -> None:
-    """The log begins anew: before its start, then behind its end. What it has after that is
-    promised, and nothing of what it had before may lie beside it."""
+    """Use a log that begins again at other offsets, before its start and behind its end.
+
+    The records after the last beginning are promised, and no earlier one may remain.
+    """
     manager = open_manager(files, config=config, clock=ManualClock())
     log = manager.create(PARTITION, TOPIC_ID, config)
     for epoch, offset in enumerate((50, 20, 90)):
@@ -86,7 +88,7 @@ def live_anew(files: MemoryFiles, promised: list[int], config: LogConfig = CONFI
 
 
 def check_anew(files: MemoryFiles, promised: int, config: LogConfig = CONFIG) -> None:
-    """No record of an earlier beginning is left, nor its epoch."""
+    """Check that no record of an earlier beginning is left, nor its epoch."""
     log = open_manager(files, config=config).get(PARTITION)
     if log is None:
         assert not promised
@@ -99,8 +101,10 @@ def check_anew(files: MemoryFiles, promised: int, config: LogConfig = CONFIG) ->
 
 
 def damage(files: MemoryFiles) -> int:
-    """Five segments, the second of which has a byte that is not as it was written. The offset of
-    the last record before that byte, plus 1."""
+    """Write five segments and damage a byte of the second.
+
+    Return the end offset of the last batch before that byte.
+    """
     log = open_manager(files, config=GAPS).create(PARTITION, TOPIC_ID, GAPS)
     while len(log.segments) < 5:
         append(log, batch(2))
@@ -135,7 +139,7 @@ def test_a_start_that_dies_while_it_drops_what_lies_behind_damage_leaves_no_hole
 
 
 def many_segments(config: LogConfig) -> tuple[MemoryFiles, PartitionLog]:
-    """All flushed, and the checkpoint of the recovery points says so."""
+    """A flushed log of four segments whose recovery point covers all records."""
     files = MemoryFiles()
     manager = open_manager(files, config=config)
     log = manager.create(PARTITION, TOPIC_ID, config)
@@ -151,7 +155,7 @@ def many_segments(config: LogConfig) -> tuple[MemoryFiles, PartitionLog]:
 def test_a_power_cut_in_a_truncation_leaves_neither_holes_nor_damage(
     config: LogConfig, offset: int
 ) -> None:
-    """What was to be cut lies before the recovery point, where a start trusts what it finds."""
+    """Truncate below the recovery point, where a start trusts the log without checks."""
     whole, log = many_segments(config)
     first = whole.steps + 1
     truncate(log, offset)

@@ -1,5 +1,7 @@
-"""After a failed sync the next process finds bytes in the cache that the disk does not have, and
-that no later sync writes. What it takes for durable all the same has to survive a power cut.
+"""A power cut after a failed sync and a restart: records that count as durable must survive.
+
+After a failed sync the next process finds bytes in the page cache that the disk does not have, and
+that no later sync writes.
 """
 
 from collections.abc import Callable
@@ -64,7 +66,7 @@ def failed(life: Life) -> None:
 
 
 def killed_in_it(life: Life) -> None:
-    """The sync failed, and there was nobody left to be told."""
+    """Kill the process in the failing sync, so that the error reaches nobody."""
     life.files.failed_sync_kills = True
     life.files.fail_sync_at = life.files.syncs + 1
     with pytest.raises(Crashed):
@@ -77,7 +79,7 @@ def killed_in_it(life: Life) -> None:
 def test_what_the_next_start_takes_for_flushed_survives_a_power_cut(
     end: Callable[[Life], None], unsynced: int, goes_on: bool
 ) -> None:
-    """One record, and so many that several segments have nothing synced."""
+    """One unsynced record, or so many that several segments have no synced data."""
     life = Life(MemoryFiles())
     life.append(3)
     assert life.flush() == [None]

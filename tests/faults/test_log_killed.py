@@ -1,4 +1,4 @@
-"""A process that is killed with SIGKILL while it appends: what it acknowledged is there, once."""
+"""A process that is killed with SIGKILL while it appends: acknowledged records are there, once."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ def test_acknowledged_appends_survive_kill_9(tmp_path: Path) -> None:
         assert [record.timestamp_ms for record in records] == list(range(len(records)))
         for sequence, offset in acknowledged.items():
             assert records[offset].timestamp_ms == sequence
-        # At most the batch whose answer was not heard is there besides.
+        # At most one batch whose acknowledgement was not read is there as well.
         assert len(records) - len(acknowledged) * COUNT in (0, COUNT)
         manager.release_locks()
     assert len(acknowledged) > 100
@@ -52,7 +52,7 @@ def _append_and_kill(
             _note(line, acknowledged)
     finally:
         child.kill()
-        # What it said before it was killed counts, too.
+        # Acknowledgements that it printed before the kill count, too.
         rest, _ = child.communicate()
     for line in rest.splitlines(keepends=True):
         if line.endswith("\n"):

@@ -1,5 +1,8 @@
-"""Checkpoints that a cut or a deletion has outdated, and a power cut before the next ones: what is
-appended meanwhile is checked by the start behind it, as if they had never been written."""
+"""Checkpoints outdated by a truncation or deletion, and a power cut before they are replaced.
+
+The start must check the records that were appended meanwhile as if the checkpoints had never been
+written.
+"""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -42,7 +45,7 @@ def fill(log: PartitionLog, values: list[bytes]) -> None:
 
 
 def with_checkpoints(files: MemoryFiles) -> LogManager:
-    """A log of 12 records, all of it flushed and before its recovery point."""
+    """A log of 12 records, all flushed and below the recovery point."""
     clock = ManualClock()
     manager = open_manager(files, config=CONFIG, clock=clock)
     log = manager.create(PARTITION, TOPIC_ID, CONFIG)
@@ -55,7 +58,7 @@ def with_checkpoints(files: MemoryFiles) -> LogManager:
 
 
 def without_descriptors(files: MemoryFiles, log: PartitionLog) -> None:
-    """As long as checkpoints are written anew."""
+    """Let descriptors run out whenever checkpoints are replaced."""
     replace = log.log_directory.replace_checkpoint
 
     def exhausted(
@@ -71,7 +74,7 @@ def without_descriptors(files: MemoryFiles, log: PartitionLog) -> None:
 
 
 def check(log: PartitionLog, values: list[bytes]) -> None:
-    """It has the first of these, each whole."""
+    """Check that the log has the first of these values, each whole."""
     found = [record.value for record in read_all(log, log.log_end_offset)]
     assert found == values[: len(found)]
     assert log.log_end_offset == len(found)
@@ -99,7 +102,7 @@ def test_after_a_start_that_found_a_log_cut_before_its_checkpoints(first_seed: i
         manager = with_checkpoints(files)
         log = manager.get(PARTITION)
         assert log is not None
-        # The broker is killed when the log is cut, and its checkpoints are not written yet.
+        # The broker is killed after the truncation, before its checkpoints are replaced.
         log.log_directory.replace_checkpoint = lambda *_: None  # type: ignore[method-assign]
         log.truncate_beside(6, lambda _: None)
         files = files.killed()
@@ -132,7 +135,7 @@ def test_after_a_start_that_found_nothing_but_the_watermark_of_a_deleted_log() -
     log = manager.create(PARTITION, TOPIC_ID, CONFIG)
     fill(log, OLD)
     log.set_high_watermark(len(OLD))
-    # Watermarks are written more often than all else.
+    # High watermarks are checkpointed more often than all else.
     clock.advance(BETWEEN_CHECKPOINTS_MS)
     manager.run_due()
     directory = log.log_directory
@@ -193,8 +196,11 @@ def test_without_room_a_wrong_checkpoint_goes(bounds: Mapping[TopicPartition, in
 # --- a beginning before the old one ---------------------------------------------------------------
 @pytest.mark.parametrize("written", range(9))
 def test_a_log_that_begins_anew_before_its_start_never_starts_behind_that(written: int) -> None:
-    """Else the start would leave out what the leader has there, and fetch the rest. The broker is
-    killed when so many checkpoints are written anew."""
+    """The broker is killed when it replaces checkpoint number ``written``.
+
+    If the log started behind its new start, it would skip the leader's records there and fetch only
+    the rest.
+    """
     files = MemoryFiles()
     clock = ManualClock()
     manager = open_manager(files, config=CONFIG, clock=clock)
@@ -231,7 +237,8 @@ def test_a_checkpoint_is_written_again_after_a_write_that_failed_has_removed_it(
     checkpoints = Checkpoints(InlineHelpers())
     first, second = Checkpoint(name), Checkpoint(name)
     first.offsets[PARTITION] = 6
-    second.offsets.update({PARTITION: 5, OTHER: 9, THIRD: 1})  # Needs more room than the first.
+    # The second checkpoint needs more space than the first.
+    second.offsets.update({PARTITION: 5, OTHER: 9, THIRD: 1})
     checkpoints.write(directory, first)
     files.free_bytes = 0
     checkpoints.write_anew(directory, lambda: None, second)

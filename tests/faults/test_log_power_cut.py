@@ -1,7 +1,7 @@
 """Power cuts at any step, 200 seeds: with flush.messages=1 nothing acknowledged is lost or doubled.
 
-The disk keeps what was synced and, of the rest, whatever its dice say. The producer is idempotent
-and sends again what it got no answer for, so that every record must be there exactly once.
+The disk keeps all synced data, and a random part of the rest. The producer is idempotent and
+repeats batches without a response, so that every record must be there exactly once.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ PRODUCER_ID = 7
 
 @dataclass
 class Sent:
-    """A batch of the producer: its numbers, until it is acknowledged."""
+    """A batch of the producer: its numbers, and its end offset once it is acknowledged."""
 
     base_sequence: int
     count: int
@@ -33,7 +33,7 @@ class Sent:
 
 @dataclass
 class Run:
-    """A producer, what it was promised, and the log's lives."""
+    """A producer, its acknowledged records, and the runs of the log."""
 
     random: Random
     next_sequence: int = 0
@@ -55,7 +55,7 @@ class Run:
         self.lives = LogLives(self.random, config, settings)
 
     def live(self, steps: int | None) -> None:
-        """Open the log, produce, close or have the power cut after so many steps on the disk."""
+        """Open the log, produce, close; or cut the power after ``steps`` steps on the disk."""
         if self.lives.live(steps, self.act):
             self.lives.die(killed=1)
         else:
@@ -76,7 +76,7 @@ class Run:
                 self.lives.clock.advance(random.randint(1, 100))
                 life.manager.run_due()
             elif self.in_flight:
-                # The answer got lost: the producer asks again.
+                # The response was lost: the producer sends the batch again.
                 self.send(log, random.choice(self.in_flight))
         helpers.run_all()
         life.manager.close()
@@ -111,14 +111,15 @@ class Run:
             log.when_flushed(info.required_flush_offset, answered)
 
     def check(self, log: PartitionLog) -> None:
-        """What the producer was promised is there, once, in order; so is nothing else."""
+        """Check that exactly the producer's records are there, once and in order, none acknowledged
+        lost."""
         records = read_all(log, log.log_end_offset)
         assert [record.offset for record in records] == list(range(log.log_end_offset))
         numbers = [record.timestamp_ms for record in records]
         assert numbers == list(range(len(numbers))), "doubled, out of order or with a gap"
         for number, offset in self.acknowledged.items():
             assert records[offset].timestamp_ms == number, f"acknowledged {number} is lost"
-        # All that was found again is synced, so readers may see it.
+        # A start has synced all that it found, so readers may see it.
         assert log.high_watermark == log.flushed_offset == log.log_end_offset
         for segment in log.segments:
             segment.offset_index.view().check(segment.size_bytes)

@@ -13,7 +13,7 @@ from tests.support.memory_files import Crashed, MemoryFiles
 def test_a_block_of_ids_is_durable_before_its_first_id_is_handed_out(seed: int) -> None:
     random = Random(seed)
     files = MemoryFiles()
-    # The log manager makes the directory, durably, before anything is allocated.
+    # The log manager creates the directory, durably, before any id is allocated.
     files.make_dirs(DATA)
     files.sync_dir(DATA.parent)
     handed_out: list[int] = []

@@ -1,4 +1,4 @@
-"""What a crash can leave at a log's end: it is cut at the first byte that is no good batch."""
+"""Damage that a crash can leave at a log's end: the log is cut at the first invalid batch."""
 
 from dataclasses import replace
 from random import Random
@@ -24,7 +24,7 @@ BATCHES = 40
 
 
 def killed_log() -> tuple[MemoryFiles, list[Record], list[tuple[int, int]]]:
-    """A disk, the records on it, and where each batch of the last segment lies."""
+    """A disk, the records on it, and the place of each batch of the last segment."""
     files = MemoryFiles()
     log = open_log(files, CONFIG)
     for number in range(BATCHES):
@@ -46,7 +46,7 @@ def killed_log() -> tuple[MemoryFiles, list[Record], list[tuple[int, int]]]:
 
 
 def reopen_and_go_on(files: MemoryFiles, kept: list[Record]) -> None:
-    """The log holds exactly ``kept``, is sound, and goes on where it ends."""
+    """Check that the log holds exactly ``kept``, is sound, and takes more appends."""
     manager = open_manager(files, config=CONFIG)
     log = manager.get(PARTITION)
     assert log is not None
@@ -93,7 +93,7 @@ def test_a_zeroed_tail(seed: int) -> None:
     file = files.open(PATH / last_log_file(files))
     number = random.randrange(len(places) - 1)
     start, end = places[number][0], places[number + 1][0]
-    # The batch's last byte is zeroed for sure: a batch that ends with zeros would still be whole.
+    # Zero more than the batch's last 20 bytes: a batch that ends with zeros would still be whole.
     zero_from = random.randrange(start, end - 20)
     file.pwrite(bytes(file.size() - zero_from + random.choice((0, 5_000))), zero_from)
     reopen_and_go_on(files, records[: places[number][1]])
@@ -108,9 +108,9 @@ def test_a_tail_of_garbage(seed: int) -> None:
     file.truncate(places[number][0])
     kinds = (
         random.randbytes(random.randrange(1, 9_000)),
-        # Looks like the start of a batch, with a length that promises much.
+        # The start of a batch with a very large length.
         (places[number][1]).to_bytes(8, "big") + b"\x7f\xff\xff\xff" + random.randbytes(100),
-        # The segment's first batch once more: a good CRC, an offset that goes back.
+        # The segment's first batch again: a good CRC, but an offset that goes back.
         file.pread(places[1][0], 0),
         b"\x00" * 17 + random.randbytes(50),
     )
@@ -127,7 +127,7 @@ def test_a_flipped_byte_cuts_at_its_batch_and_drops_what_follows(seed: int) -> N
     log = open_log(twin, CONFIG)
     segment = next(s for s in log.segments if s.log_file.path.name == name)
     place = random.choice(list(segment.places()))
-    # What the CRC covers, and the length and magic before it.
+    # Hit the bytes that the CRC covers, or the length before it.
     at = place.position + random.choice((*range(8, 12), *range(16, place.size_bytes)))
     file = files.open(PATH / name)
     byte = file.pread(1, at)[0] ^ (1 << random.randrange(8))
@@ -154,7 +154,7 @@ def test_producers_go_on_after_their_tail_was_lost() -> None:
     file.truncate(7 * len(batch()) + 30)
     log = open_log(files, CONFIG)
     assert log.log_end_offset == 7
-    # Sent again, in order: what is there is a duplicate, what was lost is appended.
+    # The producer retries in order: present batches are duplicates, lost ones are appended.
     told = [append(log, batch(producer_id=1, base_sequence=n)) for n in range(5, 10)]
     assert [(info.first_offset, info.is_duplicate) for info in told] == [
         (5, True),

@@ -1,5 +1,7 @@
-"""No descriptor left at each of the opens in turn, with transactions: no row of an index is lost,
-and none is left that says of a committed transaction that it was aborted."""
+"""No descriptor is left at each open in turn, with transactions.
+
+No row of a transaction index is lost, and none remains that calls a committed transaction aborted.
+"""
 
 import errno
 
@@ -29,7 +31,7 @@ def test_a_marker_that_is_refused_leaves_nothing(earlier: int, then: str) -> Non
         number += 1
         files = MemoryFiles()
         log = open_log(files, CONFIG)
-        # So many markers before it, so that some of them come where a segment ends.
+        # Earlier markers fill the segment: for some counts the next marker needs a new segment.
         for sequence in range(earlier):
             write(log, 1, sequence)
             end(log, 1, commit=sequence % 2 == 0)
@@ -68,7 +70,7 @@ def test_a_start_that_runs_out_leaves_the_indexes_to_the_next_one() -> None:
                 log.flush()
         files = files.killed()
         path = DATA / "topic-0" / f"{log.segments[1].base_offset:020d}.txnindex"
-        # One that is damaged is replaced whole.
+        # A damaged index is replaced as a whole.
         files.open(path).pwrite(b"\x7f", 0)
         last = files.fail_open_at = files.opens + number
         try:

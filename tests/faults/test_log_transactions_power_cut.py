@@ -1,7 +1,6 @@
 """A log with transactions, cut off at each of its steps on the disk, and again in later starts.
 
-Whatever is left of the log, open transactions and the transaction indexes say of it what its
-batches say.
+Open transactions and transaction indexes must always agree with the batches that are left.
 """
 
 from random import Random
@@ -22,7 +21,7 @@ CLOSED_END = 11
 
 
 def live(files: MemoryFiles, promised: list[int]) -> None:
-    """``promised`` is the offset before which records may not be lost, as it was last heard."""
+    """Use a log; ``promised`` is the offset before which no record may be lost, at each moment."""
     manager = open_manager(files, config=CONFIG, clock=ManualClock())
     log = manager.create(PARTITION, TOPIC_ID, CONFIG)
     write(log, 9, 0)
@@ -65,7 +64,7 @@ def check(files: MemoryFiles, promised: int) -> None:
             if each.current_transaction_first_offset >= 0
         } == begun
     else:
-        # What began before the log's start is known still, where a snapshot says so.
+        # A snapshot may still have transactions that began before the log's start.
         assert {each[2] for each in rows} <= {each[2] for each in found}
     assert log.last_stable_offset >= min([start, *begun.values()])
     append(log)
@@ -98,7 +97,7 @@ def test_a_life_is_cut_off_at_each_step(is_power_cut: bool) -> None:
 
 
 def closed_log() -> MemoryFiles:
-    """A log of several aborted transactions and one that is open, all of it synced."""
+    """A log of several aborted transactions and an open one, all synced."""
     files = MemoryFiles()
     manager = open_manager(files, config=CONFIG)
     log = manager.create(PARTITION, TOPIC_ID, CONFIG)
@@ -112,7 +111,7 @@ def closed_log() -> MemoryFiles:
 
 
 def test_rows_before_the_recovery_point_survive_the_starts_that_replace_them() -> None:
-    """A start that makes a damaged index anew is cut off at each step, then loses its power."""
+    """Cut off a start that builds a damaged index again, at each step, by a power cut."""
     step = 0
     while True:
         step += 1
@@ -132,7 +131,7 @@ def test_rows_before_the_recovery_point_survive_the_starts_that_replace_them() -
 
 
 def test_rows_of_markers_that_a_power_cut_brings_back() -> None:
-    """A truncation is cut off at each step; what it took from the log can be there again."""
+    """Cut off a truncation at each step; the power cut may bring truncated records back."""
     step = 0
     while True:
         step += 1

@@ -1,5 +1,6 @@
-"""kill -9 and power cuts at every step of every write of the metadata store: what was acknowledged
-is there, and of what was not at most the one change that was being written.
+"""kill -9 and power cuts at every step of every write of the metadata store.
+
+All acknowledged changes are there, and of the others at most the one that was being written.
 """
 
 import subprocess
@@ -24,7 +25,7 @@ Facts = tuple[frozenset[str], frozenset[str], int]
 
 
 def facts(image: MetadataImage, next_producer_id: int) -> Facts:
-    """What a client could have been told."""
+    """The state that a client can see."""
     topics = frozenset(
         f"{t.topic_id} {t.name} {len(t.partitions)} {sorted(t.configs.items())}"
         for t in image.topics.values()
@@ -33,7 +34,7 @@ def facts(image: MetadataImage, next_producer_id: int) -> Facts:
 
 
 def changes(store: BlockingStore) -> list[Callable[[], object]]:
-    """Each kind of change, in an order in which each of them changes something."""
+    """Changes of each kind, in an order in which each changes something."""
 
     return [
         store.begin,
@@ -50,7 +51,7 @@ def changes(store: BlockingStore) -> list[Callable[[], object]]:
 
 
 def run(files: MemoryFiles) -> list[Facts]:
-    """Make all the changes, until the crash if there is one: what was acknowledged."""
+    """Make all changes, until the crash if there is one; return the acknowledged states."""
     acknowledged: list[Facts] = []
     store = BlockingStore(files, DATA)
     next_producer_id = 0
@@ -97,7 +98,10 @@ def test_every_step_of_every_write(is_power_cut: bool) -> None:
 
 
 def _is_last_or_next(found: Facts, last: Facts) -> bool:
-    """Ids are random, so the next state is known by what it adds to the last one."""
+    """Whether the found state is the last acknowledged one or its successor.
+
+    Ids are random, so the next state is recognized by its difference to the last one.
+    """
     if found == last:
         return True
     topics, deleting, next_producer_id = found
@@ -128,9 +132,10 @@ while True:
 
 @pytest.mark.parametrize("lines", range(1, 11))
 def test_a_process_that_is_killed(tmp_path: Path, lines: int) -> None:
-    """kill -9 whenever the test has read so many acknowledgements; twice on the same file.
+    """Kill the process after ``lines`` acknowledgements, twice on the same file.
 
-    Each time one topic more may be there, written and not acknowledged; it stays from then on."""
+    Each time one topic more may be there, written and not acknowledged; it stays from then on.
+    """
     known: dict[str, str] = {}
     end = 0
     for _ in range(2):
@@ -143,7 +148,7 @@ def test_a_process_that_is_killed(tmp_path: Path, lines: int) -> None:
             assert int(end_text) >= end + 1000
             known[name], end = topic_id, int(end_text)
         child.kill()
-        # What it had acknowledged before it died counts, also if it was read afterwards.
+        # Acknowledgements that it printed before it died count, too.
         for line in child.stdout.read().splitlines(keepends=True):
             if line.endswith("\n"):
                 name, topic_id, end_text = line.split()

@@ -1,4 +1,4 @@
-"""A broker lost while a topic is deleted: one of the same name has no offsets of the old one."""
+"""A broker is lost while it deletes a topic: a new topic of that name has no old offsets."""
 
 from functools import cache
 from random import Random
@@ -26,13 +26,13 @@ from tests.support.transaction_client import MemoryClient, broker_with_coordinat
 
 NONE = ErrorCode.NONE
 PLAIN = TopicPartition("plain", 0)
-# By members of groups: one commits, the other in a transaction.
+# Groups by how they commit: directly, or in a transaction.
 GROUPS = ("direct", "in-transaction")
 
 
 @cache
 def _prepared() -> MemoryFiles:
-    """Both groups have the offset 5 in the topic that will be deleted."""
+    """A disk on which both groups have the offset 5 in the topic that will be deleted."""
     broker = broker_with_coordinators()
     commit(broker, 5)
     producer = MemoryClient(broker)
@@ -52,7 +52,7 @@ def commit(broker: MemoryBroker, offset: int) -> None:
 
 
 def seen(broker: MemoryBroker) -> dict[str, int]:
-    """The offset that each group is told; by name and by id, alone and with all others."""
+    """The offset that each group gets from OffsetFetch, by topic name and id, in all versions."""
     found = {}
     for group in GROUPS:
         client = MemoryClient(broker)
@@ -83,7 +83,7 @@ def current_id(broker: MemoryBroker) -> UUID:
 
 def make_again(broker: MemoryBroker) -> None:
     for _ in range(1_000):
-        # The broker has the seed of the one before it: its first ids are taken.
+        # The broker has the seed of the one before it: skip the ids that are taken.
         broker.broker.services.chance.uuid()
     topic = CreatableTopic(name="plain", num_partitions=3, replication_factor=1)
     made: Any = broker.call(CreateTopicsRequest(topics=[topic]), 7)
@@ -98,9 +98,11 @@ def kept(broker: MemoryBroker) -> int:
 
 
 def lost_at(step: int, dice: int, *, power: bool) -> int | None:
-    """The process, or the machine's power, is lost at that step; the dice say what of the unsynced
-    is on the disk. How many old offsets outlived the
-    topic; None if the deletion was over before."""
+    """Lose the process, or the power, at a step of the deletion, and check the next broker.
+
+    After a power cut ``dice`` decides which unsynced data is on the disk. Return how many old
+    offsets outlived the topic in the log; None if the deletion had ended before.
+    """
     broker = MemoryBroker(_prepared().killed(), with_kernel=False)
     broker.files.crash_at_step = broker.files.steps + step
     try:
@@ -129,8 +131,8 @@ def lost_at(step: int, dice: int, *, power: bool) -> int | None:
 
 @pytest.mark.parametrize("power", [True, False], ids=["power cut", "kill"])
 def test_lost_at_every_step_of_a_deletion_no_offset_of_the_old_topic_is_told(power: bool) -> None:
-    # At some steps the topic was gone for good, and the end of its offsets was not on the disk.
-    # Where only the process is lost, the next one remembers what it has to forget.
+    # At some steps a power cut leaves the topic deleted without the records that delete its
+    # offsets. After the loss of only the process, the next one knows which offsets to delete.
     most = len(GROUPS) if power else 0
     for dice in range(5):
         left: list[int] = []
@@ -144,7 +146,7 @@ def test_lost_at_every_step_of_a_deletion_no_offset_of_the_old_topic_is_told(pow
 
 @pytest.mark.parametrize("expiry_ms", [-1, 60_000])
 def test_an_offset_without_an_id_is_told_as_ever(expiry_ms: int) -> None:
-    """One with an expiry of its own has no place for an id, as in Kafka."""
+    """An offset with its own expiry time has no field for a topic id, as in Kafka."""
     broker = broker_with_coordinators()
     row = OffsetCommitRequestPartition(partition_index=0, committed_offset=6)
     topic = OffsetCommitRequestTopic(name="plain", partitions=[row])

@@ -1,4 +1,4 @@
-"""Bad sectors: a failed read takes its data directory offline; what is elsewhere is served."""
+"""Bad sectors: a failed read takes its data directory offline; the other directory serves."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +55,7 @@ def broker(files: MemoryFiles) -> Iterator[BrokerThread]:
 
 @pytest.fixture
 def client(broker: BrokerThread) -> Iterator[RawClient]:
-    """The topic's partitions are on two disks; each has some batches."""
+    """A client; the topic's partitions are on two disks, and each has some batches."""
     with broker.client() as client:
         create_topic(client, "t", partitions=2)
         for partition in (0, 1):
@@ -82,7 +82,7 @@ def list_offsets(client: RawClient, timestamp: int) -> list[tuple[int, int]]:
 
 
 def check_others(broker: BrokerThread, client: RawClient) -> None:
-    """The one directory is offline for everything, the other serves."""
+    """Check that the first directory is offline for everything, and the other serves."""
     assert produce(client, "t", batch(b"lost"), partition=0).error_code == STORAGE
     assert fetched(client, 12)[0].error_code == STORAGE
     assert list_offsets(client, -1)[0] == (STORAGE, -1)
@@ -137,7 +137,7 @@ def test_the_last_directory_ends_the_broker(files: MemoryFiles) -> None:
 def test_a_start_leaves_the_directory_out(
     files: MemoryFiles, broker: BrokerThread, client: RawClient, is_bad, is_killed: bool
 ) -> None:
-    """Or does without the file; what is on the other disk is served in either case."""
+    """A start leaves the directory out, or works without the file; the other disk is served."""
     broker.stop()
     disk = files.killed()
     if is_killed:

@@ -1,4 +1,4 @@
-"""A broker lost at each step on its disk within two transactions: they end once, as was decided."""
+"""A broker is lost at each disk step of its transactions: they end once, as was decided."""
 
 from functools import cache
 
@@ -32,8 +32,10 @@ def _prepared() -> MemoryFiles:
 
 
 def live(client: MemoryClient, told: list[bool]) -> None:
-    """Three transactions of records in two partitions and a position; ``told`` is how those ended
-    of which the producer was told so."""
+    """Run three transactions with records in two partitions and an offset.
+
+    ``told`` gets the outcome of each transaction whose end the producer was answered.
+    """
     assert client.init() == 0
     for number, commit in enumerate(COMMITS):
         for each in (PLAIN, OTHER):
@@ -48,7 +50,7 @@ def live(client: MemoryClient, told: list[bool]) -> None:
 
 
 def ends(broker: MemoryBroker, partition: TopicPartition) -> list[tuple[int, bool]]:
-    """Per transaction that the partition has: how many records, and whether it was committed."""
+    """The record count and outcome (whether committed) of each transaction in the partition."""
     log = broker.log(*partition)
     region = log.read(0, 1 << 20, end_offset=log.log_end_offset).region
     found: list[tuple[int, bool]] = []
@@ -70,16 +72,16 @@ def check(files: MemoryFiles, told: list[bool]) -> None:
     client = MemoryClient(broker)
     for _ in range(20):
         pass_time(broker, 200)
-    # A new process takes over: what was not decided is aborted.
+    # A new process takes over the id: undecided transactions are aborted.
     assert client.init() == 0
     outcomes = {each: ends(broker, each) for each in (PLAIN, OTHER, OFFSETS)}
     for found in outcomes.values():
         assert all(count == 1 for count, _ in found)
         commits = [commit for _, commit in found]
         assert commits[: len(told)] == told
-        # At most one more was begun; it ended as it had been asked to, or was aborted.
+        # At most one more was begun; it ended as requested, or was aborted.
         assert commits[len(told) :] in ([], [False], [*COMMITS[len(told) : len(told) + 1]])
-    # All partitions that took part in it say the same.
+    # All partitions of that transaction have the same outcome.
     last = {found[len(told)] for found in outcomes.values() if len(found) > len(told)}
     assert len(last) <= 1
     committed = [n + 1 for n, (_, commit) in enumerate(outcomes[OFFSETS]) if commit]
@@ -95,7 +97,7 @@ def check(files: MemoryFiles, told: list[bool]) -> None:
 
 
 def lost_at(step: int, raises: bool) -> bool:
-    """Whether the life got that far."""
+    """Lose the broker at the step and check the next one; return False if the run ends before."""
     broker = MemoryBroker(_prepared().killed(), with_kernel=False)
     client = MemoryClient(broker, raises=raises)
     told: list[bool] = []

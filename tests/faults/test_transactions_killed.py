@@ -1,4 +1,4 @@
-"""SIGKILL in a loop of transactions: each is there once, whole, with its position, or not."""
+"""SIGKILL in a loop of transactions: each is there once, whole, with its offset, or not at all."""
 
 import random
 import threading
@@ -26,8 +26,10 @@ SETTINGS = {
 
 
 class Loop(threading.Thread):
-    """Writes number after number, each in a transaction with the position behind it. A number
-    whose end it was not told is looked up in the position."""
+    """Writes one number after the other, each in a transaction with the group's next offset.
+
+    After a lost response to EndTxn the loop continues from the committed offset.
+    """
 
     def __init__(self, address: tuple[str, int], name: str, *, raises: bool) -> None:
         super().__init__()
@@ -58,7 +60,7 @@ class Loop(threading.Thread):
     def _transaction(
         self, client: TransactionClient, values: list[bytes], position: int, *, commit: bool
     ) -> None:
-        # Nobody is told CONCURRENT_TRANSACTIONS: the coordinator's broker leads all partitions.
+        # CONCURRENT_TRANSACTIONS cannot occur: the coordinator's broker leads all partitions.
         for each in (FIRST, SECOND):
             if not self.raises:
                 assert client.add(each) == [0]
@@ -70,7 +72,7 @@ class Loop(threading.Thread):
 
 
 def eventually_offset(client: TransactionClient, group: str) -> int:
-    """The position, once no transaction can change it."""
+    """The group's offset, once no transaction can change it."""
 
     def stable() -> tuple[int]:
         offset = client.committed(group, stable=True)

@@ -1,6 +1,8 @@
-"""Two logs of a partition lead and follow in turns, as a seed chooses: transactions, DeleteRecords,
-retention, cleaning, kills and power cuts, also in the midst of a cut, fresh disks. The follower is
-the broker's own; what is between the brokers is left out. Whenever it has all, both say the same.
+"""Two logs of a partition lead and follow in turns, as a seed chooses, and must stay equal.
+
+The steps are transactions, DeleteRecords, retention, cleaning, kills, power cuts (in the middle of
+a truncation, too), and fresh disks. The follower's state machine is the broker's own; the network
+between brokers is left out. Whenever the follower has caught up, both logs must have equal content.
 """
 
 from dataclasses import replace
@@ -56,7 +58,7 @@ PRODUCERS = (*TRANSACTIONAL, 3)
 
 
 class Replica:
-    """A log on a disk of its own; its helpers work late."""
+    """A log on a disk of its own, whose helpers run late."""
 
     def __init__(self, config: LogConfig) -> None:
         self.config = config
@@ -101,7 +103,7 @@ class Play:
         self.lead()
 
     def lead(self) -> None:
-        """The leader's next epoch begins."""
+        """Begin the leader's next epoch."""
         self.epoch = LeaderEpoch(self.epoch + 1)
         self.leader.log.begin_epoch(self.epoch)
         self.follow()
@@ -109,7 +111,8 @@ class Play:
     def follow(self) -> None:
         self.state = FollowerState(self.follower.log, self.epoch, backoff_ms=0)
 
-    # --- what happens ----------------------------------------------------------------------------
+    # # --- steps
+    # -----------------------------------------------------------------------------------
     def step(self) -> None:
         random = self.random
         for each in (self.leader, self.follower):
@@ -165,7 +168,7 @@ class Play:
         self.follow()
 
     def restart_leader(self) -> None:
-        """Killed, or in a power cut with all flushed: the leader is in sync."""
+        """Kill the leader, or cut its power with all data flushed, because it is in sync."""
         leader = self.leader
         leader.helpers.run_all()
         if self.random.random() < 0.5:
@@ -176,7 +179,7 @@ class Play:
         self.lead()
 
     def restart_follower(self) -> None:
-        """Killed, closed, or in a power cut that takes what it likes of what is not flushed."""
+        """Kill or close the follower, or cut its power with any part of the unflushed data lost."""
         follower = self.follower
         how = self.random.choice(("killed", "closed", "cut"))
         if how == "cut":
@@ -189,7 +192,10 @@ class Play:
         self.follow()
 
     def change_roles(self) -> None:
-        """The follower has all below the watermark; what more the leader has is to go."""
+        """Swap the roles when the follower has all records below the high watermark.
+
+        The old leader must truncate the records that it has beyond that.
+        """
         for _ in range(MOST_FETCHES):
             self.fetch()
             start, end_offset = self.follower.log.log_start_offset, self.follower.log.log_end_offset
@@ -237,7 +243,7 @@ class Play:
         return memoryview(region.file.pread(region.size, region.position) if region else b"")
 
     def perform(self, step: Step, part: FetchedPart) -> None:
-        """As FollowedPartition does. A third of the cuts come to no end."""
+        """Perform a step as FollowedPartition does; a crash cuts off some of the truncations."""
         log, state, files = self.follower.log, self.state, self.follower.files
         if isinstance(step, Append):
             log.append_as_follower(step.records, leader_epoch=self.epoch, now_ms=5_000)
@@ -268,11 +274,12 @@ class Play:
                 break
         self.check(self.leader.log, self.follower.log)
 
-    # --- what is compared ------------------------------------------------------------------------
+    # # --- comparison
+    # ------------------------------------------------------------------------------
     def check(self, one: PartitionLog, other: PartitionLog) -> None:
         assert one.high_watermark == one.log_end_offset == other.log_end_offset
         start = max(one.log_start_offset, other.log_start_offset)
-        # Who came later may not know of a transaction whose records were deleted.
+        # A later replica may not know of a transaction whose records were deleted.
         stable = min(one.last_stable_offset, other.last_stable_offset)
         if not self.config.compact:
             assert seen(one, start) == seen(other, start)
@@ -293,7 +300,7 @@ def seen(log: PartitionLog, start: int) -> dict[int, object]:
 
 
 def committed(log: PartitionLog, start: int, stable: int) -> dict[int, bytes | None]:
-    """What read_committed reads: by offset the key."""
+    """The keys that read_committed reads, by offset."""
     aborted = log.aborted_transactions(start, stable) if start < stable else []
     return {
         record.offset: record.key
@@ -320,7 +327,8 @@ def place(log: PartitionLog, time_ms: int) -> tuple[int, int] | None:
 
 
 def lasts(log: PartitionLog, start: int) -> dict[int, tuple[int, int, bool]]:
-    """What must be known of the producers: epoch, last batch, whether a transaction is open."""
+    """The state of producers that must be known: epoch, last batch, whether a transaction
+    is open."""
 
     def last(entry: ProducerEntry) -> tuple[int, int, bool]:
         newest, first = entry.batches[-1], entry.current_transaction_first_offset
