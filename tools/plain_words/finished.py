@@ -3,6 +3,7 @@
 from tools.plain_words.check import AllowedSentence
 
 FINISHED: tuple[str, ...] = (
+    "benchmarks",
     "broker/klog_broker/__init__.py",
     "broker/klog_broker/__main__.py",
     "broker/klog_broker/api",
@@ -70,6 +71,10 @@ FINISHED: tuple[str, ...] = (
     "pyspark_klog/testing",
     "pyspark_klog/warm.py",
     "pyspark_klog/znodes",
+    "tests/faults",
+    "tests/fuzz",
+    "tests/simulation",
+    "tests/soak",
 )
 """Folders (with all below them) and files, as paths from the top of the checkout.
 
