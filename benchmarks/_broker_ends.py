@@ -31,8 +31,7 @@ class Failover:
 
 
 def gap(side: ClusterSide, version: int, is_kill: bool) -> Gap:
-    """The gap in the acks of a producer with one record outstanding, which follows the leader at
-    once."""
+    """The gap in the acks of a producer that has one record outstanding and follows the leader."""
     with side.topic("gap", BROKERS) as topic:
         controller = side.controller()
         infos = side.partitions(topic)

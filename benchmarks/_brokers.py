@@ -196,8 +196,7 @@ def both(settings: Mapping[str, str] | None = None) -> Iterator[Pair]:
 
 @contextmanager
 def _explaining(name: str, output: Callable[[], str]) -> Iterator[None]:
-    """Print a broker's last output if the measurement fails; let SIGTERM end it cleanly
-    meanwhile."""
+    """Print a broker's last output if the measurement fails; let SIGTERM end it cleanly."""
     before = signal.signal(signal.SIGTERM, _end)
     try:
         yield

@@ -57,8 +57,7 @@ _KAFKA_ROUND = re.compile(
 
 @dataclass(frozen=True)
 class Cleaned:
-    """One cleaning: ``seconds`` come from the broker's own log line, ``ended_s`` is
-    monotonic time."""
+    """One cleaning: ``seconds`` is from the broker's own log line, ``ended_s`` is monotonic."""
 
     seconds: float
     broker_cpu_s: float
@@ -118,8 +117,7 @@ def clean(side: Side, topic: str, log: KeyedLog) -> Cleaned:
 
 
 def _wait(side: Side, topic: str, end: int) -> tuple[float, int]:
-    """Wait until a round has reached the offset; return its seconds and the records that
-    it kept."""
+    """Wait for a round that reaches the offset; return its seconds and the records it kept."""
     rounds = _klog_rounds if side.name == KLOG else _kafka_rounds
     deadline_s = time.monotonic() + _DEADLINE_S
     while time.monotonic() < deadline_s:

@@ -232,8 +232,7 @@ def latest_offsets(topic: str, numbers: Sequence[int]) -> ListOffsetsRequest:
 
 @contextmanager
 def both_clusters() -> Iterator[ClusterPair]:
-    """Both clusters, each with its own ZooKeeper; brokers start one by one, the first is
-    controller."""
+    """Both clusters, each with its own ZooKeeper; the first broker of each is the controller."""
     for package in ("pyspark_klog", "klog_broker"):
         command = [sys.executable, "-m", f"{package}.warm"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=_WARM_DEADLINE_S)

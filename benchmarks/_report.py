@@ -67,8 +67,7 @@ def found(row: Row) -> Row:
 def p99_ms(
     samples: Samples, windows: Sequence[tuple[float, float]]
 ) -> tuple[tuple[float, float], int]:
-    """p99 of Produce and Fetch in ms for requests due in the windows, and the number of
-    requests."""
+    """p99 of Produce and Fetch in ms for requests due in the windows, and their number."""
     whole = min(len(samples.produce_us), len(samples.fetch_us))
     due_s = np.array(samples.due_s[:whole])
     inside = np.zeros(whole, np.bool_)

@@ -74,8 +74,7 @@ def many_micro_batches(pair: Pair) -> Row:
 
 
 def newest_spark(pair: Pair) -> list[Row]:
-    """klog with the Spark release of its own environment, for which there is no jar of the peer
-    here."""
+    """klog on its own environment's Spark release, for which there is no jar of the peer here."""
     if not _NEWEST_PYTHON.exists():
         progress(f"spark43: {_NEWEST_PYTHON} is missing: ./dev test makes it")
         return []

@@ -129,8 +129,7 @@ class Timed(NamedTuple):
 
 
 def _cpu_seconds() -> float:
-    """CPU time of this process and its descendants, with the ended children that they
-    waited for."""
+    """CPU time of this process and its descendants, ended children included."""
     times: dict[int, tuple[int, float]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -256,8 +255,7 @@ def measure(servers: str, name: str, value: str, job: str, pairs: int) -> str:
 
 
 def count_log_lines(servers: str) -> str:
-    """Count the log lines of a write and of a stream with state, with and without
-    log4j2.properties."""
+    """Count the log lines of a write and a stateful stream, with and without log4j2.properties."""
     file = settings_in((_CONF / "spark-defaults.conf").read_text(encoding="utf-8"))
     counts = {}
     for label, log4j in (("with", _CONF / "log4j2.properties"), ("without", None)):

@@ -69,8 +69,7 @@ class Engines:
 def filled(
     engines: Sequence[Engine], records: Records, *, in_full: bool = False
 ) -> Iterator[tuple[list[str], int]]:
-    """A topic on each engine's broker with equal records: the topics' names, and the
-    record count."""
+    """A topic with equal records on each engine's broker: the names, and the record count."""
     shape = records if in_full else replace(records, count=sized(records.count))
     count = whole(shape)
     progress(f"filling a topic with {count} records on each side")

@@ -120,8 +120,7 @@ def _cpu_ms(runs: Sequence[Cleaned]) -> float:
 # --- what others wait meanwhile -------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Waits:
-    """p99 in ms beside a cleaning, and without, of Produce and of Fetch, and the number
-    of samples."""
+    """p99 in ms of Produce and of Fetch, beside a cleaning and without; number of samples."""
 
     during: tuple[float, float]
     without: tuple[float, float]

@@ -1,7 +1,7 @@
-"""Start to first request, the embedded broker, memory when idle, recovery after a kill, many
-partitions, first compile of all kernels.
+"""Times of start, recovery and compilation, and memory when idle.
 
-Rows for ``--rows``: start, embedded, idle, recovery, partitions, compile.
+Rows for ``--rows``: start (to the first request), embedded, idle, recovery (after a kill),
+partitions (many), compile (all kernels).
 """
 
 import argparse

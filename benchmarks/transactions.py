@@ -1,5 +1,4 @@
-"""Transactions of 1, 100 and 10,000 records on one connection and on 50, and the cost of
-a batch."""
+"""Transactions of 1, 100 and 10,000 records on 1 and on 50 connections; the cost of a batch."""
 
 import argparse
 from collections.abc import Sequence

@@ -28,9 +28,10 @@ _CORRELATION_ID = slice(8, 12)
 
 @dataclass(frozen=True)
 class Bare:
-    """The response of the loop: ``reply`` (hexadecimal) if given, else Fetch ``version`` of
-    ``path``. The file ``path`` is one partition, whose batches have ``batch_bytes`` and ``records``
-    each."""
+    """The loop's response: ``reply`` (hexadecimal) if given, else Fetch ``version`` of ``path``.
+
+    The file ``path`` is one partition, whose batches have ``batch_bytes`` and ``records`` each.
+    """
 
     reply: str = ""
     path: str = ""

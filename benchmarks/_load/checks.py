@@ -69,8 +69,7 @@ def check_reply(inbox: Array, at: int, plan: Array, correlation_id: int, offset:
 def is_same_reply(
     inbox: Array, expected: Array, at: int, have: int, reply_bytes: int, correlation_id: int
 ) -> bool:
-    """Whether the ``have`` bytes at ``at`` equal the expected response, apart from its correlation
-    id."""
+    """Whether the ``have`` bytes at ``at`` are the expected response, but for correlation ids."""
     if have != reply_bytes or read_i32(inbox, at + 4) != correlation_id:
         return False
     for place in range(at, at + reply_bytes):

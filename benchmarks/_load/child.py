@@ -1,5 +1,4 @@
-"""The load generator's process: a job on each line of stdin, its measurement on a line of
-stdout."""
+"""The load generator's process: a job on a line of stdin, its measurement on one of stdout."""
 
 import json
 import os

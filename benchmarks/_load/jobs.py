@@ -32,8 +32,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Messages:
-    """The records of a request: keys and values of fixed sizes (0: null keys), equal in every
-    batch."""
+    """The records of a request: keys and values of fixed sizes (0: null), equal in every batch."""
 
     per_request: int
     value_bytes: int = 200

@@ -96,8 +96,7 @@ def send_some(fd: int, buf: Array, start: int, count: int) -> int:
 
 @inline
 def receive_some(fd: int, buf: Array, start: int, count: int) -> int:
-    """Receive without waiting; return the number of bytes received, WOULD_BLOCK, CLOSED
-    or FAILED."""
+    """Receive without waiting; return the count of bytes, WOULD_BLOCK, CLOSED or FAILED."""
     got = _recv(fd, buf.ctypes.data + start, count, _MSG_DONTWAIT)
     if got > 0:
         return int(got)

@@ -82,8 +82,7 @@ class Producer:
         self.topic: int = self._library.rd_kafka_topic_new(self._producer, topic.encode(), None)
 
     def flush(self, timeout_ms: int) -> None:
-        """Wait until all messages are delivered; ProduceFailed if they are not after
-        ``timeout_ms``."""
+        """Wait until all messages are delivered; ProduceFailed if ``timeout_ms`` is over before."""
         error = self._library.rd_kafka_flush(self._producer, timeout_ms)
         text = ctypes.create_string_buffer(_TEXT_BYTES)
         if self._library.rd_kafka_fatal_error(self._producer, text, _TEXT_BYTES):

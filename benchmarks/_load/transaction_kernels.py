@@ -94,8 +94,7 @@ def write_i16(out: Array, position: int, number: int) -> None:
 
 @inline
 def send_whole(fd: int, buf: Array, start: int, count: int, scratch: Array) -> bool:
-    """Send all bytes, waiting for space in the socket: the broker needs no other request
-    meanwhile."""
+    """Send all bytes, waiting for space in the socket: the broker goes on without our reads."""
     sent = 0
     while sent < count:
         progress = send_some(fd, buf, start + sent, count - sent)

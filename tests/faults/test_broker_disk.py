@@ -223,8 +223,7 @@ def test_a_full_disk_makes_no_topic_and_says_so() -> None:
 def test_without_a_descriptor_a_topic_is_made_whole_or_not_at_all(
     broker: BrokerThread, files: MemoryFiles, client: RawClient
 ) -> None:
-    """Each open of a creation fails in turn; the error says what to do, and the client
-    can retry."""
+    """Each open of a creation fails in turn; the error says what to do, and a retry works."""
     refused, is_made = 0, False
     while not is_made:
         topic = CreatableTopic(name="topic", num_partitions=2, replication_factor=1)

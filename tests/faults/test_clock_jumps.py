@@ -134,8 +134,7 @@ def test_sessions_and_waits_notice_nothing(
 def test_a_year_forward_retention_takes_what_is_old_by_that_clock(
     files: MemoryFiles, broker: MemoryBroker, clock: WorldClock
 ) -> None:
-    """All segments go, the active one after a roll, as in Kafka; logs without a limit
-    keep theirs."""
+    """All segments go, as in Kafka, the active one after a roll; logs without a limit stay."""
     fill(broker, "small-segments")
     fill(broker, "compacted")
     clock.set_wall(YEAR_MS)

@@ -327,8 +327,7 @@ def place(log: PartitionLog, time_ms: int) -> tuple[int, int] | None:
 
 
 def lasts(log: PartitionLog, start: int) -> dict[int, tuple[int, int, bool]]:
-    """The state of producers that must be known: epoch, last batch, whether a transaction
-    is open."""
+    """The known state of producers: epoch, last batch, whether a transaction is open."""
 
     def last(entry: ProducerEntry) -> tuple[int, int, bool]:
         newest, first = entry.batches[-1], entry.current_transaction_first_offset

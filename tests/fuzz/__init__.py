@@ -1,2 +1,4 @@
-"""Damaged and senseless input for the code that parses foreign bytes: `./dev fuzz`
-(docs/testing.md). Start reading at target.py, then runner.py, then one of targets/."""
+"""Damaged and senseless input for code that parses foreign bytes: `./dev fuzz`.
+
+docs/testing.md describes it. Start reading at target.py, then runner.py, then one of targets/.
+"""

@@ -31,8 +31,7 @@ class History:
         world.clock.on_jump = self._clock_jumps
 
     def _clock_jumps(self, by_ms: int) -> None:
-        """A jump this far forward may expire idle producers and offsets; smaller jumps expire
-        nothing."""
+        """Let idle producers and offsets expire after a long jump forward; short ones do not."""
         if by_ms >= _SHORTEST_RETENTION_MS:
             self.records.producers_expire()
             self.groups.offsets_expire(self._world.now_ms)

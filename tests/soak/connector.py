@@ -134,8 +134,7 @@ class Soak:
 
     # --- steps -----------------------------------------------------------------------------------
     def _run(self, step: Step) -> None:
-        """Run for ``step.seconds``, and for two micro-batches at least, however slow the machine
-        is."""
+        """Run for ``step.seconds``, and for at least two micro-batches on a slow machine."""
         self._main()
         done = self._checkpoint("main").done + 1
         self._wait(step.seconds, "main")

@@ -50,8 +50,7 @@ class CopyQueries:
         self._masters: list[str] = []
         """The master of each driver so far."""
         self._refused: dict[tuple[str, int], list[str]] = {}
-        """The masters on which a micro-batch of a query was refused, because it was split
-        otherwise."""
+        """The masters on which a micro-batch was refused, because they split it otherwise."""
         self._running: set[str] = set()
         self._pause = threading.Event()
 

@@ -201,8 +201,9 @@ class Memory:
 
 
 def growth_bytes(samples: Sequence[Sample], role: str) -> int | None:
-    """How much a role's memory has grown from the second to the last quarter of samples, by
-    medians. The first quarter is for warming up. The result is None if there are too few samples.
+    """A role's growth from the second to the last quarter of the samples, by medians.
+
+    The first quarter is for warming up. The result is None if there are too few samples.
     """
     series = [sample.rss_bytes[role] for sample in samples if role in sample.rss_bytes]
     quarter = len(series) // 4

@@ -58,8 +58,7 @@ class Directory:
 
 @cache
 def directories() -> list[Directory]:
-    """Directories that were closed cleanly, killed with all flushed, and killed with nothing
-    flushed."""
+    """Directories of brokers that stopped cleanly, or were killed with all or nothing flushed."""
     return [_written(how) for how in range(3)]
 
 

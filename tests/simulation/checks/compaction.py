@@ -38,8 +38,7 @@ class _Log:
         self.min_lag_ms = 0
         self.cleaned: int | None = None
         self.round_ended: tuple[int, int] | None = None
-        """When the round ended by the wall clock, and how often that clock had jumped until then.
-        """
+        """When the round ended by the wall clock, and how many jumps it had made until then."""
 
 
 class Compaction(Watcher):

@@ -49,8 +49,7 @@ class Groups(Watcher):
         By default it looks every ten minutes.
         """
         self.is_replicated = False
-        """Whether no single power cut can take records: ``may_be_lost`` is called when several
-        have."""
+        """Whether only several power cuts can take records; ``may_be_lost`` is called then."""
         self.forgotten = 0
         """How often a power cut may have taken records that were not flushed."""
         self.generations = 0

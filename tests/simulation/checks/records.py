@@ -31,8 +31,7 @@ _NEVER = 1 << 60
 class _Partition:
     is_flushed: bool
     keys: int
-    """The number of keys of a compacted partition, whose superseded records may go; 0 for others.
-    """
+    """The number of keys of a compacted partition (superseded records may go); 0 for others."""
     seen: dict[int, bytes] = field(default_factory=dict)
     """Names of records by offset, from acknowledgements, deliveries, and inspections of the log."""
     start: int = 0
@@ -49,8 +48,7 @@ class _Partition:
     Its directory may have its clean marker already.
     """
     doubtful: set[bytes] = field(default_factory=set)
-    """Records that may be lost, and may still be reported by clients that do not know of the loss.
-    """
+    """Records that may be lost, and that clients unaware of the loss may still report."""
     lost_from: int = _NEVER
     """The lowest offset that may be lost."""
 
@@ -81,8 +79,7 @@ class Records(Watcher):
         self._forgiven: set[bytes] = set()
         self._excused: set[bytes] = set()
         self._doubtful: dict[tuple[TopicPartition, str], int] = {}
-        """The last number that the broker may not remember, by partition and producer, until
-        answered."""
+        """By partition and producer: the last number that the broker may have forgotten."""
         self.acknowledged = 0
         self.delivered = 0
         self.lost_as_allowed = 0
@@ -332,8 +329,7 @@ class Records(Watcher):
         self.count()
 
     def count(self) -> None:
-        """Check by the last look at the logs that acknowledged records are there, once and in
-        order."""
+        """Check that the logs, when last seen, had all acknowledged records, once and in order."""
         count: Counter[bytes] = Counter()
         for partition, known in self._partitions.items():
             last: dict[str, int] = {}

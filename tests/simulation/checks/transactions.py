@@ -72,8 +72,7 @@ class Transactions(Watcher):
         self.may_hang = False
         """Whether coordinators and leaders may be unavailable for longer than any timeout."""
         self._stable: dict[_Place, list[tuple[int, int]]] = {}
-        """The values of the last stable offset in this run of the broker, and since when each held.
-        """
+        """The last stable offsets in this run of the broker, each with the time of its start."""
         self._open_since: dict[_Place, tuple[int, int]] = {}
         """For a log with open transactions: its last stable offset, and since when it holds."""
         self._taking: Counter[str] = Counter()

@@ -1,2 +1,1 @@
-"""Scripted clients: state machines on the real client's connection, one kind of client to
-a file."""
+"""Scripted clients: state machines on the real client's connection, one kind to a file."""

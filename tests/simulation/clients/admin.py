@@ -21,8 +21,7 @@ TOPICS = "a topic that was made is there, one that was deleted is not"
 
 
 class Admin(Client):
-    """Creates ``topics``; then, with ``goes_on``, creates and deletes its own topics
-    until the end."""
+    """Creates ``topics``; then, with ``goes_on``, creates and deletes others until the end."""
 
     _expected: tuple[ErrorCode, ...] = ()
 

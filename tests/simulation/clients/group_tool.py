@@ -111,8 +111,7 @@ class GroupTool(Client):
         return (yield from self._ask_delete(expected))
 
     def _delete_while_pending(self) -> _Step:
-        """Delete the group at times while a transaction has pending offsets: they must not count
-        then."""
+        """Delete the group at times while it has pending offsets, which must not count then."""
         found = FindCoordinatorRequest(key=self._group, key_type=1)
         yield from self._find(found)
         init = InitProducerIdRequest(

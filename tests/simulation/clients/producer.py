@@ -1,5 +1,4 @@
-"""Producers on the real client's core of sequences and retries: idempotent or not, with
-any acks."""
+"""Producers with the real client's sequences and retries: idempotent or not, with any acks."""
 
 from __future__ import annotations
 

@@ -279,8 +279,7 @@ class TransactionalProducer(Producer):
 
     # --- requests of the manager -----------------------------------------------------------------
     def _carry_out(self, begun: Transaction | None = None) -> Script:
-        """Carry out all steps of the manager; may raise TransactionMustAbort or
-        ProducerUnusable."""
+        """Carry out the manager's steps; may raise TransactionMustAbort or ProducerUnusable."""
         manager, world = self._manager, self.world
         while (step := manager.next_step()) is not None:
             yield from self.sleep(max(step.not_before_ms - world.now_ms, 0))

@@ -65,8 +65,7 @@ _REFUSED = (
 
 
 class TransactionalMember(Member):
-    """A member with a transactional id of its own: only itself or a timeout ends its
-    transactions."""
+    """A member with its own transactional id: only itself or a timeout ends a transaction."""
 
     reads_stable = True
 

@@ -43,8 +43,7 @@ def is_controller(machine: Machine) -> bool:
 
 
 class Elections(Watcher):
-    """Checks that every broker that acts as controller was elected, and that an epoch has
-    only one."""
+    """Checks that every acting controller was elected, and that an epoch has only one."""
 
     def __init__(self, checks: ElectionChecks) -> None:
         self._checks = checks
@@ -219,8 +218,7 @@ def batches_of(machine: Machine, partition: TopicPartition) -> Batches | None:
 
 
 def is_cleaned(partition: TopicPartition) -> bool:
-    """Whether each broker's log cleaner removes superseded records of the partition at its own
-    pace."""
+    """Whether each broker's cleaner removes superseded records of the partition at its own pace."""
     return partition.topic.startswith("__")
 
 

@@ -81,8 +81,7 @@ class Coordinators:
         return self._of(_OFFSETS, group_id)
 
     def are_doubtful(self, transactional_id: str, group_id: str) -> bool:
-        """Whether a broker acts as coordinator of either id without being elected, or none is
-        elected."""
+        """Whether an unelected broker acts as coordinator of either id, or none is elected."""
         return self._is_doubtful(_TRANSACTIONS, transactional_id) or self._is_doubtful(
             _OFFSETS, group_id
         )

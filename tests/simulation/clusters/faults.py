@@ -131,8 +131,7 @@ class ClusterFaults(Faults):
         machine.fill_disk(None)
 
     def _die_in_cut(self) -> None:
-        """Kill the broker while its log is being truncated; unsynced steps of that may be
-        undone."""
+        """Kill the broker while its log is being truncated, with unsynced steps perhaps undone."""
         self._hit.dies_in_cut = self._world.random.choice(self._ends)
 
     # --- between machines ------------------------------------------------------------------------
@@ -174,13 +173,11 @@ class ClusterFaults(Faults):
         self._cut(self._world.random.choice(([to], [back], [to, back])))
 
     def _part_from_joiner(self) -> None:
-        """Cut the leader off when the next follower joins the ISR, before the leader
-        learns of it."""
+        """Cut the leader off before it learns that the next follower has joined the ISR."""
         self._parts_from_next = True
 
     def joined(self, state: PartitionState, joiner: BrokerId) -> None:
-        """Called with the committed state after ``joiner`` joined the ISR, before any broker knows
-        it."""
+        """``joiner`` has joined the ISR in ZooKeeper, which no broker knows yet."""
         if not self._parts_from_next or state.leader in (joiner, NO_LEADER):
             return
         self._parts_from_next = False

@@ -57,8 +57,7 @@ class InSync:
         self._shown[key] = self._losses.leads(key, number, role, self._shown.get(key, 0))
 
     def look(self, number: int, partition: Any) -> None:
-        """Note a broker's replica, and check that no ISR member lacks records that readers have
-        seen."""
+        """Note a replica; check that no ISR member lacks records that readers have seen."""
         key = _key(partition)
         ends = self._ends.setdefault(key, {})
         ends[number] = self.note(number, partition)

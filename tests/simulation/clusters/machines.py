@@ -1,5 +1,4 @@
-"""A machine of a cluster: its broker waits for ZooKeeper at start and stop, and can be
-suspended."""
+"""A machine of a cluster, which waits for ZooKeeper at start and stop, and can be suspended."""
 
 from __future__ import annotations
 

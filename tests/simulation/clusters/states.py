@@ -21,8 +21,7 @@ class States(ControllerChecks):
     """
 
     on_joined: OnJoined = staticmethod(lambda _key, _after, _who: None)
-    """Called with a committed state that adds a broker to the ISR, before its leader can
-    know it."""
+    """Called with a committed state that adds a broker to the ISR, before the leader knows it."""
 
     on_made: OnMade = staticmethod(lambda _key, _state: None)
     """Called with the first state of a partition."""

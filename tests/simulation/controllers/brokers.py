@@ -138,8 +138,7 @@ class BrokerLife:
         self.loop.run_turn(0)
 
     def deliver(self, action: Callable[[], None]) -> None:
-        """Run ``action``, a message from the network, in the loop; later if the process is
-        suspended."""
+        """Run ``action``, a network message, in the loop; later if the process is suspended."""
         if self.client.is_paused:
             self._held.append(action)
         elif not self.is_over:
@@ -280,8 +279,7 @@ class BrokerLife:
 
     # --- leading ---------------------------------------------------------------------------------
     def alteration(self, others: dict[int, "BrokerLife"]) -> AlterPartitionRequest | None:
-        """An ISR request of a random led partition, with recent or old knowledge of its
-        followers."""
+        """An ISR request for a led partition, with recent or old knowledge of its followers."""
         led = [each for each, role in self.roles.items() if role.leader == self.number]
         if not led or self.epoch < 0:
             return None

@@ -96,8 +96,7 @@ def _old_controller_taken(_original: Any) -> Any:
 
 def _watch_missed(original: Any) -> Any:
     def connected(controller: Any, session: Any) -> None:
-        """The controller reads nothing again after a break, as if watches outlived the
-        connection."""
+        """The controller reads nothing after a reconnect, as if watches outlived connections."""
         if controller._work is None or controller._session is not session:
             original(controller, session)
 

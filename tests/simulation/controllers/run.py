@@ -186,8 +186,7 @@ class Controllers:
     # # --- requests
     # --------------------------------------------------------------------------------
     def _controller(self) -> BrokerLife | None:
-        """A broker that believes that it is the controller, perhaps a deposed one; None: there is
-        none."""
+        """A broker that believes that it is the controller, if only a deposed one; else None."""
         found = [each for each in self._alive() if each.is_controller and not each.client.is_paused]
         return self.world.random.choice(found) if found else None
 
@@ -214,8 +213,7 @@ class Controllers:
         self._ask(lambda controller: controller.controller.alter_partition(request, answered))
 
     def _alter_often(self) -> None:
-        """Let leaders ask while the controller may take a broker's last registration for its new
-        one."""
+        """Let leaders ask while the controller may take a broker for its last registration."""
         if not self.is_at_peace:
             for _ in range(10):
                 self.world.after(self.world.between(0, 50), self._alter_if_any)

@@ -27,8 +27,7 @@ _WORK_PAUSE_MS = (20, 2_000)
 
 
 class _NoConnection:
-    """Stands for a connection to another broker: requests get no response, as there are
-    no topics."""
+    """A connection to another broker that answers nothing, as there are no topics."""
 
     def send(self, *_: Any) -> None: ...
 
@@ -126,8 +125,7 @@ class BrokerLife:
         self._work(writes)
 
     def _work(self, writes: FencedWrites) -> None:
-        """Write now and then as a controller, until a response says that the controller
-        has moved."""
+        """Write now and then as the controller, until a response says that it has moved."""
         self._written += 1
         text = f"{self.name} {writes.epoch.number} {self._written}"
         data = text.encode()

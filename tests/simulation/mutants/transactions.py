@@ -164,8 +164,7 @@ def _never_again(_original: Any) -> Any:
 
 def _again_of_any(original: Any) -> Any:
     def is_again(known: Any, producer: Any) -> bool:
-        """EndTxn counts as repeated even where another producer, not the last end, raised the
-        epoch."""
+        """EndTxn counts as repeated though another producer raised the epoch, not the last end."""
         return bool(original(known._replace(client_version=VERSION_RAISING), producer))
 
     return is_again

@@ -27,8 +27,7 @@ class Carrier:
     def __init__(self, client: Client, session: CarriedSession, timeout_ms: int) -> None:
         self.client = client
         self.seen = 0
-        """The latest zxid that this session has seen: it never connects to a server that
-        has fewer."""
+        """The latest zxid that the session has seen: servers with less are not used."""
         self.known: ServerSession | None = None
         self._session = session
         self._timeout_ms = timeout_ms
@@ -164,8 +163,7 @@ class Client:
         self._fall_silent(not_heard=self.is_cut("to"))
 
     def mend(self) -> None:
-        """Let all data pass again; a connection that still exists also delivers its
-        delayed data."""
+        """Let all data pass again; connections that still exist deliver their delayed data."""
         self._cut.clear()
         for direction, held in self._held.items():
             self._held[direction] = []

@@ -57,8 +57,7 @@ class _Pipe:
 
 
 class Connection:
-    """A connection; the server still handles requests that have arrived when the client's end is
-    closed."""
+    """A connection; the server handles all requests that arrived before the client closed it."""
 
     def __init__(self, carrier: Carrier, server: Server) -> None:
         self.carrier = carrier

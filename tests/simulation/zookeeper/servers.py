@@ -54,8 +54,7 @@ class Server:
         world.after(self._last_due_ms - world.now_ms, self._apply_next)
 
     def when_applied(self, entries: int, then: Callable[[Any], None]) -> None:
-        """Call ``then`` with the response of entry number ``entries``; None if it is applied
-        already."""
+        """Call ``then`` with the response of entry ``entries``; None if that is applied."""
         if self.applied >= entries:
             then(None)
         else:
@@ -173,8 +172,7 @@ class SimulatedZooKeeper:
             session.end = None
 
     def lost_contact(self, session: ServerSession) -> None:
-        """The session's pings have stopped: it expires after its timeout, counted from the last
-        ping."""
+        """The session's pings have stopped: it expires one timeout after the last ping."""
         if session.is_over or session.end is not None or self.is_down:
             return
         left_ms = self.world.between(session.timeout_ms * 2 // 3, session.timeout_ms + _TICK_MS)

@@ -214,8 +214,8 @@ def problems_of_writing(
 def problems_of_reading(assignments: Assignments, ends: Mapping[int, int]) -> list[str]:
     """Records that a reader skipped, or read twice in one assignment.
 
-    An assignment must begin at or before the end of the earlier records, and all records must be read
-    in the end.
+    An assignment must begin at or before the end of the earlier records,
+    and all records must be read in the end.
     """
     problems = []
     read = dict.fromkeys(ends, 0)

@@ -83,8 +83,7 @@ def long_plan(minutes: float, seed: int, now_s: Callable[[], float]) -> Iterator
 
 
 def short_plan() -> list[Fault]:
-    """Faults for a test with little time: each way in which a broker, the controller or ZooKeeper
-    fails."""
+    """Faults for a short test: each way in which a broker, the controller or ZooKeeper fails."""
     past_s = SESSION_S + 0.5
     return [
         Fault(Kind.KILL_LEADER, 1, 2, 0.5, rests=False),

@@ -20,8 +20,7 @@ class Sight(NamedTuple):
     in_sync: dict[tuple[str, int], frozenset[int]]
 
     def lacks(self, brokers: frozenset[int], topics: Iterable[str]) -> str | None:
-        """The first problem: no controller, a topic missing, not led or not in sync; None if all is
-        well."""
+        """The first problem (no controller, a topic missing, not led, not in sync), or None."""
         if self.controller not in brokers:
             return "no controller"
         there = {topic for topic, _ in self.leaders}

@@ -7,13 +7,11 @@ from pyspark_klog.testing.ports import free_ports
 from tests.soak.cluster.ways import ZOOKEEPER, Ways
 
 _PATIENCE_S = 180.0
-"""A long timeout: test machines are sometimes busy, and a slow start or stop counts as a
-problem."""
+"""A long timeout, because test machines are sometimes busy and a slow start is a problem."""
 
 
 class SplitCluster(Cluster):
-    """Clients reach broker N at 127.0.0.N; other brokers reach it, and it reaches ZooKeeper, by
-    `ways`."""
+    """Clients reach broker N at 127.0.0.N; brokers reach each other and ZooKeeper by `ways`."""
 
     def __init__(self, data: Path, brokers: int = 3, **settings: str | int | bool) -> None:
         """Create the cluster. The brokers' folders are below ``data``, and stay."""

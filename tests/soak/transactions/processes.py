@@ -16,8 +16,7 @@ CLIENTS = ("librdkafka", "java")
 
 
 def command_of(client: str) -> list[str]:
-    """The command that starts a copy with one of `CLIENTS`; PeersMissing if Kafka's jars are
-    missing."""
+    """The command of a copy with one of `CLIENTS`; PeersMissing if Kafka's jars are missing."""
     if client == "librdkafka":
         return [sys.executable, "-m", "tests.soak.transactions.librdkafka_copy"]
     return [
@@ -36,8 +35,7 @@ class Copy:
         """Create the copy; ``work`` takes its standard error."""
         self.name = name
         self.counts: Counter[str] = Counter()
-        """The count of each word that the copy printed; ``records`` counts the committed
-        records."""
+        """The count of each printed word; ``records`` counts the committed records."""
         self.last_words = ""
         self.is_paused = False
         self._command = command

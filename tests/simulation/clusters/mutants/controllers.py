@@ -40,8 +40,7 @@ def _makes_an_epoch(original: Any) -> Any:
 
 def _any_leader_epoch(original: Any) -> Any:
     def fault(roles: Any, topic: Any, state: Any, partition: Any) -> Any:
-        """A LeaderAndIsr state with an old leader epoch is taken, as if the replica had no role
-        yet."""
+        """A LeaderAndIsr state of an old leader epoch is taken, as if there were no role yet."""
         found = original(roles, topic, state, partition)
         return ErrorCode.NONE if found is ErrorCode.STALE_CONTROLLER_EPOCH else found
 

@@ -43,8 +43,7 @@ def _any_epoch(original: Any) -> Any:
 
 def _serves_anybody(_original: Any) -> Any:
     def check_leader_epoch(_leader: Any, _current_leader_epoch: int) -> None:
-        """A leader serves a follower that does not know its epoch; otherwise none would get newer
-        records."""
+        """A leader serves a follower of an older epoch, so that newer records reach it."""
 
     return check_leader_epoch
 

@@ -14,8 +14,7 @@ _OF_THE_MODEL = {each.name: each for each in OF_THE_MODEL}
 
 def _falls(original: Any) -> Any:
     def replicated(leader: Any, own_end: Offset) -> Offset:
-        """The high watermark falls to the log end offsets that ISR members have reported in this
-        epoch."""
+        """The high watermark falls to the log ends that ISR members have reported in this epoch."""
         reached: Offset = original(leader, own_end)
         replicas, log = leader.replicas, leader.log
         in_sync = [each for each in replicas.in_sync.members if each in replicas.followers]
