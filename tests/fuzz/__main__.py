@@ -14,12 +14,14 @@ _INPUTS = 50_000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Feed the targets, one after the other."""
     parser = argparse.ArgumentParser(prog="./dev fuzz")
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}")
     parser.add_argument(
-        "--inputs", type=int, default=_INPUTS, help=f"of all targets together: {_INPUTS}"
+        "targets", nargs="*", metavar="TARGET", help=f"some of {', '.join(TARGETS)}"
     )
-    parser.add_argument("--seed", type=int, default=0, help="makes the inputs: 0")
-    parser.add_argument("--input", type=int, help="only this one, of one target")
+    parser.add_argument(
+        "--inputs", type=int, default=_INPUTS, help=f"inputs of all targets in sum ({_INPUTS})"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the inputs (0)")
+    parser.add_argument("--input", type=int, help="feed only this input of one target")
     given = parser.parse_args(arguments)
     unknown = [name for name in given.targets if name not in TARGETS]
     if unknown:

@@ -68,17 +68,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the seeds, one process for each processor."""
     parser = argparse.ArgumentParser(prog="./dev simulate")
     parser.add_argument(
-        "--seeds", type=int, help=f"how many, from 0 on: {_SEEDS}, {_SEEDS_A_MUTANT} for a mutant"
+        "--seeds",
+        type=int,
+        help=f"how many seeds to run ({_SEEDS}; {_SEEDS_A_MUTANT} for a mutant)",
     )
-    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--seed", type=int, help="run only this seed")
     parser.add_argument(
-        "--mutants", nargs="*", metavar="NAME", help="brokers with a bug, all or those named"
+        "--mutants", nargs="*", metavar="NAME", help="run the named mutants, or all"
     )
     parser.add_argument(
-        "--clusters", action="store_true", help="clusters of brokers instead of a single one"
+        "--clusters", action="store_true", help="simulate clusters instead of a single broker"
     )
     parser.add_argument(
-        "--keep", action="store_true", help="with --mutants: keep the seeds that catch them"
+        "--keep", action="store_true", help="with --mutants: store the seeds that catch them"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="print the trace")
     given = parser.parse_args(arguments)

@@ -28,12 +28,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("what", choices=["connector", "exactly-once"])
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
-    parser.add_argument("--rate", type=int, help="records a second")
+    parser.add_argument("--rate", type=int, help="records written each second")
     parser.add_argument(
         "--micro-batches",
         type=int,
         default=0,
-        help="connector: go on at the end until so many are done",
+        help="connector: at the end, run until this many micro-batches are done",
     )
     given = parser.parse_args(words)
     soak = _connector if given.what == "connector" else _exactly_once

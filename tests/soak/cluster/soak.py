@@ -360,7 +360,7 @@ def main(arguments: Sequence[str], say: Say) -> int:
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
     parser.add_argument("--work", type=Path, help="an empty folder that keeps data and logs")
-    parser.add_argument("--java", action="store_true", help="Kafka's Java clients are at work, too")
+    parser.add_argument("--java", action="store_true", help="run Kafka's Java clients, too")
     given = parser.parse_args(arguments)
     say(f"soak cluster: seed {given.seed}, {given.minutes:g} minutes, {RATE_A_S} records/s")
     # `finally` blocks end the processes that the soak has started or stopped.

@@ -185,8 +185,7 @@ class Copies:
         self._say(f"         {len(source)} inputs, {copied} outputs under read_committed")
 
     def _compare(self, committed: dict[int, int]) -> None:
-        """Check with a second reader, which uses markers only: as many records, no open
-        transaction."""
+        """Check with a reader of markers only: as many records, and no open transaction."""
         with RawClient(self._broker.address) as client:
             for partition, count in committed.items():
                 reading: Reading = read_partition(client, TARGET, partition)
@@ -271,7 +270,7 @@ def main(arguments: Sequence[str], say: Say) -> int:
     parser.add_argument("--client", choices=CLIENTS, default="librdkafka")
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
-    parser.add_argument("--rate", type=int, default=RATE_A_S, help="records a second")
+    parser.add_argument("--rate", type=int, default=RATE_A_S, help="records written each second")
     given = parser.parse_args(arguments)
     head = f"client {given.client}, seed {given.seed}"
     say(f"soak transactions: {head}, {given.minutes:g} minutes, {given.rate} records/s")
