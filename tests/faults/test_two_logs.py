@@ -111,8 +111,7 @@ class Play:
     def follow(self) -> None:
         self.state = FollowerState(self.follower.log, self.epoch, backoff_ms=0)
 
-    # # --- steps
-    # -----------------------------------------------------------------------------------
+    # --- steps ------------------------------------------------------------------------------------
     def step(self) -> None:
         random = self.random
         for each in (self.leader, self.follower):
@@ -274,8 +273,7 @@ class Play:
                 break
         self.check(self.leader.log, self.follower.log)
 
-    # # --- comparison
-    # ------------------------------------------------------------------------------
+    # --- comparison -------------------------------------------------------------------------------
     def check(self, one: PartitionLog, other: PartitionLog) -> None:
         assert one.high_watermark == one.log_end_offset == other.log_end_offset
         start = max(one.log_start_offset, other.log_start_offset)

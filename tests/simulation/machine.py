@@ -124,7 +124,7 @@ class Machine:
         self._idle_turns = 0
         self._turns_of_ms = (0, 0)
 
-    # # --- starting ----------------------------------------------------------------------------
+    # --- starting ---------------------------------------------------------------------------------
     def start(self) -> None:
         """Start a broker; if the disk crashes during the start, another one starts soon."""
         self.lives += 1
@@ -391,8 +391,7 @@ class Machine:
     def _lose_network(self, _death: Death) -> None:
         self.network.die()
 
-    # # --- inspection
-    # ------------------------------------------------------------------------------
+    # --- inspection -------------------------------------------------------------------------------
     def logs(self) -> list[Any]:
         """The logs of the running broker, ordered by topic and partition."""
         assert self.broker is not None

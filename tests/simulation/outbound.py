@@ -19,8 +19,7 @@ class Outbound(MemoryStream):
         self._network = network
         self._is_connected = False
 
-    # # --- events of the link
-    # ----------------------------------------------------------------------
+    # --- events of the link -----------------------------------------------------------------------
     def connected(self) -> None:
         self._is_connected = True
         self._network.wake()

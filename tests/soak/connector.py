@@ -75,8 +75,7 @@ class Soak:
         self._wake = threading.Event()
         self._partitions = FIRST_PARTITIONS
 
-    # # --- the whole run
-    # ---------------------------------------------------------------------------
+    # --- the whole run ----------------------------------------------------------------------------
     def run(self, steps: Iterable[Step], micro_batches: int = 0) -> list[str]:
         """Run all steps, then check; return the problems.
 
@@ -362,8 +361,7 @@ class Soak:
     def _checkpoint(self, name: str) -> Checkpoint:
         return Checkpoint(self._work / "checkpoints" / name, TOPIC)
 
-    # # --- reports
-    # ---------------------------------------------------------------------------------
+    # --- reports ----------------------------------------------------------------------------------
     def _problem(self, text: str) -> None:
         self.problems.append(text)
         self._say(f"PROBLEM  {text}")

@@ -96,8 +96,7 @@ class ExactlyOnceSoak:
         self._stopped: set[int] = set()
         self._pause = threading.Event()
 
-    # # --- the whole run
-    # ---------------------------------------------------------------------------
+    # --- the whole run ----------------------------------------------------------------------------
     def run(self, faults: Iterable[Fault]) -> None:
         """Apply all faults, and check."""
         with Admin(self._server.bootstrap_servers) as admin:

@@ -50,8 +50,7 @@ class Compaction(Watcher):
         self._logs: dict[TopicPartition, _Log] = {}
         self.rounds = 0
 
-    # # --- events of the machine
-    # -------------------------------------------------------------------
+    # --- events of the machine --------------------------------------------------------------------
     def on_start(self, machine: Machine) -> None:
         for log in _compacted(machine):
             if log.is_offline:
@@ -99,8 +98,7 @@ class Compaction(Watcher):
             if log.topic_partition in self._logs:
                 self._look(self._known(log), log)
 
-    # # --- reports of consumers
-    # --------------------------------------------------------------------
+    # --- reports of consumers ---------------------------------------------------------------------
     def is_compacted(self, partition: TopicPartition) -> bool:
         """Whether superseded records of the partition may be missing."""
         return partition in self._logs

@@ -87,8 +87,7 @@ class Records(Watcher):
         self.on_acknowledged: Callable[[TopicPartition, int], None] = lambda _partition, _end: None
         """Called with the end offset of acknowledged records."""
 
-    # # --- reports of clients
-    # ----------------------------------------------------------------------
+    # --- reports of clients -----------------------------------------------------------------------
     def is_sending(
         self,
         partition: TopicPartition,
@@ -253,8 +252,7 @@ class Records(Watcher):
         """The end of the records that must be readable or removed by retention."""
         return self._partitions[partition].promised_end
 
-    # # --- events of the machine
-    # -------------------------------------------------------------------
+    # --- events of the machine --------------------------------------------------------------------
     def on_death(self, machine: Machine, death: Death) -> None:
         self.power_cuts += death is Death.POWER
         for log in machine.logs():

@@ -82,8 +82,7 @@ class Transactions(Watcher):
         self.committed = 0
         self.aborted = 0
 
-    # # --- owners of transactional ids
-    # -------------------------------------------------------------
+    # --- owners of transactional ids --------------------------------------------------------------
     @contextmanager
     def taking_over(self, transactional_id: str) -> Iterator[None]:
         """A process asks for the transactional id, and gets it or dies."""
@@ -110,8 +109,7 @@ class Transactions(Watcher):
             return None
         return self._taken[transactional_id], sum(each.jumps for each in self.clocks)
 
-    # # --- reports of producers
-    # --------------------------------------------------------------------
+    # --- reports of producers ---------------------------------------------------------------------
     def newest_epoch(self, transactional_id: str) -> int:
         """The newest known identity of the id, as a number: producer id first, then epoch."""
         return self._newest.get(transactional_id, -1)
@@ -169,8 +167,7 @@ class Transactions(Watcher):
         if len(asked) == 1:
             self._decide(asked[0], "position", is_committed=True)
 
-    # # --- reports of readers
-    # ----------------------------------------------------------------------
+    # --- reports of readers -----------------------------------------------------------------------
     def was_read(self, name: bytes, *, is_shown: bool) -> bool:
         """A reader of committed records got the record, or skipped it.
 
@@ -242,8 +239,7 @@ class Transactions(Watcher):
                         f"{other_first}",
                     )
 
-    # # --- last stable offsets
-    # ---------------------------------------------------------------------
+    # --- last stable offsets ----------------------------------------------------------------------
     def stable_end(self, partition: TopicPartition) -> int:
         """The offset that readers of committed records must reach."""
         return max((stable[-1][0] for stable in self._stable_in(partition)), default=0)

@@ -173,8 +173,7 @@ class Client(ABC):
             self._link.close()
         self._lose("closed by the client")
 
-    # # --- events of the link
-    # ----------------------------------------------------------------------
+    # --- events of the link -----------------------------------------------------------------------
     def connected(self) -> None:
         assert self._connection is not None
         self._connection.connected(self.world.now_ms)

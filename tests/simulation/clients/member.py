@@ -102,8 +102,7 @@ class Member(Client):
         if self._member_id and self.world.chance(0.7):
             yield from self._leave()
 
-    # # --- joining
-    # ---------------------------------------------------------------------------------
+    # --- joining ----------------------------------------------------------------------------------
     def _find_coordinator(self) -> Generator[Any, Any, None]:
         while True:
             request = FindCoordinatorRequest(key=GROUP)

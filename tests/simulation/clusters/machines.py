@@ -75,8 +75,7 @@ class ClusterMachine(Machine):
         )
         router.machines[self.host] = self
 
-    # # --- the broker's environment
-    # ----------------------------------------------------------------
+    # --- the broker's environment -----------------------------------------------------------------
     def start(self) -> None:
         self._switch_on()
         self._begins_in_peace = self.is_at_peace
@@ -140,8 +139,7 @@ class ClusterMachine(Machine):
         """ZooKeeper, or the way to it, has failed."""
         self._zookeeper_was_away = True
 
-    # # --- waiting
-    # ---------------------------------------------------------------------------------
+    # --- waiting ----------------------------------------------------------------------------------
     def run_blocking(
         self, work: Callable[[], object], then: Callable[[BaseException | None], None]
     ) -> None:
@@ -187,8 +185,7 @@ class ClusterMachine(Machine):
         elif self._fiber is None:
             super()._turn()
 
-    # # --- faults
-    # ----------------------------------------------------------------------------------
+    # --- faults -----------------------------------------------------------------------------------
     @property
     def is_alive(self) -> bool:
         """Whether the broker has a process."""

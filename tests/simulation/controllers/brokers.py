@@ -144,8 +144,7 @@ class BrokerLife:
         elif not self.is_over:
             self.loop.post(action)
 
-    # # --- faults
-    # ----------------------------------------------------------------------------------
+    # --- faults -----------------------------------------------------------------------------------
     def kill(self) -> None:
         self.note("killed")
         self.is_over = True
@@ -190,8 +189,7 @@ class BrokerLife:
     def _in_use(self, text: str) -> None:
         raise Violation("the last registration of a broker ends", text)
 
-    # # --- requests of the controller
-    # --------------------------------------------------------------
+    # --- requests of the controller ---------------------------------------------------------------
     def handle(self, order: Order) -> Answer | None:
         """Answer the controller's request; None if the broker is not registered yet.
 

@@ -60,8 +60,7 @@ class Checks:
         self._met: dict[tuple[Key, int, BrokerId], int] = {}
         self._producer_ids: set[int] = set()
 
-    # # --- commits
-    # ---------------------------------------------------------------------------------
+    # --- commits ----------------------------------------------------------------------------------
     def follow(self) -> None:
         """Check all commits since the last call."""
         entries = self._zookeeper.entries
@@ -157,8 +156,7 @@ class Checks:
     def _fail(self, check: str, partition: TopicPartition, state: PartitionState) -> None:
         raise Violation(check, f"{partition} {state}")
 
-    # # --- reports of brokers
-    # ----------------------------------------------------------------------
+    # --- reports of brokers -----------------------------------------------------------------------
     def leads(self, key: Key, leader_epoch: int, broker_id: BrokerId, broker_epoch: int) -> None:
         """A broker has become the partition's leader."""
         self.follow()
@@ -190,8 +188,7 @@ class Checks:
             raise Violation("producer ids are given once", str(first))
         self._producer_ids.add(first)
 
-    # # --- the committed tree
-    # ----------------------------------------------------------------------
+    # --- the committed tree -----------------------------------------------------------------------
     def controller_epoch(self) -> int:
         return int(self.tree.read(Get(CONTROLLER_EPOCH)).data)
 

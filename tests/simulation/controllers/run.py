@@ -183,8 +183,7 @@ class Controllers:
     def _is_lost(self) -> bool:
         return not self.is_at_peace and self.world.chance(0.05)
 
-    # # --- requests
-    # --------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------
     def _controller(self) -> BrokerLife | None:
         """A broker that believes that it is the controller, if only a deposed one; else None."""
         found = [each for each in self._alive() if each.is_controller and not each.client.is_paused]

@@ -86,8 +86,7 @@ class BrokerLife:
             endpoint = Listener("PLAINTEXT", "PLAINTEXT", f"host{self.number}", 9092)
             store.register_broker(BrokerRegistration(self.number, (endpoint,)))
 
-    # # --- faults
-    # ----------------------------------------------------------------------------------
+    # --- faults -----------------------------------------------------------------------------------
     def kill(self) -> None:
         """End at once; the session runs out."""
         self._note("killed")
@@ -99,8 +98,7 @@ class BrokerLife:
         self._note("closes")
         self.member.close(lambda: self._note("closed"))
 
-    # # --- state
-    # -----------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------
     @property
     def is_controller(self) -> bool:
         """Whether the broker believes that it is the controller."""

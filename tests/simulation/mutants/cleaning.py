@@ -22,8 +22,7 @@ from pyspark_klog.storage.names import SWAP_SUFFIX
 from tests.simulation.mutants.mutant import Mutant
 
 
-# # --- which records are removed
-# -------------------------------------------------------------------
+# --- which records are removed --------------------------------------------------------------------
 def _horizon_ignored(original: Any) -> Any:
     def begin(chunk_filter: Any, *arguments: Any, **named: Any) -> None:
         """A tombstone with a delete horizon goes at once."""
@@ -121,8 +120,7 @@ def _ends_anywhere(original: Any) -> Any:
     return filter_
 
 
-# # --- how far the cleaner goes
-# --------------------------------------------------------------------
+# --- how far the cleaner goes ---------------------------------------------------------------------
 def _past_the_stable(original: Any) -> Any:
     def extent_of(log: Any, *arguments: Any) -> Any:
         """Records of open transactions are cleaned."""
@@ -148,8 +146,7 @@ def _no_lag(original: Any) -> Any:
     return extent_of
 
 
-# # --- how segments are swapped
-# --------------------------------------------------------------------
+# --- how segments are swapped ---------------------------------------------------------------------
 def _files_not_synced(original: Any) -> Any:
     def finish(cleaned: Any, *arguments: Any) -> Any:
         """The files of a cleaned segment are taken for synced although they are not."""

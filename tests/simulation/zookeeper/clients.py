@@ -147,8 +147,7 @@ class Client:
         elif self._loop is not None and not self.is_gone:
             self._loop.post(action)
 
-    # # --- faults
-    # ----------------------------------------------------------------------------------
+    # --- faults -----------------------------------------------------------------------------------
     def is_cut(self, direction: str) -> bool:
         """Whether nothing passes to the servers ("to"), or from them ("from")."""
         return direction in self._cut

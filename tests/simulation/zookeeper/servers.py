@@ -113,8 +113,7 @@ class SimulatedZooKeeper:
         self._clients.append(client)
         return client
 
-    # # --- faults
-    # ----------------------------------------------------------------------------------
+    # --- faults -----------------------------------------------------------------------------------
     def stop(self) -> None:
         """Stop all servers; committed entries stay."""
         self.is_down = True

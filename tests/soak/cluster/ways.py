@@ -33,8 +33,7 @@ class Ways:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 
-    # # --- for tests
-    # -------------------------------------------------------------------------------
+    # --- for tests --------------------------------------------------------------------------------
     def to(self, receiver: Party, target: tuple[str, int], sender: Party | None = None) -> int:
         """Open a port of 127.0.0.1 that leads to a target.
 
