@@ -20,7 +20,7 @@ _PAUSE_S = 0.01
 class Gap:
     longest_s: float
     beyond_s: float
-    """From the broker's znode gone to the next ack; for SIGTERM the longest gap again."""
+    """From the deletion of the broker's znode to the next ack; for SIGTERM, ``longest_s`` again."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Restartable:
 
     side: Side
     kill_and_start: Callable[[Callable[[], None]], int]
-    """Kills the broker, calls the argument, and starts it; returns the new process id."""
+    """Kills the broker, calls the argument, starts the broker again; returns its new process id."""
     stop: Callable[[], None]
     start: Callable[[], int]
 

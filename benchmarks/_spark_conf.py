@@ -38,7 +38,7 @@ _FEW = 800
 _WRITTEN = 300_000
 
 JOB_OF = {"spark.sql.streaming.checkpointFileManagerClass": "micro"}
-"""The job that shows a line's effect on time."""
+"""For a setting: the job whose time it changes."""
 
 
 def settings_in(text: str) -> dict[str, str]:

@@ -265,7 +265,7 @@ def _follower_back(side: ClusterSide, generator: Generator, version: int) -> _Ca
         return _CaughtUp(filled.log_bytes, last_s - first_s, whole_s, cpu_seconds(node.pid()))
 
 
-# --- brokers that go -------------------------------------------------------------------------
+# --- brokers that stop -----------------------------------------------------------------------
 def _gaps(pair: ClusterPair) -> Iterator[Row]:
     version = pair.common_version(ApiKey.PRODUCE)
     for is_kill, signal in ((False, "SIGTERM"), (True, "kill -9")):

@@ -25,7 +25,7 @@ from benchmarks.rows import Row
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.compression import Codec
 
-# 2 GB of plain batches.
+# Together they take 2 GB in uncompressed batches.
 _RECORDS = 11_600_000
 _MEGABYTE = 1e6
 _SURVIVING = (0.1, 0.5)

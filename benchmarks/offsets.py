@@ -1,4 +1,4 @@
-"""A coordinator's start: behind ten million commits of 10,000 offsets, and with a million of them.
+"""A coordinator's start, after ten million commits of 10,000 offsets and after a million offsets.
 
 Both brokers have one partition of __consumer_offsets, are stopped cleanly, and start again; the
 time ends with the response to the last group's OffsetFetch. klog's memory is that of its process.

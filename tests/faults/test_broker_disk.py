@@ -353,7 +353,7 @@ def test_a_failed_sync_fails_all_that_waited_for_it_and_ends_the_broker(
         create_topic(client, "t")
         produced(client, "t", batch(b"good"))
         files.fail_sync_at = files.syncs + 1
-        # Send both requests at once: the broker fails the second one without a new one coming.
+        # Send both requests at once: the broker must fail the second one, too.
         client.send_bytes(b"".join(client.frame(produce_request("t", lost), 9) for lost in twice))
         codes = [
             client.receive(ProduceRequest, 9).responses[0].partition_responses[0].error_code

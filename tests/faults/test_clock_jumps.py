@@ -144,7 +144,7 @@ def test_a_year_forward_retention_takes_what_is_old_by_that_clock(
     assert broker.log("compacted").log_start_offset == 0
     assert produce(broker, "small-segments").base_offset == 12
     broker.close()
-    # The wrong clock is set right before the next start: no more records go.
+    # The wrong clock is corrected before the next start: no more records are removed.
     clock.set_wall(0)
     again = MemoryBroker(files.killed(), with_kernel=False, clock=clock)
     housekeep(again)

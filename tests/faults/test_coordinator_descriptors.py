@@ -84,7 +84,8 @@ class Client:
 
 
 def test_a_coordinator_is_found_once_descriptors_are_free_again_without_a_restart() -> None:
-    waits_ms: list[int] = []  # from the moment when descriptors were free again, by the failed open
+    # For each failed open: the wait, from the moment when descriptors were free again.
+    waits_ms: list[int] = []
     groups = [f"group-{number}" for number in range(8)]  # of both partitions
     while True:
         client = Client()

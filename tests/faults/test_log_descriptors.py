@@ -1,4 +1,4 @@
-"""No descriptor is left, at each open in turn: only the operation that needs one is refused."""
+"""At each open in turn no descriptor is left: only the operation that needs one is refused."""
 
 import errno
 from collections.abc import Callable

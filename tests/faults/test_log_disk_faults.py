@@ -115,7 +115,7 @@ def test_a_full_disk_at_a_roll() -> None:
 
 
 def test_an_index_without_room_on_the_disk_refuses_the_append() -> None:
-    # A store into the mapped file would fail instead, which kills the process.
+    # A store into a memory-mapped file without disk space behind it would kill the process.
     files = MemoryFiles()
     config = replace(CONFIG, segment_bytes=1 << 20, segment_index_bytes=1 << 16)
     log = open_log(files, config)

@@ -74,7 +74,7 @@ def without_descriptors(files: MemoryFiles, log: PartitionLog) -> None:
 
 
 def check(log: PartitionLog, values: list[bytes]) -> None:
-    """Check that the log has the first of these values, each whole."""
+    """Check that the log has the first of these values, and nothing else."""
     found = [record.value for record in read_all(log, log.log_end_offset)]
     assert found == values[: len(found)]
     assert log.log_end_offset == len(found)

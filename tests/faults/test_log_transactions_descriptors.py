@@ -1,4 +1,4 @@
-"""No descriptor is left at each open in turn, with transactions.
+"""The process is out of descriptors at each open in turn, in a log with transactions.
 
 No row of a transaction index is lost, and none remains that calls a committed transaction aborted.
 """

@@ -79,7 +79,7 @@ def check(files: MemoryFiles, told: list[bool]) -> None:
         assert all(count == 1 for count, _ in found)
         commits = [commit for _, commit in found]
         assert commits[: len(told)] == told
-        # At most one more was begun; it ended as requested, or was aborted.
+        # At most one more transaction was begun; it ended as requested, or was aborted.
         assert commits[len(told) :] in ([], [False], [*COMMITS[len(told) : len(told) + 1]])
     # All partitions of that transaction have the same outcome.
     last = {found[len(told)] for found in outcomes.values() if len(found) > len(told)}

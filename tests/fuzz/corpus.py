@@ -45,7 +45,7 @@ def golden_sets() -> list[bytes]:
 def batch(
     random: Random, *, sequence: int | None = None, producer: tuple[int, int] = (1, 0)
 ) -> bytes:
-    """A good batch; with a ``sequence``, one of that producer (id, epoch)."""
+    """A valid batch; with a ``sequence``, one of that producer (id, epoch)."""
     producer_id, epoch = producer if sequence is not None else (-1, -1)
     builder = BatchBuilder(
         random.choice((0, 0, 0, 7, 2**40)),
@@ -64,7 +64,7 @@ def batch(
 
 
 def old_set(random: Random) -> bytes:
-    """A good set in format 0 or 1, plain or in a compressed wrapper message."""
+    """A valid record set in format 0 or 1, plain or in a compressed wrapper message."""
     magic = random.choice((0, 1))
     values = [random.choice((None, b"", b"value", random.randbytes(20))) for _ in range(3)]
     plain = b"".join(
@@ -132,7 +132,7 @@ def likely(
     topics: tuple[str, ...],
     topic_ids: tuple[UUID, ...],
 ) -> Any:
-    """A message in which most values are such as a client could mean."""
+    """A message in which most values are plausible."""
     message = sample(cls, version, flexible, random)
     _make_likely(message, version, random, topics, topic_ids)
     return message

@@ -30,7 +30,7 @@ START_METHOD = "spawn"
 _STARTS_WITHIN_S = 600
 """Loading a target may compile kernels."""
 _MOST_GROWTH_BYTES = 2 << 30
-"""How much more address space the process gets than a loaded target has."""
+"""How much address space the process may add after it has loaded the target."""
 _MOST_FINDINGS = 20
 _MOST_TRIES = 400
 _STARTING = (1 << 64) - 1

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 
 class BrokenPromise(Exception):
-    """The target did not do with an input what it promises."""
+    """The target broke one of its promises on an input."""
 
 
 class Target(ABC):

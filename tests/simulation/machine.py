@@ -103,7 +103,7 @@ class Machine:
         self.helpers: SeededHelpers | None = None
         self.lives = 0
         self.deaths_before_start: list[Death] = []
-        """The ends of earlier brokers since the last one that served."""
+        """How the broker's processes have died since a start last succeeded, in order."""
         self.restart_after_ms: Callable[[], int] = lambda: world.between(2 * LONGEST_DELAY_MS, 1500)
         self.on_crash_mode = Death.KILL
         """The kind of death when the disk reaches its ``crash_at_step``."""

@@ -114,7 +114,7 @@ class Stream(MemoryStream):
 
 
 class Link:
-    """A connection, as the client uses it."""
+    """The client's end of a connection."""
 
     def __init__(self, network: "SimNetwork", name: str, peer: Peer, place: str) -> None:
         world = network.world

@@ -19,7 +19,7 @@ _SHOWN = 5
 
 
 class Copied(NamedTuple):
-    """A record and its place."""
+    """A record with its partition and offset."""
 
     partition: int
     offset: int

@@ -1,4 +1,4 @@
-"""The kills of the exactly-once soak: which process, when, and what follows, from a seed. Pure."""
+"""The kills of the exactly-once soak, from a seed: which process, when, and what follows."""
 
 import random
 from collections.abc import Callable, Iterator

@@ -169,7 +169,7 @@ FLAT = ("broker", "source", "workers")
 
 
 class Sample(NamedTuple):
-    """The bytes of the largest process of each role, at one time."""
+    """The memory of the largest process of each role, at one time."""
 
     at_s: float
     rss_bytes: dict[str, int]

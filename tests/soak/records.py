@@ -114,7 +114,7 @@ class Log:
         return {partition: offset for partition, offset in found.items() if offset is not None}
 
     def read_on(self) -> Positions:
-        """Read the records since the last call; return the ends."""
+        """Read the records written since the last call; return the end of each partition."""
         with _Consumer(self._servers) as consumer:
             ends = self._ends(consumer.it)
             for partition in ends:

@@ -51,7 +51,7 @@ FIRST_BATCH = (Point.ID_TAKEN, Point.HANDED_OVER, Point.BEFORE_END, Point.AFTER_
 
 
 class Action(Enum):
-    """The action of a trap on the process."""
+    """The signal that a trap sends to the process."""
 
     KILL = "SIGKILL"
     STOP = "SIGSTOP"

@@ -1,4 +1,4 @@
-"""Bytes of a lying broker to klog's clients: replies, streams of replies, record sets.
+"""Bytes that a malicious broker sends to klog's clients: replies, streams, record sets.
 
 The first byte of an input names its kind. A reply has its API key and version behind it, a stream
 the size of the pieces in which it arrives.

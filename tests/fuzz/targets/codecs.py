@@ -1,4 +1,4 @@
-"""Compressed bytes: decompressed within the caller's bounds, or refused; and round trips.
+"""Compressed bytes, which must be decompressed within the caller's bounds or refused.
 
 The first three bytes of an input choose the codec and format, the bound of the output and that of
 the parts; the rest is decompressed, or, for a round trip, compressed first.
@@ -19,7 +19,7 @@ from tests.fuzz.target import BrokenPromise, Target
 BOUNDS = (0, 1, 100, 4_096, 65_536, 1 << 18)
 PARTS = (None, 1, 2, 50)
 ROUND_TRIP = 0x80
-# The memory of the decoders themselves, and twice the output while it grows.
+# The memory that decoders allocate for themselves.
 _FIXED_BYTES = 1 << 20
 
 

@@ -1,4 +1,4 @@
-"""Bytes to a broker's connection: damaged frames of every API, in pieces.
+"""Bytes for a broker's connection: damaged frames of every API, in pieces.
 
 The first byte of an input chooses the size of the pieces, the rest is sent. The loop raises no
 exception, the broker counts no bug, the connection ends when its client ends it, and other clients

@@ -29,7 +29,7 @@ _STEPS = (1 << 20, 1 << 20, RECEIVE_BYTES, 300, 7, 1)
 _TAKES_ALL, _TAKES_LITTLE, _TAKES_NOTHING, _LEAVES = range(4)
 _LITTLE_BYTES = 100
 _MOST_PIECES = 100
-"""More pieces than this are sent as fewer, larger ones."""
+"""An input that would have more pieces is sent in fewer, larger ones."""
 _MOST_TURNS = 10_000
 _ANSWER = re.compile(
     rb"HTTP/1\.1 (\d{3}) [ A-Za-z]+\r\n"

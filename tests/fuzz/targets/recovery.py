@@ -93,7 +93,7 @@ def _written(how: int) -> Directory:
 
 
 class Recovery(Target):
-    """Damages the files of a directory, and starts on them."""
+    """Damages the files of a data directory, and starts a broker on them."""
 
     name = "recovery"
     block = 1_000

@@ -10,7 +10,7 @@ from pyspark_klog.records.record import Record
 
 
 class Entry(NamedTuple):
-    """A record, when it was appended by the wall clock, and how often the clock had jumped then."""
+    """A record, the wall-clock time of its append, and the number of clock jumps before it."""
 
     record: Record
     batch_end: int

@@ -26,7 +26,7 @@ R = TypeVar("R", bound=Response)
 Script = Generator[int | None, None, None]
 
 ANSWERED_WITHIN_MS = 6_000
-"""The time for a response beyond the wait that the request allows: later ones count as hanging."""
+"""The time for a response, beyond the wait that the request allows. A later one is a fault."""
 
 WAITS = "every wait ends"
 WAKING = "whoever waits is woken"
@@ -98,7 +98,7 @@ class Client(ABC):
 
     @property
     def resets_when_late(self) -> bool:
-        """Whether a connection that was given up delivers nothing more."""
+        """Whether to reset a connection whose response is late: it delivers nothing more then."""
         return False
 
     @property

@@ -47,7 +47,7 @@ class Roaming(Client):
 
     @property
     def may_be_late(self) -> bool:
-        """A machine may be suspended, and a broker may wait for others."""
+        """Always true: a machine may be suspended, and a broker may wait for other brokers."""
         return True
 
     def choose_machine(self) -> Machine:

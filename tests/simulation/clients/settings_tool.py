@@ -38,7 +38,7 @@ class SettingsTool(Client):
 
     @property
     def resets_when_late(self) -> bool:
-        # A late change would be in force after all later ones, and rightly so.
+        # Without the reset a delayed request could overwrite the changes that follow it.
         return True
 
     def script(self) -> Script:

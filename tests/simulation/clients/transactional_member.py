@@ -177,7 +177,7 @@ class TransactionalMember(Member):
 
 
 def _answer(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
-    """The response with one code for all partitions: the transaction was committed, or aborted."""
+    """An OffsetCommit response with this code for all partitions."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(

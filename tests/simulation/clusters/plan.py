@@ -30,7 +30,7 @@ class ClusterPlan(Plan):
 
 
 def make_cluster_plan(world: World) -> ClusterPlan:
-    """Draw a plan that has some of the features."""
+    """Draw a plan: which topics, clients, settings and faults the run has."""
     chance, between, random = world.chance, world.between, world.random
     flushes_all = chance(0.4)
     topics = []

@@ -212,7 +212,7 @@ class Controllers:
         self._ask(lambda controller: controller.controller.alter_partition(request, answered))
 
     def _alter_often(self) -> None:
-        """Let leaders ask while the controller may take a broker for its last registration."""
+        """Send AlterPartition while the controller may know only the broker's last registration."""
         if not self.is_at_peace:
             for _ in range(10):
                 self.world.after(self.world.between(0, 50), self._alter_if_any)

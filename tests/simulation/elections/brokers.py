@@ -1,4 +1,4 @@
-"""The brokers of an election: each a process that starts again and again, with a loop."""
+"""The brokers of an election. Each is a process with an event loop, which may restart."""
 
 from collections.abc import Callable
 from typing import Any

@@ -193,7 +193,7 @@ class Client:
         self.reset()
 
     def when_mended(self, direction: str, action: Action) -> None:
-        """Run ``action`` when the direction is mended."""
+        """Run ``action`` once messages pass in this direction again."""
         self._held[direction].append(action)
 
     def _fall_silent(self, *, not_heard: bool) -> None:

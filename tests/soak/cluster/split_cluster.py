@@ -1,4 +1,4 @@
-"""A cluster whose brokers, and whose ways to ZooKeeper, can be split (`ways`)."""
+"""A cluster whose connections, between brokers and to ZooKeeper, can be cut (`ways`)."""
 
 from pathlib import Path
 

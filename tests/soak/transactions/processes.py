@@ -49,7 +49,7 @@ class Copy:
         return self._process is not None
 
     def start(self) -> None:
-        """Start the process, which ends with this one."""
+        """Start the process; it ends when its standard input closes."""
         with self._log.open("ab") as errors:
             self._process = subprocess.Popen(
                 self._command,
