@@ -21,7 +21,7 @@ class HeldMemory:
 
     @property
     def held_bytes(self) -> int:
-        """The bytes that are held now."""
+        """How many bytes of memory are in use now."""
         return os.fstat(self._descriptor).st_blocks * _BLOCK_BYTES
 
     def keep(self, size_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""From sending a record until a consumer has it, at 1, 10 and 100 thousand records a second.
+"""The time until a consumer has a record, at 1, 10 and 100 thousand records a second.
 
 ``--plot FILE`` draws the quantiles of both brokers; the suffix of FILE chooses the format.
 """

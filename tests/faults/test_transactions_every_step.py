@@ -34,7 +34,7 @@ def _prepared() -> MemoryFiles:
 def live(client: MemoryClient, told: list[bool]) -> None:
     """Run three transactions with records in two partitions and an offset.
 
-    ``told`` gets the outcome of each transaction whose end the producer was answered.
+    ``told`` gets the outcome of each transaction whose EndTxn got a response.
     """
     assert client.init() == 0
     for number, commit in enumerate(COMMITS):

@@ -156,7 +156,7 @@ def reach(point: Point) -> None:
 
 
 def note(did: str) -> None:
-    """Note a call, if this process was stopped and goes on."""
+    """Note a call of a process that was stopped and resumed."""
     if _was_woken or NOTES_VARIABLE in os.environ:
         line = json.dumps({"at_s": round(time.time(), 3), "pid": os.getpid(), "did": did}) + "\n"
         with (Path(os.environ[FOLDER_VARIABLE]) / _NOTES).open("a", encoding="utf-8") as file:

@@ -212,7 +212,7 @@ class ClusterMachine(Machine):
             self._want_turn()
 
     def reach_zookeeper(self, *, to_is_cut: bool, from_is_cut: bool) -> None:
-        """Cut or mend the ways between the present ZooKeeper client and the servers."""
+        """Cut or restore the connection to the ZooKeeper servers, in each direction."""
         if to_is_cut or from_is_cut:
             self.zookeeper_went()
         client = self.client

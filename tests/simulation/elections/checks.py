@@ -1,4 +1,4 @@
-"""The promises of an election, checked by ZooKeeper's commits and the brokers' claims."""
+"""The promises of an election: ZooKeeper's commits and the brokers' claims must fit them."""
 
 from collections.abc import Callable
 from typing import Any

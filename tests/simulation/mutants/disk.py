@@ -26,7 +26,7 @@ def _no_sync(_original: Any) -> Any:
 
 def _old_epoch(original: Any) -> Any:
     def begin_epoch(log: Any, leader_epoch: int) -> None:
-        """Only a log's first epoch ever begins."""
+        """A log keeps its first leader epoch, whatever epoch its leader gets."""
         if log.leader_epoch < 0:
             original(log, leader_epoch)
 
