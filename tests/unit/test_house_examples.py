@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.documents import ROOT
 
-PAGES = ("testing.md",)
+PAGES = ("storage-engine.md", "testing.md")
 
 
 @pytest.mark.parametrize("name", PAGES)
