@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.documents import ROOT
 
-PAGES = ("storage-engine.md", "testing.md")
+PAGES = ("a-records-journey.md", "storage-engine.md", "testing.md")
 
 
 @pytest.mark.parametrize("name", PAGES)
