@@ -48,9 +48,19 @@ _HEAD = """\
      and the list in tools/docs/python_api.py, not this page. -->
 # Python API
 
-These are the public names of the package `pyspark_klog`. Other names can change in any release.
-Options of the data source are in [options.md](options.md), the settings of a broker in
-[configuration.md](configuration.md).
+Look up the public names of the package `pyspark_klog`:
+
+```python
+from pyspark_klog import testing
+from pyspark_klog.client.admin.topics import Admin, NewTopic
+
+with testing.Broker() as broker, Admin(broker.bootstrap_servers) as admin:
+    admin.create_topics([NewTopic("orders", num_partitions=3)])
+    assert admin.list_topics() == ["orders"]
+```
+
+Other names can change in any release. [Options](options.md) of the data source and the
+[settings](configuration.md) of a broker have pages of their own.
 """
 
 _SENTENCE = re.compile(r"(.+?[.!?])(?:\s+[A-Z`]|$)", re.DOTALL)
