@@ -19,7 +19,7 @@ class Use(Flag):
 
 
 class Status(Enum):
-    """What klog does with an option."""
+    """Whether klog applies an option, or accepts it without effect."""
 
     APPLIED = "applied"
     NONE = "without effect"
@@ -55,7 +55,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "bootstrap.servers", _ALL, None, "as `kafka.bootstrap.servers`", "`host:port,host:port`"
     ),
-    # What is read
+    # The records to read
     Option(
         *("assign", _SB, None),
         "these partitions; a read needs exactly one of `assign`, `subscribe`, `subscribePattern`",
