@@ -228,7 +228,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         *("stopped", _B, "false"),
-        "states that no broker runs on `path`, so that its files can be read to their ends",
+        "states that no broker runs on `path`, so that files without a high watermark can be read",
         _FLAG,
     ),
     # Writing
