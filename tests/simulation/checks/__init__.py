@@ -11,7 +11,7 @@
 - groups: a partition has one owner in a generation. No commit of an old generation, or of a
   replaced static member, succeeds. A fetched offset was committed last.
 - transactions: each is visible as a whole or not at all, as its producer was answered: to readers,
-  in the markers, and in a group's positions. None stays open beyond its time-out. A new producer
+  in the markers, and in a group's positions. No transaction outlives its time-out. A new producer
   has a newer epoch. Without flushes a power cut may cut ``__transaction_state``, so such runs have
   no power cuts.
 - rest: when all clients have left, connections, delayed operations, timers, buffers, work of helper
