@@ -1,4 +1,4 @@
-"""Three klog brokers beside three of Kafka 3.9.1, a ZooKeeper each: RF 3, two in sync, acks=all.
+"""Three klog brokers, and three of Kafka 3.9.1, each with a ZooKeeper: RF 3, min ISR 2, acks=all.
 
 ``--rows NAME,...`` selects from idle, produce, outstanding, catch_up, gaps and failover.
 """

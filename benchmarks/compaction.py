@@ -1,7 +1,7 @@
-"""Cleaning 2 GB of keyed log, plain and compressed, and the latency of small requests meanwhile.
+"""Cleaning 2 GB of keyed log, plain and compressed, and the latency of small requests during it.
 
 Rows for ``--rows``: plain, lz4, gzip, zstd (speed with 10 % and 50 % of the records surviving), and
-p99_plain, p99_lz4, p99_gzip, p99_zstd (Produce and Fetch beside a cleaning, 50 %).
+p99_plain, p99_lz4, p99_gzip, p99_zstd (Produce and Fetch during a cleaning, 50 %).
 """
 
 import argparse
@@ -117,10 +117,10 @@ def _cpu_ms(runs: Sequence[Cleaned]) -> float:
     return 1000 * sum(run.broker_cpu_s for run in runs) / (log_bytes / _MEGABYTE)
 
 
-# --- what others wait meanwhile -------------------------------------------------------------------
+# --- latency during a cleaning --------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Waits:
-    """p99 in ms of Produce and of Fetch, beside a cleaning and without; number of samples."""
+    """p99 in ms of Produce and of Fetch, during a cleaning and without; number of samples."""
 
     during: tuple[float, float]
     without: tuple[float, float]

@@ -1,4 +1,4 @@
-"""Spark's sink with exactlyOnce beside the same sink without it, local[2], on klog and on Kafka.
+"""Spark's sink with and without exactlyOnce, local[2], on klog and on Kafka.
 
 Rows for ``--rows``: rows, micro, rows_kafka, micro_kafka.
 """

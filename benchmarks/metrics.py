@@ -1,4 +1,4 @@
-"""The latency of small requests beside 100 metrics scrapes a second, of 10 and 2,000 partitions.
+"""The latency of small requests during 100 metrics scrapes a second (10 and 2,000 partitions).
 
 Both sides are klog: the scrapes go to the measured broker, or to another idle one. So both sides
 share the machine with the scraper, which reads up to 60 MB/s. Kafka is no peer here, since it
@@ -59,7 +59,7 @@ def _port(klog: Side) -> int:
 
 @dataclass(frozen=True)
 class _Waits:
-    """p99 in ms beside scrapes, and without, of Produce and of Fetch.
+    """p99 in ms of Produce and of Fetch, during scrapes and without.
 
     ``samples`` counts requests; ``text_bytes`` is the size of a scrape.
     """

@@ -1,4 +1,4 @@
-"""Nanoseconds a record: batches to Arrow columns and back, beside aiokafka's and kafka-python's.
+"""Nanoseconds a record: batches to Arrow columns and back; the peers are aiokafka and kafka-python.
 
 200-byte values and 10-byte keys, one core. klog returns Arrow columns; the peers, which have no
 columnar reader or writer, use Python objects. Each figure is the best of several rounds, klog and

@@ -10,8 +10,8 @@ class Row:
 
     ``klog`` and ``peer`` are in ``unit``; without a peer (None) klog's figure stands alone. ``bar``
     is the least value of ``ratio``, or, with ``lower_is_better``, the greatest value of klog's
-    figure (or, beside a peer, of the ratio). With ``bar_is_absolute`` it applies to klog's figure
-    even beside a peer. ``note`` describes the measurement, for example the load generator's own
+    figure (or, with a peer, of the ratio). With ``bar_is_absolute`` it applies to klog's figure
+    even with a peer. ``note`` describes the measurement, for example the load generator's own
     share of a core.
     """
 
@@ -26,7 +26,7 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """klog's figure over the peer's; None without a peer, or beside a peer of zero."""
+        """klog's figure over the peer's; None without a peer, or if the peer's is zero."""
         return self.klog / self.peer if self.peer else None
 
     @property

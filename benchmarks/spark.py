@@ -1,4 +1,4 @@
-"""Spark's batch source, stream source and sink, local[2], beside Spark's own Kafka connector.
+"""Spark's batch source, stream source and sink, local[2], and Spark's own Kafka connector.
 
 Rows for ``--rows``: batch, stream, keyed, unkeyed, copy, micro, idle, lz4, zstd, gzip, 1kb, 10kb,
 1mb, partitions1, partitions8, partitions64, headers, memory, batches, spark43.

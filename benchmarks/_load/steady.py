@@ -55,7 +55,7 @@ class SteadyLoad(Child):
         super().__init__("benchmarks._load.steady")
 
     def begin(self, steady: Steady) -> None:
-        """Begin the load, which goes on until ``end``."""
+        """Begin the load; it continues until ``end``."""
         self.ask(json.dumps(asdict(steady)), _TIMEOUT_S)
 
     def end(self) -> Samples:

@@ -199,7 +199,7 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room(
 
 
 def test_a_full_disk_makes_no_topic_and_says_so() -> None:
-    """Each write of a creation fails in turn; with space again, topics are created."""
+    """Each write of a creation fails in turn; topics are created once there is space again."""
     words, settings = set(), {**SETTINGS, "log.dir.min.free.bytes": 0}
     for free_bytes in range(0, 30_000, 20):
         files = MemoryFiles()

@@ -66,9 +66,9 @@ def check(files: MemoryFiles, promised: int) -> None:
 
 
 def live_anew(files: MemoryFiles, promised: list[int], config: LogConfig = CONFIG) -> None:
-    """Use a log that begins again at other offsets, before its start and behind its end.
+    """Use a log that is emptied and continues at other offsets, before its start or behind its end.
 
-    The records after the last beginning are promised, and no earlier one may remain.
+    The records after the last such step are promised, and no earlier one may remain.
     """
     manager = open_manager(files, config=config, clock=ManualClock())
     log = manager.create(PARTITION, TOPIC_ID, config)
@@ -88,7 +88,7 @@ def live_anew(files: MemoryFiles, promised: list[int], config: LogConfig = CONFI
 
 
 def check_anew(files: MemoryFiles, promised: int, config: LogConfig = CONFIG) -> None:
-    """Check that no record of an earlier beginning is left, nor its epoch."""
+    """Check that no record or epoch is left from before the log was last emptied."""
     log = open_manager(files, config=config).get(PARTITION)
     if log is None:
         assert not promised

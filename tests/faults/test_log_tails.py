@@ -110,7 +110,7 @@ def test_a_tail_of_garbage(seed: int) -> None:
         random.randbytes(random.randrange(1, 9_000)),
         # The start of a batch with a very large length.
         (places[number][1]).to_bytes(8, "big") + b"\x7f\xff\xff\xff" + random.randbytes(100),
-        # The segment's first batch again: a good CRC, but an offset that goes back.
+        # The segment's first batch again: a valid CRC, but an offset that goes back.
         file.pread(places[1][0], 0),
         b"\x00" * 17 + random.randbytes(50),
     )

@@ -67,7 +67,7 @@ class FedBroker:
                 break
             stream.inbox += data[start : start + step]
             memory.turns()
-        # Delayed operations get their timeout.
+        # Delayed operations reach their timeout.
         memory.clock.advance(250)
         memory.broker.loop.run_turn(0)
         memory.turns()

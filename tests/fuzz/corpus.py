@@ -1,4 +1,4 @@
-"""Good inputs that targets start from: record sets in all formats, messages with likely values."""
+"""Valid inputs for targets: record sets in all formats, messages with likely values."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ class Faults:
             machine.stop()
 
     def _jump(self) -> None:
-        """Set the wall clock to any time near the right one."""
+        """Set the wall clock to a random time near the right one."""
         self._machine.clock.set_wall(self._world.between(-_JUMP_MS, _JUMP_MS))
 
     def _year(self) -> None:

@@ -181,7 +181,7 @@ class Link:
             self.network.pass_on(self.way_out, lambda: self.peer.closed("reset"))
 
     def fall_silent(self) -> None:
-        """The client's machine is off: the broker learns of it by a reset when it sends data."""
+        """Switch the client's machine off: a broker that sends data to it gets a reset."""
         if self.is_open:
             self.to_client.drop()
             self.was_stalled = True
@@ -224,7 +224,7 @@ class Link:
 
 
 class _Nobody:
-    """Stands in for a client whose machine is off: resets the connection when data arrives."""
+    """Stands in for a client on a machine that was switched off: resets when data arrives."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -326,7 +326,7 @@ class SimNetwork:
         return stream
 
     def pass_on(self, way: tuple[str, str], action: Callable[[], None]) -> None:
-        """Run ``action`` after a delay, once the way is open."""
+        """Run ``action`` after a delay, and not before the direction is open."""
 
         def arrive() -> None:
             if not self.roads.holds(*way, arrive):
@@ -376,7 +376,7 @@ class SimNetwork:
     def die(self, *, silently: bool = False) -> None:
         """The broker's process has ended.
 
-        ``silently``: its machine is off, so the other ends of its connections hear nothing.
+        ``silently``: its machine is switched off, so its peers receive neither an end nor a reset.
         """
         self._is_gone = True
         for stream in list(self.streams.values()):

@@ -13,7 +13,7 @@ class Roads(Protocol):
     """Decides whether data passes between two places."""
 
     def holds(self, sender: str, receiver: str, action: Callable[[], None]) -> bool:
-        """Whether nothing passes that way now; ``action`` is called once data passes again."""
+        """Whether this direction is cut now; ``action`` is called once data passes again."""
 
     def network_at(self, host: str, port: int) -> SimNetwork | None:
         """The network of the machine that has this address."""

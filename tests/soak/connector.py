@@ -116,7 +116,7 @@ class Soak:
         }
         try:
             does[step.kind](step)
-        except Exception as error:  # it is reported, and the soak goes on
+        except Exception as error:  # it is reported, and the soak continues
             self._problem(f"{step}: {error}")
             self._note_left(self._end_driver())
         self._numbers.resume()

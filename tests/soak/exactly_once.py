@@ -135,7 +135,7 @@ class ExactlyOnceSoak:
             does[fault.kind](fault)
             self._traps.disarm()
             self._queries.progress()
-        except Exception as error:  # it is reported, and the soak goes on
+        except Exception as error:  # it is reported, and the soak continues
             self._report.problem(f"{fault}: {type(error).__name__}: {error}")
             self._traps.disarm()
             self._queries.end_driver()
@@ -259,7 +259,7 @@ class ExactlyOnceSoak:
         self._stopped.discard(pid)
 
     def _wake(self, pid: int, what: str) -> None:
-        """Let a stopped process go on that nothing waits for, and wait for its end."""
+        """Resume a stopped process that nothing waits for, and wait for its end."""
         self._go_on(pid)
         try:
             eventually(lambda: not is_running(pid), 90, f"the end of a {what} that was woken")

@@ -1,4 +1,4 @@
-"""The steps of a soak, from a seed: pure, so that a seed gives the same run again."""
+"""The steps of a soak, drawn from a seed, so that a seed gives the same run again."""
 
 import random
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Why a query of the exactly-once soak failed: a fault, a refusal of the sink, or Spark. Pure."""
+"""Why a query of the exactly-once soak failed: a fault, a refusal of the sink, or Spark."""
 
 from enum import Enum
 

@@ -90,7 +90,7 @@ class Traps:
         return [int(file.suffix[1:]) for file in self.folder.glob(f"{point.name}.*")]
 
     def wake(self, pid: int) -> None:
-        """Let a stopped process go on, and forget that it was hit."""
+        """Resume a stopped process, and forget that it was hit."""
         for file in self.folder.glob(f"*.{pid}"):
             file.unlink(missing_ok=True)
         wake = self.folder / f"{_WAKE}{pid}"
@@ -142,7 +142,7 @@ def reach(point: Point) -> None:
         return  # not armed, or disarmed meanwhile
     if action is Action.KILL:
         os.kill(os.getpid(), signal.SIGKILL)
-    # A worker whose executor has died gets SIGHUP when it goes on. The simulated worker has only
+    # A worker whose executor has died gets SIGHUP when it resumes. The simulated worker has only
     # lost its network to the executor, and would get no signal.
     before = {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGHUP, signal.SIGTERM)}
     wake = folder / f"{_WAKE}{os.getpid()}"

@@ -84,7 +84,7 @@ class Groups(Watcher):
 
     # --- members and time ------------------------------------------------------------------------
     def is_heard(self, now_ms: int) -> None:
-        """A member of the group had a good heartbeat, sent at ``now_ms``."""
+        """A member's heartbeat, sent at ``now_ms``, has succeeded."""
         self._heard_ms = now_ms
 
     def has_left(self) -> None:

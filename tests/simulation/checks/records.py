@@ -109,7 +109,7 @@ class Records(Watcher):
     def was_acknowledged(
         self, partition: TopicPartition, offset: int, producer: str, numbers: Sequence[int]
     ) -> None:
-        """These records have got their offsets, for good."""
+        """These records have got their final offsets."""
         known = self._partitions[partition]
         for index, number in enumerate(numbers):
             value = value_of(producer, number)

@@ -85,7 +85,7 @@ class Transactions(Watcher):
     # --- owners of transactional ids --------------------------------------------------------------
     @contextmanager
     def taking_over(self, transactional_id: str) -> Iterator[None]:
-        """A process asks for the transactional id, and gets it or dies."""
+        """A process sends InitProducerId for the transactional id until it succeeds or dies."""
         self._taking[transactional_id] += 1
         try:
             yield

@@ -112,7 +112,7 @@ class Client(ABC):
         return self._link is None or self._link.was_stalled
 
     def sleep(self, for_ms: int) -> Script:
-        """Wait for ``for_ms``, whatever happens."""
+        """Wait for ``for_ms``, even if events occur."""
         until_ms = self.world.now_ms + for_ms
         while self.world.now_ms < until_ms:
             yield until_ms - self.world.now_ms

@@ -288,7 +288,7 @@ class Member(Client):
             if code is ErrorCode.NONE or world.chance(0.5):
                 code = yield from self._heartbeat()
             if code is ErrorCode.REBALANCE_IN_PROGRESS and world.chance(0.3):
-                continue  # the member goes on for a while as if it did not know of the rebalance
+                continue  # for a while the member ignores the rebalance
             if code is not ErrorCode.NONE:
                 yield from self._step_back(code)
                 return

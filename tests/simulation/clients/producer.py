@@ -273,7 +273,7 @@ class Producer(Client):
         self.machine.has_told("acknowledged")
 
     def _fail(self, batch: Batch, code: ErrorCode) -> None:
-        """A batch was refused for good."""
+        """A batch was refused, and must not be sent again."""
         raise Violation("errors are expected ones", f"{self.name}: {batch.partition} {code.name}")
 
     def _lose_batches(self, batches: list[Batch]) -> None:

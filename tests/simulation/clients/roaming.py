@@ -107,7 +107,7 @@ class Following(Roaming):
         self._moves_at_ms = self.world.now_ms
 
     def look(self) -> Script:
-        """Ask for the leaders, and choose one of the other brokers for the next connection."""
+        """Request the leaders, and choose one of the other brokers for the next connection."""
         yield from self.connect()
         leaders = yield from self.ask_leaders(self.wants())
         here = self.here

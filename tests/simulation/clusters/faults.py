@@ -235,7 +235,7 @@ class ClusterFaults(Faults):
         self._soon(begin_ms, begin_ms, lambda: self._cut(ways, after_ms))
 
     def _depose_unheard(self) -> None:
-        """Have another controller elected while the old one hears nothing and has work to do."""
+        """Have another controller elected while the old one has work to do and receives nothing."""
         old = self._controller()
         other = self._others(old)[0]
         self._cut([(ZOOKEEPER, old.name)], self._world.between(200, self._longest_ms // 2))

@@ -121,7 +121,7 @@ class ClusterMachine(Machine):
 
     @property
     def may_lose_disk(self) -> bool:
-        """A full disk makes the truncation of a log fail for good."""
+        """Whether the disk was full: a truncation that fails then takes its directory offline."""
         return self._was_full
 
     def fill_disk(self, free_bytes: int | None) -> None:
@@ -136,7 +136,7 @@ class ClusterMachine(Machine):
             self.dies_in_cut = None
 
     def zookeeper_went(self) -> None:
-        """ZooKeeper, or the way to it, has failed."""
+        """ZooKeeper, or the connection to it, has failed."""
         self._zookeeper_was_away = True
 
     # --- waiting ----------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ class ClusterMachine(Machine):
         super()._after_crash(death)
         if death is Death.POWER:
             self.on_power_cut()
-        # The disk is off first, so that the ending thread cannot change it.
+        # The disk is detached first, so that the ending thread cannot change it.
         fiber, self._fiber = self._fiber, None
         if fiber is not None:
             fiber.vanish()

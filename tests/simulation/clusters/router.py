@@ -1,4 +1,4 @@
-"""The ways between machines; each direction can be cut on its own."""
+"""The connections between machines; each direction can be cut on its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Way = tuple[str, str]
 class Router:
     """The Roads (network.py) of a cluster.
 
-    Data on a cut way waits until the way is mended, as TCP sends it again.
+    Data in a cut direction waits until the cut ends, as TCP sends it again.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Router:
         return self._cuts[way] > 0
 
     def cut(self, ways: Iterable[Way]) -> Callable[[], None]:
-        """Let nothing pass on these ways; the result mends them when it is called."""
+        """Let nothing pass in these directions until the returned function is called."""
         cut = tuple(ways)
         for way in cut:
             self._cuts[way] += 1
@@ -61,7 +61,7 @@ class Router:
         return mend
 
     def cut_off(self, place: str) -> Callable[[], None]:
-        """Cut all ways to and from a machine that is off."""
+        """Cut all connections to and from a machine that is switched off."""
         others = [*(each.name for each in self.machines.values()), "clients", ZOOKEEPER]
         ways = [(place, other) for other in others if other != place]
         return self.cut([*ways, *((receiver, sender) for sender, receiver in ways)])
@@ -81,7 +81,7 @@ class Router:
             self.look_at_zookeeper(machine)
 
     def look_at_zookeeper(self, machine: ClusterMachine) -> None:
-        """Cut or mend the ways between the machine's present ZooKeeper client and the servers."""
+        """Cut or restore the connection of the machine's present ZooKeeper client."""
         machine.reach_zookeeper(
             to_is_cut=self.is_cut((machine.name, ZOOKEEPER)),
             from_is_cut=self.is_cut((ZOOKEEPER, machine.name)),

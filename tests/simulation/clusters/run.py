@@ -169,7 +169,7 @@ class Cluster:
         self._run_until_over(self.clients)
         self._run_until_stable()
         self._run_until_healed()
-        # No further event comes: the healed state must last.
+        # Without further events the healed state must last.
         world.run(world.now_ms + 2 * int(self.plan.settings["zookeeper.session.timeout.ms"]))
         text = self.unhealed()
         if text:

@@ -1,4 +1,4 @@
-"""Run one seed: three to five brokers, half a minute of faults and administrators, then peace."""
+"""Run one seed: three to five brokers, half a minute of faults and changes, then recovery."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -378,7 +378,7 @@ class Controllers:
         if self._zookeeper_faults.stop():
             self._later(self._zookeeper_faults.start)
 
-    # --- peace -----------------------------------------------------------------------------------
+    # --- recovery --------------------------------------------------------------------------------
     def _make_peace(self) -> None:
         self.is_at_peace = True
         self.world.note("peace")

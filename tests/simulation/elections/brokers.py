@@ -88,7 +88,7 @@ class BrokerLife:
 
     # --- faults -----------------------------------------------------------------------------------
     def kill(self) -> None:
-        """End at once; the session runs out."""
+        """End without closing the session, which expires later."""
         self._note("killed")
         self.is_over = True
         self.client.die()

@@ -1,4 +1,4 @@
-"""Run one seed: three to five brokers, half a minute of faults, then peace."""
+"""Run one seed: three to five brokers, half a minute of faults, then recovery."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class Elections:
         self._run_until(_FAULTS_MS + _HEALING_MS, lambda: not self._unhealed())
         if text := self._unhealed():
             raise Violation("in the end there is one controller", text)
-        # No further event comes: the healed state must last.
+        # Without further events the healed state must last.
         self._run_until(self.world.now_ms + 2 * SESSION_MS, lambda: False)
         if text := self._unhealed():
             raise Violation("peace lasts", text)
@@ -179,7 +179,7 @@ class Elections:
         if self._zookeeper_faults.stop():
             self._later(self._zookeeper_faults.start)
 
-    # --- peace -----------------------------------------------------------------------------------
+    # --- recovery --------------------------------------------------------------------------------
     def _make_peace(self) -> None:
         self.is_at_peace = True
         self.world.note("peace")

@@ -25,7 +25,7 @@ from tests.simulation.mutants.mutant import Mutant
 # --- which records are removed --------------------------------------------------------------------
 def _horizon_ignored(original: Any) -> Any:
     def begin(chunk_filter: Any, *arguments: Any, **named: Any) -> None:
-        """A tombstone with a delete horizon goes at once."""
+        """A tombstone is removed as soon as it has a delete horizon."""
         original(chunk_filter, *arguments, **named)
         chunk_filter._settings[kernel.SETTING_NOW_MS] = at.INT64_MAX
 

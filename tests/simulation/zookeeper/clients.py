@@ -155,7 +155,7 @@ class Client:
     def cut(self, *directions: str) -> None:
         """Let nothing pass in these directions, by default in both.
 
-        An end that hears nothing closes the connection after a while.
+        An end that receives nothing closes the connection after a while.
         """
         for direction in directions or ("to", "from"):
             self._cut[direction] = None

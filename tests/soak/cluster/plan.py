@@ -1,4 +1,4 @@
-"""The faults of a cluster, from a seed: pure, so that a seed gives the same faults again."""
+"""The faults of a cluster, drawn from a seed, so that a seed gives the same faults again."""
 
 import random
 from collections.abc import Callable, Iterator

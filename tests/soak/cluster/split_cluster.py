@@ -28,7 +28,7 @@ class SplitCluster(Cluster):
         return self._folder / f"broker-{number}"
 
     def close(self) -> None:
-        """Mend all ways, then stop brokers, ZooKeeper and proxies."""
+        """Restore all connections, then stop brokers, ZooKeeper and proxies."""
         # A broker that is cut off could not stop cleanly.
         self.ways.heal()
         super().close()

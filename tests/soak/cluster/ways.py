@@ -1,8 +1,8 @@
-"""Ways between processes on this machine that can be cut: TCP proxies that need no root.
+"""Connections between local processes that can be cut: TCP proxies that need no root.
 
 A proxy knows its sender: a process connects from an address of its own (as a broker of a cluster on
-loopback does), or to a port that no other process uses. Data on a cut way waits, as if TCP had to
-send it again, and arrives when the way is mended: late, and perhaps at a process that no longer
+loopback does), or to a port that no other process uses. Data in a cut direction waits, as if TCP
+had to send it again, and arrives after the cut: late, and perhaps at a process that no longer
 expects it.
 """
 
@@ -50,7 +50,7 @@ class Ways:
         self._run(self._set_cut(self._cut | {(one, other), (other, one)}))
 
     def heal(self) -> None:
-        """Mend all ways; data that waited arrives."""
+        """End all cuts; data that waited arrives."""
         self._run(self._set_cut(set()))
 
     def break_all(self) -> None:
@@ -114,7 +114,7 @@ class Ways:
                 await until_passable()
                 sink.write(piece)
                 await sink.drain()
-        # The end of a connection does not pass a cut way either.
+        # The end of a connection does not pass a cut either.
         await until_passable()
         self._open.pop(sink, None)
         sink.close()

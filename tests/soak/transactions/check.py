@@ -1,4 +1,4 @@
-"""Checks of a copy: every input is there exactly once, in the order of its key. Pure."""
+"""Checks of a copy: every input is there exactly once, in the order of its key."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple

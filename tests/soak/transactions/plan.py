@@ -1,4 +1,4 @@
-"""Faults that hit copies and broker, from a seed: pure, so that a seed gives the same faults."""
+"""Faults that hit copies and broker, drawn from a seed, so that a seed gives the same faults."""
 
 import random
 from collections.abc import Iterator
