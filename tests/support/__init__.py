@@ -1,1 +1,1 @@
-"""What tests share: waiting (eventually), peers (Apache Kafka), the whole run (suite) ..."""
+"""Helpers that several tests share: polling (eventually), peers (Apache Kafka), the suite's run."""

@@ -15,12 +15,12 @@ _LIMITED = (
     " os.execv(sys.argv[2], sys.argv[2:])"
 )
 KEEPS_RECORDS = {"log.retention.hours": -1}
-"""For brokers of tests, whose records carry fixed times of long ago: the first round of retention,
-30 s after the start, would delete them, as Kafka's would."""
+"""Retention is off for brokers of tests, because the tests' records carry fixed, old timestamps:
+the first retention round, 30 s after the start, would delete such records (Kafka's would, too)."""
 
 
 def with_descriptors(count: int, command: list[str]) -> list[str]:
-    """The command under `ulimit -n COUNT`, soft and hard."""
+    """Return the command that runs ``command`` under `ulimit -n COUNT`, soft and hard."""
     return [sys.executable, "-c", _LIMITED, str(count), *command]
 
 
@@ -89,14 +89,14 @@ class BrokerProcess:
         return self._process.pid
 
     def log(self) -> str:
-        """What it has written to stderr."""
+        """Return all that the broker has written to stderr."""
         return self.log_path.read_text(encoding="utf-8", errors="replace")
 
     def send_signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
 
     def wait(self, deadline_s: float = 60) -> int:
-        """Its exit code, once it has ended."""
+        """Wait until the broker has exited and return its exit code."""
         code = self._process.wait(deadline_s)
         self._reader.join(deadline_s)
         for stream in (self._process.stdin, self._process.stdout):

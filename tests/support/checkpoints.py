@@ -1,4 +1,4 @@
-"""Checkpoints of structured streaming as files: the peer's, written as it writes them."""
+"""Checkpoints of structured streaming as files, in the bytes of Spark's own Kafka connector."""
 
 import json
 import uuid
@@ -24,7 +24,8 @@ def write_peers_checkpoint(
     The texts, byte by byte, were recorded from Spark 4.2.0 with spark-sql-kafka-0-10 4.2.0.
     """
     _write(folder / "metadata", json.dumps({"id": str(uuid.uuid4())}, separators=(",", ":")))
-    # What the peer needs for a restart within batch 0; the NUL is how Spark 2.1.0 is told apart.
+    # Spark's connector reads the initial offsets when a query restarts within batch 0. Spark writes
+    # the leading zero byte for the sake of Spark 2.1.0 (SPARK-19517).
     _write(folder / "sources" / "0" / "0", f"\0v1\n{_text(initial)}")
     for number, end in enumerate(ends):
         head = {"batchWatermarkMs": 0, "batchTimestampMs": 1_700_000_000_000, "conf": _CONF}
@@ -44,7 +45,7 @@ def initial_offsets_of(folder: Path) -> Offsets:
 
 
 def batches(folder: Path) -> tuple[list[int], list[int]]:
-    """The numbers of the batches that are logged, and of those that are committed."""
+    """Return the numbers of the logged batches and the numbers of the committed batches."""
     return _numbers(folder / "offsets"), _numbers(folder / "commits")
 
 

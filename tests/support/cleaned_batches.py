@@ -39,7 +39,7 @@ class CleanedBatch:
 
     @property
     def rows(self) -> list[tuple[int, int]]:
-        """Offset and time of what is left."""
+        """Offset and timestamp of each record that is left."""
         append_ms = self.append_time_ms
         return [
             (self.base_offset + delta, time_ms if append_ms is None else append_ms)

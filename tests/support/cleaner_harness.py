@@ -1,4 +1,4 @@
-"""What the tests of the log cleaner share: a cleaner that works when told, and what must stay."""
+"""A log cleaner that runs step by step, and checks of the logs that it has cleaned."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -92,7 +92,7 @@ def last_records(records: Iterable[Record]) -> dict[bytes | None, Record]:
 
 
 def problems_of_cleaned(log: PartitionLog, written: Sequence[Record]) -> list[str]:
-    """What is wrong with a log that was compacted: it must have nothing that was not written, the
+    """Return the faults of a compacted log. A log must hold no record that was not written, the
     last value of each key, and all records of the active segment."""
     found = read_all(log)
     by_offset = {record.offset: record for record in written}

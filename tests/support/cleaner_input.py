@@ -52,7 +52,7 @@ BROKER_SETTINGS = {
     "transaction.state.log.num.partitions": "1",
     "offsets.topic.num.partitions": "1",
 }
-"""For both brokers. A cleaner that has nothing to do waits for its backoff."""
+"""Cleaner settings for both brokers. A cleaner that has nothing to do sleeps for its backoff."""
 UNDECIDED = "undecided"
 """A topic with a transaction that stays open: it is cleaned no farther."""
 TOPICS: Mapping[str, Mapping[str, str]] = {
@@ -88,7 +88,7 @@ class _Topic:
 class Writer:
     """Writes rounds of input through one connection.
 
-    What a round writes depends on the seed and the round alone.
+    The seed and the number of the round alone determine the records of a round.
     """
 
     def __init__(self, client: RawClient, seed: int, version: str | None = None) -> None:
@@ -117,7 +117,7 @@ class Writer:
                 self._step(name, topic, idempotent, open_ones if with_producers else [])
             for each in open_ones:
                 self._end(each, topic, commit=random.random() < 0.5)
-            # What lies in the active segment is not cleaned: that is to be a single batch.
+            # The cleaner leaves the active segment alone: make one plain batch the active segment.
             topic.time_ms += 2 * _HOUR_MS
             self._append(name, topic, None, transactional=False)
             ends[name] = topic.end
@@ -257,7 +257,7 @@ def _alter(client: RawClient, configs: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def end_offset(client: RawClient, topic: str) -> int:
-    """Where the partition ends for those who read everything."""
+    """Return the partition's end for readers of uncommitted records."""
     return offset_for(client, topic, -1)[0]
 
 

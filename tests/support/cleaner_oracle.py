@@ -1,4 +1,4 @@
-"""What a log cleaner made of its input (`cleaner_input.py`): in the files, and for consumers."""
+"""Reads a cleaned log (input: `cleaner_input.py`) from its files and as consumers read it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ def row_of(record: Record) -> Row:
 
 @dataclass
 class FileContent:
-    """What the files of a partition hold, whatever its batches are."""
+    """The rows and the transaction markers in a partition's files, however they are batched."""
 
     rows: list[Row] = field(default_factory=list)
     markers: list[tuple[int, int, int, str]] = field(default_factory=list)
@@ -129,7 +129,7 @@ def read_whole(client: RawClient, topic: str, offset: int, isolation_level: int)
 
 @dataclass
 class Served:
-    """What a broker answers of a topic."""
+    """A broker's responses about one topic."""
 
     rows: tuple[list[Row], list[Row]]
     """From the start: read_uncommitted, read_committed."""

@@ -1,4 +1,4 @@
-"""What klog's client must do on any broker of Kafka's protocol: run on klog and on Apache Kafka."""
+"""Cases that klog's client must pass on any broker of Kafka's protocol: klog and Apache Kafka."""
 
 import itertools
 import uuid
@@ -173,7 +173,7 @@ def small_fetches_read_everything(servers: str) -> None:
 
 
 def offsets_out_of_range_are_reported(servers: str) -> None:
-    """What is there and what was asked for, in the error; or reading goes on where it can."""
+    """OffsetsLost names the requested and the existing range; with a handler, a read goes on."""
     topic = new_topic(servers, 1)
     partition = TopicPartition(topic, 0)
     lost: list[OffsetsLost] = []
@@ -299,7 +299,7 @@ def groups_are_deleted(servers: str) -> None:
 
 
 def a_topic_made_again_is_another_one(servers: str) -> None:
-    """It is not read for the old one, if there are ids; a group's offsets went with the old one."""
+    """With topic ids, the old topic's offsets are not read from the new topic; commits are gone."""
     topic = new_topic(servers, 1)
     partition, group = TopicPartition(topic, 0), f"group-of-{topic}"
     lost: list[OffsetsLost] = []

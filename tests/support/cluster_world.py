@@ -19,7 +19,7 @@ SESSION_MS = 6_000
 
 
 class ClusterWorld:
-    """All processes share the loop. Answers take a few milliseconds of virtual time."""
+    """All processes share the loop. A response takes a few milliseconds of virtual time."""
 
     def __init__(self, seed: int = 0) -> None:
         self.world = World(seed)
@@ -36,7 +36,7 @@ class ClusterWorld:
         return sessions, client
 
     def until(self, is_so: Callable[[], Any], *, within_ms: int = 60_000) -> Any:
-        """Lets time pass until it is so."""
+        """Let virtual time pass until the condition is true."""
         end_ms = self.world.now_ms + within_ms
         while True:
             self._turn()
@@ -48,14 +48,14 @@ class ClusterWorld:
             self._step(end_ms)
 
     def advance(self, by_ms: int) -> None:
-        """Lets so much time pass."""
+        """Let this many milliseconds of virtual time pass."""
         end_ms = self.world.now_ms + by_ms
         while self.world.now_ms < end_ms:
             self._turn()
             self._step(end_ms)
 
     def ask(self, name: str, *arguments: Any, **options: Any) -> Any:
-        """The answer to another process's request: a method of Session, without `done`."""
+        """Return the response to another process's request: a method of Session, without `done`."""
         if self._admin is None:
             opener = self.zookeeper.client("admin").opener(SESSION_MS)
             self._admin = opener(self.loop, lambda _: None)
@@ -65,16 +65,16 @@ class ClusterWorld:
         return answers[0]
 
     def data(self, path: str) -> bytes | None:
-        """What was committed last."""
+        """Return the committed data of a znode; None if there is no such znode."""
         node = self.tree().read(Get(path))
         return None if isinstance(node, ZooKeeperError) else node.data
 
     def stat(self, path: str) -> Any:
-        """Of what was committed last."""
+        """Return the committed stat of a znode."""
         return self.tree().read(Exists(path))
 
     def tree(self) -> Tree:
-        """All that was committed."""
+        """Build the tree of all committed requests."""
         tree = Tree()
         for zxid, entry in enumerate(self.zookeeper.entries, 1):
             if entry.request is None:
@@ -99,7 +99,7 @@ class ClusterWorld:
 
 
 class NotedUser:
-    """A SessionUser that notes what it is told."""
+    """A SessionUser that records the calls it gets."""
 
     def __init__(self) -> None:
         self.session: Session | None = None

@@ -1,4 +1,4 @@
-"""What `klog`'s commands must do with any broker of Kafka's protocol: run on klog and on Kafka."""
+"""Cases that `klog`'s commands must pass with any broker: run on klog and on Apache Kafka."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def klog(servers: str, *arguments: str) -> Result:
 
 
 def told(servers: str, *arguments: str) -> Any:
-    """What a command answers to scripts, which succeeds."""
+    """Run a command with --json, expect success, and return the decoded output."""
     result = klog(servers, *arguments, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
@@ -107,7 +107,7 @@ def settings_of_topics_are_changed(servers: str) -> None:
 
 
 def settings_of_brokers_are_shown(servers: str) -> None:
-    """Of one by its id with --all; of a broker that is not there none."""
+    """`configs describe --broker ID --all` shows a broker's settings; an absent broker fails."""
     (found,) = told(servers, "configs", "describe", "--broker", "0", "--all")
     values = {each["name"]: each for each in found["configs"]}
     assert values["log.retention.hours"]["value"] == "-1"
@@ -119,7 +119,7 @@ def settings_of_brokers_are_shown(servers: str) -> None:
 
 
 def settings_of_brokers_are_changed(servers: str) -> None:
-    """Of one, and of all of them, while they run."""
+    """Settings of one broker and the defaults of all brokers change while the brokers run."""
 
     def shown(of: list[str], name: str) -> list[tuple[str, str]]:
         (found,) = told(servers, "configs", "describe", *of)
@@ -142,7 +142,7 @@ def settings_of_brokers_are_changed(servers: str) -> None:
 
 
 def quotas_are_changed(servers: str) -> None:
-    """Of users, client ids, both, and addresses; their defaults."""
+    """Quotas of users, client ids, users with client ids, and addresses; and their defaults."""
 
     def quotas(*of: str) -> list[tuple[dict[str, str | None], dict[str, float]]]:
         found = told(servers, "configs", "describe", *of)
@@ -154,7 +154,7 @@ def quotas_are_changed(servers: str) -> None:
     assert done.output == "altered user alice\n"
     values = {"producer_byte_rate": 1024.0, "request_percentage": 12.5}
     eventually(lambda: quotas("--user", "alice") == [({"user": "alice"}, values)])
-    # Of all clients: the cases after this one read, too.
+    # The quota of all clients is high, because the cases after this one consume records, too.
     more = ("--default-client-id", "--set", f"consumer_byte_rate={1 << 30}")
     assert klog(servers, *alter, "--user", "alice", *more).exit_code == 0
     assert klog(servers, *alter, *more).exit_code == 0
@@ -230,7 +230,7 @@ def log_directories_are_shown(servers: str) -> None:
 
 
 def transactions_are_told_and_aborted(servers: str) -> None:
-    """One that is open is listed, described, and aborted by its id."""
+    """An open transaction is listed, described, and aborted by its transactional id."""
     topic = new_topic(servers, 1)
     name = f"tx-{topic}"
     with client_of(servers) as client:
@@ -271,7 +271,7 @@ def transactions_are_told_and_aborted(servers: str) -> None:
 
 
 def a_hanging_transaction_is_found_and_aborted(servers: str, topic: str, offset: int) -> None:
-    """It is open in partition 0 of the topic since the offset, and nobody knows of it."""
+    """A transaction that no coordinator knows is open in partition 0 since ``offset``."""
     everything = ("transactions", "find-hanging", "--max-transaction-timeout", "0")
     (found,) = told(servers, *everything)
     assert (found["topic"], found["partition"], found["start_offset"]) == (topic, 0, offset)

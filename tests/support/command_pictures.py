@@ -1,6 +1,6 @@
-"""The picture of docs/command-line.md: what `klog` prints in a terminal, from a broker that runs.
+"""Draws the image of docs/command-line.md: `klog`'s output in a terminal, from a running broker.
 
-`./dev python -m tests.support.command_pictures docs/images` makes it anew.
+`./dev python -m tests.support.command_pictures docs/images` draws it again.
 """
 
 import io
@@ -67,7 +67,7 @@ def fill(servers: str) -> None:
 
 
 def printed(command: str, servers: str) -> str:
-    """What `klog` writes to a terminal of that width, with its colours."""
+    """Return `klog`'s output on a terminal of _COLUMNS columns, with its colours."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(_COLUMNS), "TERM": "xterm-256color"}
     code = "from klog_broker.cli import main; main()"
@@ -79,14 +79,14 @@ def printed(command: str, servers: str) -> str:
             while some := os.read(ours, 65_536):
                 found += some
         except OSError:
-            pass  # Linux tells so that the other end is closed.
+            pass  # On Linux, reading fails once the process has closed its end of the terminal.
     os.close(ours)
     assert done.returncode == 0, found.decode()
     return found.decode().replace("\r\n", "\n")
 
 
 def draw(shown: list[tuple[str, str]]) -> str:
-    """An SVG of a terminal, with the fonts of whoever looks at it."""
+    """Return an SVG of a terminal, which is shown in the reader's own fonts."""
     console = Console(record=True, width=_COLUMNS, file=io.StringIO())
     for number, (command, text) in enumerate(shown):
         console.print(Text(f"{chr(10) * bool(number)}$ klog {command}", style="bold green"))

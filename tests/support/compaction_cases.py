@@ -201,7 +201,7 @@ def check_map(
 def check_filter(
     data: bytes, verdicts: list[int], key_map: KeyMap, model_map: ModelMap, settings: Settings
 ) -> bytes:
-    """What the filter leaves of the bytes, which is what the model leaves."""
+    """Return the bytes that the filter keeps; the model must keep the same bytes."""
     options = (settings.now_ms, settings.delete_retention_ms, settings.keep_old_tombstones)
     model = Model(model_map, *options)
     expected = model.filter(list(entries(data)), verdicts)
@@ -231,7 +231,7 @@ def random_case(rng: random.Random) -> tuple[bytes, list[int], list[int], Settin
 
 
 def error_of(call: Callable[[], object]) -> str:
-    """The name of what is raised, none for nothing; only KlogError may be raised."""
+    """Return the class name of the raised error, "" if none; only KlogError may be raised."""
     try:
         call()
     except KlogError as error:
@@ -240,7 +240,7 @@ def error_of(call: Callable[[], object]) -> str:
 
 
 def refusals_of_map(data: bytes, skip: list[int], from_offset: int) -> tuple[str, str]:
-    """What the map and the model raise for bytes, by name."""
+    """Return the names of the errors that the map and the model raise for these bytes."""
     key_map = KeyMap(1 << 20, LOAD_FACTOR, (1, 2), max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
     table, rows = scanned(data)
     flags = np.array(skip, np.uint8)
@@ -251,7 +251,7 @@ def refusals_of_map(data: bytes, skip: list[int], from_offset: int) -> tuple[str
 
 
 def refusals_of_filter(data: bytes, verdicts: list[int]) -> tuple[str, str]:
-    """What the filter and the model raise for bytes, by name, with nothing in the map."""
+    """Return the errors that filter and model raise for these bytes with an empty map."""
     each = ChunkFilter(
         KeyMap(1 << 20, LOAD_FACTOR, (1, 2)),
         now_ms=NOW_MS,

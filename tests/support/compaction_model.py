@@ -1,7 +1,7 @@
-"""What compaction is to make of bytes, in plain Python: record by record, with a dict for the map.
+"""A model of compaction in plain Python: record by record, with a dict for the key map.
 
-The model reads with the iterators and puts batches together field by field; it shares no code with
-the room `compaction` but the names of the verdict's bits.
+The model reads with the iterators and builds batches field by field; it shares no code with the
+package `compaction` but the names of the verdicts' bits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ def records_of(entry: Entry) -> Iterator[Record]:
 
 @dataclass
 class ModelMap:
-    """What a KeyMap is to hold that takes ``most_keys``."""
+    """Model of a KeyMap that holds at most ``most_keys`` keys."""
 
     most_keys: int
     offsets: dict[bytes, int] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class ModelMap:
 
 @dataclass
 class Model:
-    """What a ChunkFilter is to do."""
+    """Model of a ChunkFilter."""
 
     key_map: ModelMap
     now_ms: int
@@ -76,7 +76,7 @@ class Model:
     records_kept: int = 0
 
     def filter(self, rows: Sequence[Entry], verdicts: Sequence[int]) -> list[bytes]:
-        """What is left of each entry."""
+        """Return the remaining bytes of each entry."""
         left = []
         for entry, verdict in zip(rows, verdicts, strict=True):
             if isinstance(entry, LegacyView):

@@ -13,7 +13,7 @@ from typing import Any
 def main() -> None:
     """Read, write and stream through ``format("klog")`` of the server."""
     given = json.load(sys.stdin)
-    # What the environment would print between the answers.
+    # Send everything that the environment prints to stderr: stdout carries the responses only.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     assert importlib.util.find_spec("pyspark_klog") is None, "this Python has klog"

@@ -1,4 +1,4 @@
-"""What `klog produce`, `consume` and `perf` must do with any broker: run on klog and on Kafka."""
+"""Cases that `klog produce`, `consume` and `perf` must pass with any broker: klog and Kafka."""
 
 import json
 from collections.abc import Callable
@@ -30,13 +30,13 @@ def klog(servers: str, *arguments: str, given: str | bytes = b"") -> Result:
 
 
 def produced(servers: str, topic: str, given: str | bytes, *options: str) -> None:
-    """Write what is given, without an error or a word."""
+    """Produce the given lines; expect exit code 0 and no output."""
     result = klog(servers, "produce", topic, *options, given=given)
     assert (result.exit_code, result.output) == (0, "")
 
 
 def consumed(servers: str, topic: str, *options: str, count: int | None = None) -> list[bytes]:
-    """The lines of what is in a topic: so many, or one for each offset."""
+    """Return the lines that `consume` prints: ``count`` lines, or one for each offset."""
     if count is None:
         with client_of(servers) as client:
             partitions = named_partitions(client, [topic])
@@ -49,7 +49,7 @@ def consumed(servers: str, topic: str, *options: str, count: int | None = None) 
 
 
 def as_json(servers: str, topic: str, *options: str) -> list[dict[str, Any]]:
-    """The records of a topic, without what differs from run to run."""
+    """The records of a topic, without the fields that differ from run to run."""
     return [json.loads(line) for line in consumed(servers, topic, "--json", *options)]
 
 
@@ -116,7 +116,7 @@ def json_goes_both_ways(servers: str) -> None:
 
 
 def a_bad_line_ends_it(servers: str) -> None:
-    """What stands before it is written, and the line named."""
+    """The lines before a bad line are written, and the error names the bad line."""
     topic = new_topic(servers, 1)
     for lines in (2, MANY):
         given = b"k=v\n" * lines + b"bad\n" + b"k=w\n" * lines
@@ -143,7 +143,7 @@ def a_bad_line_ends_it(servers: str) -> None:
 
 
 def reading_begins_where_it_is_told(servers: str) -> None:
-    """At an offset, a time, an end; and ends after so many."""
+    """Reading begins at an offset or a time; it ends at the log's end or after --max-messages."""
     topic = new_topic(servers, 2)
     lines = [f'{{"value": "{n}", "timestamp": {n * 1000}, "partition": 0}}' for n in range(10)]
     produced(servers, topic, "\n".join(lines), "--json")
@@ -174,7 +174,7 @@ def reading_begins_where_it_is_told(servers: str) -> None:
 
 
 def a_group_goes_on_where_it_was(servers: str) -> None:
-    """Also when nothing was printed; not beside members."""
+    """A group's first position is committed too, although no record was printed then."""
     topic = new_topic(servers, 1)
     group = ("--group", f"group-{topic}")
 
@@ -196,7 +196,7 @@ def a_group_goes_on_where_it_was(servers: str) -> None:
 
 
 def only_committed_records(servers: str) -> None:
-    """Those of an aborted transaction are left out, few and many."""
+    """Records of aborted transactions are left out, be they few or many."""
     topic = new_topic(servers, 1)
     partition = TopicPartition(topic, 0)
     with client_of(servers) as client:

@@ -1,4 +1,4 @@
-"""One controller at work on a simulated ZooKeeper, and brokers that answer whatever it orders."""
+"""One controller on a simulated ZooKeeper, and brokers that respond to its requests."""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,7 +58,7 @@ _VERSIONS = {LeaderAndIsrRequest: 7, UpdateMetadataRequest: 8, StopReplicaReques
 
 
 class Controlled(ClusterWorld):
-    """A controller of epoch 3, number 1, and brokers that answer whatever it orders."""
+    """A controller of epoch 3 on broker 1, and brokers that respond to each of its requests."""
 
     def __init__(self, *, deletes_topics: bool = True) -> None:
         super().__init__()
@@ -67,9 +67,9 @@ class Controlled(ClusterWorld):
         self.broken: set[int] = set()
         """The brokers that cannot use their logs."""
         self.has_roles: set[int] = set()
-        """The brokers that have taken each order before: their answers were lost."""
+        """Brokers that have carried out each request before: their first responses were lost."""
         self.silent: set[int] = set()
-        """The brokers that take orders and do not answer, until `speak`."""
+        """Brokers that carry requests out but do not respond until `speak` is called."""
         self._held: list[Callable[[], None]] = []
         self.unclean: set[str] = set()
         for path in PERSISTENT:
@@ -89,7 +89,7 @@ class Controlled(ClusterWorld):
 
     @classmethod
     def of_three(cls) -> "Controlled":
-        """At work, with brokers 1, 2 and 3."""
+        """Start the controller with brokers 1, 2 and 3."""
         made = cls()
         made.register(1, 2, 3)
         made.begin()
@@ -151,7 +151,7 @@ class Controlled(ClusterWorld):
         return None if data is None else decode_partition_state(partition, data)
 
     def speak(self) -> None:
-        """Nobody is silent any more."""
+        """Let all silent brokers respond."""
         self.silent.clear()
         held, self._held = self._held, []
         for each in held:
@@ -159,7 +159,7 @@ class Controlled(ClusterWorld):
         self.advance(500)
 
     def take(self, kind: type[Any]) -> list[tuple[BrokerId, Any]]:
-        """The orders of a kind since they were taken last."""
+        """Return the requests of a kind that were sent since the last call."""
         found = [each for each in self.orders if isinstance(each[1], kind)]
         self.orders.clear()
         return found
@@ -168,7 +168,7 @@ class Controlled(ClusterWorld):
         self, to: BrokerRegistration, order: Order, done: Callable[[Answer | None], None]
     ) -> None:
         self.orders.append((to.broker_id, order))
-        # What cannot be sent would be tried for ever.
+        # Encode the request, because the controller would retry an unencodable request for ever.
         api_key = ApiKey(type(order).api_key)
         encode_request(RequestHeader(api_key, _VERSIONS[type(order)], 0, "controller"), order)
         answer = _ANSWERS[type(order)]()

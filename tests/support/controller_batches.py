@@ -1,6 +1,6 @@
-"""Batches of a controller's orders, made up: told to Kafka's controller in lines, and to klog's.
+"""Made-up batches of a controller's requests, given to Kafka's controller and to klog's.
 
-python -m tests.support.controller_batches has Kafka 3.9.1 make the golden answers anew.
+`python -m tests.support.controller_batches` asks Kafka 3.9.1 for the golden requests again.
 """
 
 import base64
@@ -29,7 +29,7 @@ Scenario = list[str]
 
 
 def scenario(random: Random) -> Scenario:
-    """A made-up cluster, and a batch of orders about it."""
+    """A made-up cluster, and a batch of role changes in it."""
     lines = []
     ids = range(1, 5)
     registered = [broker for broker in ids if random.random() < 0.8]
@@ -165,7 +165,7 @@ def sorted_order(request: Order) -> Order:
 
 
 def by_broker(orders: Sequence[tuple[int, Order]]) -> dict[int, list[Order]]:
-    """What each broker gets, in order."""
+    """Return each broker's requests, in order."""
     found: dict[int, list[Order]] = {}
     for broker, request in orders:
         found.setdefault(broker, []).append(sorted_order(request))

@@ -1,4 +1,4 @@
-"""What the documents say that a program can check: paths that exist, and a map that is whole."""
+"""Facts in documents that a program can check: paths exist, and the map names all packages."""
 
 import os
 import re
@@ -13,7 +13,7 @@ _QUOTED = re.compile(r"`([^`\s]+)`")
 
 
 def project_files() -> list[str]:
-    """What is the project's own: every file from the top that .gitignore does not name."""
+    """Return the project's own files: every file below the top that .gitignore does not name."""
     ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
     found = []
     for folder, folders, files in os.walk(ROOT):
@@ -35,7 +35,7 @@ def mapped_paths(text: str) -> list[str]:
 
 
 def due_in_map(files: list[str]) -> set[str]:
-    """What the map has to name: the top, and the first level of packages, tests and documents."""
+    """Return what the map has to name: the top, and first levels of packages, tests and docs."""
     due = set()
     for file in files:
         parts = Path(file).parts

@@ -28,13 +28,13 @@ from tests.support.kernel_cases import (
 
 
 def by_records(data: bytes, magic: int, first_offset: int = 0) -> bytes:
-    """What ``down_convert`` is to give."""
+    """Convert down record by record: the expected result of ``down_convert``."""
     parts = []
     position = 0
     while not is_cut_off(data, position, len(data)):
         head = look(data, position)
         if head.magic <= magic:
-            # Not looked into: the client checks it.
+            # The set is passed on unread: the client checks it.
             if data[position + LEGACY_ATTRIBUTES_AT] & CODEC_MASK > Codec.LZ4:
                 raise UnsupportedCodec("zstd, or none that is known")
             parts.append(data[position : position + head.size_bytes])
@@ -108,7 +108,7 @@ def _random_messages(rng: random.Random, offset: int) -> Iterator[bytes]:
     if codec is Codec.NONE or rng.randrange(3):
         yield wrapper
         return
-    # What a wrapper may hold that is not right, or librdkafka's offset of 0.
+    # A wrapper may hold damaged messages, or have librdkafka's offset of 0.
     inner = bytearray(LegacyView(wrapper).inflate())
     if rng.randrange(2):
         inner[rng.randrange(len(inner))] ^= 1 << rng.randrange(8)

@@ -1,4 +1,4 @@
-"""Kafka's own DumpLogSegments, run over klog's files; what it complains of fails a test."""
+"""Runs Kafka's own DumpLogSegments over klog's files; a complaint of the tool fails a test."""
 
 import re
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ MAIN_CLASSES = {
     NEWEST_KAFKA: "org.apache.kafka.tools.DumpLogSegments",
     KAFKA_4_4: "org.apache.kafka.tools.DumpLogSegments",
 }
-# What the tool prints when something is wrong, in either release.
+# Words in the tool's output that report a fault, in either release.
 COMPLAINT = re.compile(r"mismatch|found |error|corrupt|exception|invalid|out of order", re.I)
 _LOGGER_LINES = ("SLF4J:", "log4j:")
 
 
 def dump(version: str, files: Sequence[Path], *options: str) -> str:
-    """What the tool of that release prints of the files; it must end well and not complain."""
+    """Return the tool's output for the files; the tool must exit with 0 and report no fault."""
     arguments = ["--files", ",".join(map(str, files)), *options]
     result = run_tool(version, MAIN_CLASSES[version], arguments)
     output = result.stdout

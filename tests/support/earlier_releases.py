@@ -1,9 +1,10 @@
 """Data directories as releases of klog left them: python -m tests.support.earlier_releases.
 
-Run from the top of the checkout with the release that is to be kept: it starts a broker, produces,
-commits and joins a group, ends the broker in good order (``stopped``) or by SIGKILL (``killed``),
-and adds a file for each to tests/golden/data_directories. A file that is there is never written
-again: it is what that release wrote. What a file expects is what was sent, not what was read back.
+Run from the top of a checkout of the release whose directories are wanted: it starts a broker,
+produces, commits and joins a group, ends the broker in good order (``stopped``) or by SIGKILL
+(``killed``), and adds a file for each to tests/golden/data_directories. An existing file is never
+written again, because it holds the bytes of its release. The expected records in a file are the
+records that were sent, not records that were read back.
 """
 
 import json
@@ -47,14 +48,14 @@ _LINE = 96
 
 @dataclass
 class Expected:
-    """What must be found in it: ``records`` by partition, as offset, time, key, value, headers."""
+    """Expected content: ``records`` by partition, as offset, time, key, value, headers."""
 
     topic_id: str
     records: list[list[list[Any]]]
     committed: list[tuple[int, str]]
     """By partition: offset and metadata, of GROUP."""
     producer: tuple[int, int, int, int]
-    """Of partition 0's last batch: producer id, epoch, base sequence, base offset."""
+    """Partition 0's last batch: producer id, epoch, base sequence, base offset."""
 
 
 @dataclass

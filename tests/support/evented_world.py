@@ -122,7 +122,7 @@ def reply_bytes(asked: Asked) -> bytes:
 
 
 class EventedWorld:
-    """One connection with all that it knows, and what its callbacks were told, in order."""
+    """One connection with its settings and its loop, and the results of its callbacks, in order."""
 
     def __init__(self, settings: EventedSettings = DEFAULTS) -> None:
         self.clock = ManualClock(1_000)

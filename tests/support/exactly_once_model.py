@@ -188,19 +188,19 @@ class Attempt:
     result: TaskProgress | None = None
     is_over: bool = False
     asleep: int = 0
-    """For so many steps of the others it does nothing: a zombie that wakes late."""
+    """Number of the others' steps during which it does nothing: a zombie that wakes late."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run of the query, or a batch write, is told to do."""
+    """The batches and the task counts of one run of the query, or of one batch write."""
 
     run_id: str
     first_batch: int
     last_batch: int
     task_count: int
     task_counts: tuple[int, ...] = ()
-    """Of the batches after the first one; ``task_count`` unless given."""
+    """Task counts of the batches after the first one; ``task_count`` unless given."""
     is_batch_write: bool = False
     continue_on_missing: bool = False
 
@@ -306,7 +306,7 @@ class World:
             self.workers.remove(attempt.worker)
 
     def forsake(self, attempt: Attempt) -> None:
-        """Nobody waits for the attempt any more: most are killed, some wake up much later."""
+        """The driver waits no longer for the attempt: most are killed, some wake up much later."""
         if self.random.random() < 0.5:
             self.kill(attempt)
         else:

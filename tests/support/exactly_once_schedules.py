@@ -132,7 +132,7 @@ class Schedule:
             self.refusals.append(str(refused))
 
     def _befall(self) -> None:
-        """What happens to them."""
+        """Let random things happen to the broker, the attempts and the drivers."""
         world, chance = self.world, self.random.random
         newest = self.drivers[-1]
         for index in list(world.broker.ids):
@@ -163,7 +163,7 @@ class Schedule:
             self._weeks_pass(spare=newest)
 
     def _weeks_pass(self, spare: Driver | None = None) -> None:
-        """Nothing sleeps for so long and goes on, but an idle driver (``spare``)."""
+        """Let weeks pass: all processes end, except an idle driver (``spare``)."""
         world = self.world
         for driver in self.drivers:
             driver.is_over = driver.is_over or driver is not spare

@@ -1,7 +1,7 @@
-"""A machine for `./dev` that is made of scripts: a checkout, a PATH, and a log of what was started.
+"""A machine for `./dev` made of scripts: a checkout, a PATH, and a log of the programs started.
 
-Nothing of it reaches the real interpreter, package manager or network: PATH holds links to a few
-plain tools and, beside them, the scripts below.
+No script reaches the real interpreter, package manager or network: PATH holds links to a few plain
+tools, and the scripts below.
 """
 
 import shutil
@@ -75,7 +75,7 @@ for name in $(sed -n 's/.*<artifactId>\([^<]*\)<.*/\1/p' pom.xml); do touch "new
 
 @dataclass
 class Machine:
-    """A checkout (in a folder with a space in its name, unless told otherwise) and a fake PATH."""
+    """A checkout (by default in a folder with a space in its name) and a fake PATH."""
 
     home: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class Machine:
         )
 
     def started(self) -> list[str]:
-        """What the fakes have been called with since the last look, a line each."""
+        """Return the calls of the fakes since the last call of this method, a line each."""
         log = self.home / "log"
         lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
         log.unlink(missing_ok=True)
@@ -157,7 +157,7 @@ class Machine:
         self.fake("id", f"#!/bin/sh\necho {0 if root else 1000}\n")
 
     def add_maven(self) -> None:
-        """A Maven that leaves a jar of each artifact that pom.xml names where it is told to."""
+        """Add a Maven that puts a jar for each artifact of pom.xml into its output folder."""
         self.fake("mvn", _MAVEN)
 
 

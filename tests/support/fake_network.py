@@ -11,7 +11,7 @@ from klog_broker.runtime.net.poller import BROKEN, READABLE, WRITABLE
 from klog_broker.runtime.net.socket_calls import NO_ROOM, SocketCalls
 
 IOV_MAX = 1024
-"""So many parts does Linux take at once."""
+"""Number of buffers that one call of Linux takes at most."""
 
 
 class ScriptedPoller:
@@ -202,7 +202,7 @@ class FakeNetwork:
 
 
 class FakeSocketCalls:
-    """What runtime/net/socket_kernel.py does, on streams in memory."""
+    """runtime/net/socket_kernel.py's calls, on streams in memory."""
 
     def __init__(self, network: FakeNetwork, arena: memoryview, replies: memoryview) -> None:
         self._network = network

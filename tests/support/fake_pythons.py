@@ -1,4 +1,4 @@
-"""Small scripts that answer as interpreters would, for whoever asks what is in a Python."""
+"""Small scripts that stand for interpreters, for tests of the search for a Python."""
 
 import json
 import shlex
@@ -12,7 +12,7 @@ def fake_python(path: Path, **found: Any) -> str:
 
 
 def fake_java(path: Path, version: str) -> str:
-    """A program that tells its version as Java does, on stderr."""
+    """A program that prints its version to stderr, as Java does."""
     return fake_program(path, f"""echo 'openjdk version "{version}" 2025-04-15' >&2""")
 
 

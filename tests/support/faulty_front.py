@@ -1,10 +1,11 @@
-"""A broker as clients see it, in front of a real one: its connections break, its leaders move.
+"""A proxy in front of a real broker, whose connections break and whose leaders move.
 
-Frames pass through as they are, so any client may use it. `FaultyFront.at` says what happens when
-the broker has answered so many requests of a kind, before that answer is passed on: what a client
-then loses has been done. With two ``nodes`` there are two addresses of the one broker behind, and
-``leader`` is the one that leads every partition; the other one refuses what only leaders do. That
-rewrites answers in the versions that klog's client speaks.
+Frames pass through unchanged, so any client may use it. `FaultyFront.at` sets an action for the
+moment when the broker has answered a number of requests of a kind, before that response is passed
+on: the client loses the response of a request that was carried out. With two ``nodes`` there are
+two addresses of the one broker, and ``leader`` is the node that leads every partition; the other
+node refuses requests to leaders. For that, responses are rewritten in the versions that klog's
+client speaks.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ from tests.support.security_server import receive_frame
 
 
 class FaultyFront:
-    """Listens on loopback until the with statement ends; ``broker`` is who answers."""
+    """Listens on loopback until the with statement ends; ``broker`` is the real one's address."""
 
     def __init__(self, nodes: int = 1) -> None:
         self.broker: tuple[str, int] | None = None
@@ -92,7 +93,7 @@ class FaultyFront:
             threading.Thread(target=self._serve, args=(client, node), daemon=True).start()
 
     def _serve(self, client: socket.socket, node: int) -> None:
-        # What ends a connection, on either side, is its end on the other one too.
+        # When one side's connection ends, the other side's connection is ended, too.
         with contextlib.suppress(OSError, EOFError), self._kept(client):
             assert self.broker is not None
             with socket.create_connection(self.broker) as behind:

@@ -89,7 +89,7 @@ class Ask:
 
 
 class FakeConnection:
-    """What `Peers.connect` gives, to an end that is in the test's hands."""
+    """The test's connection in place of the one that `Peers.connect` returns."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.address = address

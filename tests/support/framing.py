@@ -29,9 +29,10 @@ def frame_size(buffer: Buffer, position: int, max_bytes: int) -> int:
 def split_frames(
     buffer: Buffer, start: int, end: int, max_bytes: int
 ) -> tuple[list[tuple[int, int]], int]:
-    """The whole frames in ``buffer[start:end]``: ([(start, end) without the size], used up to).
+    """Find the whole frames in ``buffer[start:end]`` without copying.
 
-    What lies between "used up to" and ``end`` is the beginning of a frame. Nothing is copied.
+    Returns ([(start, end) without the size], used up to). The bytes between "used up to" and
+    ``end`` are the beginning of a frame.
     """
     frames: list[tuple[int, int]] = []
     while end - start >= SIZE_BYTES:

@@ -1,7 +1,7 @@
-"""Golden record files: the cases that writers other than klog are asked for, and the file itself.
+"""Golden record files: the cases that other writers than klog write, and the form of a file.
 
-A file is JSON: who wrote the bytes, the bytes in hex, and the records that the writer was asked
-for. Nothing in it comes out of klog.
+A file is JSON: the writer's name, the bytes in hex, and the records that the writer was to write.
+No byte in a golden file comes from klog.
 """
 
 import json

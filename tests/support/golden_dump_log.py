@@ -1,9 +1,9 @@
-"""Make the golden dumps anew: python -m tests.support.golden_dump_log [FOLDER].
+"""Make the golden dumps again: python -m tests.support.golden_dump_log [FOLDER].
 
-Kafka 4.3.1 writes a data directory, and its own tool says what is in the files; so it does of the
-v0 and v1 logs of tests/golden/records, which Kafka 3.9.1 wrote. Needs Java 17, the jars of
-tests/support/peers.py and confluent-kafka. The files are committed; tests read them and need none
-of this.
+Kafka 4.3.1 writes a data directory, and its DumpLogSegments prints the content of the files, as
+well as of the v0 and v1 logs of tests/golden/records, which Kafka 3.9.1 wrote. Needs Java 17, the
+jars of tests/support/peers.py and confluent-kafka. The dumps are committed, so the tests that read
+them need neither Java nor jars.
 """
 
 import json
@@ -42,7 +42,7 @@ def main(folder: Path) -> None:
         log.write_bytes(bytes.fromhex("".join(golden["bytes"])))
     for name in (*PARTITIONS, *LEGACY):
         text = kafkas_dump(NEWEST_KAFKA, log_files(folder / name), *decoder_option(folder / name))
-        # It also names gaps before the first record of a log that begins later.
+        # The tool also reports a gap before the first record of a log that begins later.
         text = text.partition("Non-consecutive offsets")[0]
         (folder / name / OUTPUT).write_text(text.replace(str(folder / name), str(HERE)))
         print(f"{name}: {text.count(chr(10))} lines")

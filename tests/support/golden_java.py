@@ -26,7 +26,7 @@ _APPEND_MS = START_MS + 86_400_000
 
 @dataclass
 class JavaBatch:
-    """What MemoryRecordsBuilder is asked to write."""
+    """A batch for MemoryRecordsBuilder to write."""
 
     magic: int
     codec: str

@@ -1,7 +1,7 @@
-"""What librdkafka (confluent-kafka) sends: a tiny server takes its Produce requests and keeps them.
+"""Golden batches of librdkafka (confluent-kafka): a tiny server receives and keeps its Produces.
 
-The server knows ApiVersions, Metadata and Produce in the few versions that it offers, one topic
-with one partition, and nothing else; it is no broker, it only has to make librdkafka send.
+The server knows ApiVersions, Metadata and Produce in the few versions that it offers, and one topic
+with one partition: just enough to make librdkafka send batches.
 """
 
 import socket
@@ -22,7 +22,7 @@ _RANGES = {
     1: ((0, 0, 2), (1, 0, 2), *_OTHERS),
     2: ((0, 0, 7), (1, 0, 11), *_OTHERS),
 }
-# For v0 it must not ask at all, but go by the release that it is told.
+# For format v0 librdkafka must not send ApiVersions, but rely on the configured broker version.
 _V0_SETTINGS = {"api.version.request": False, "broker.version.fallback": "0.9.0.1"}
 
 

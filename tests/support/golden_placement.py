@@ -1,6 +1,6 @@
-"""Make the golden replica placements anew: python -m tests.support.golden_placement.
+"""Make the golden replica placements again: python -m tests.support.golden_placement.
 
-Kafka 3.9.1's AdminUtils places them; nothing of klog is used.
+Kafka 3.9.1's AdminUtils places the replicas; no code of klog is used.
 """
 
 import json
@@ -15,7 +15,7 @@ GOLDEN_FILE = Path(__file__).parents[1] / "golden" / "placement.json"
 
 
 def placement_cases(count: int, random: Random) -> list[dict[str, Any]]:
-    """What to ask: brokers (with racks or without), numbers of partitions and replicas, start."""
+    """Made-up inputs: brokers (with racks or without), partition and replica counts, start."""
     cases = []
     for _ in range(count):
         size = random.randint(1, 7)

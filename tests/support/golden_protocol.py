@@ -1,10 +1,10 @@
-"""Make the golden protocol frames anew: python -m tests.support.golden_protocol [FOLDER].
+"""Make the golden protocol frames again: python -m tests.support.golden_protocol [FOLDER].
 
-kafka-python, aiokafka and kio each fill their own message classes, found by looking into the
-packages, with made-up values, and write them. Nothing of klog is used. A line of a file is one
-message: API key, version, request or response, whether the header is in the bytes, the bytes in
-hex, and the values that went in, in the order of the wire without names (structs and arrays are
-lists; bytes are {"hex": ...}; tagged fields are not among the values, only among the bytes).
+kafka-python, aiokafka and kio each fill all of their own message classes with made-up values and
+write them. No code of klog is used. A line of a file is one message: API key, version, request or
+response, whether the header is in the bytes, the bytes in hex, and the written values, in the order
+of the wire without names (structs and arrays are lists; bytes are {"hex": ...}; tagged fields are
+in the bytes but not among the values).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ CORRELATION_ID, CLIENT_ID = 0x01020304, "golden-ä"
 
 # InitProducerId 6 is unstable.
 _UNRELEASED = {(22, 6)}
-# What aiokafka declares and never sends: requests of ListOffsets 4 and 5 (an epoch of 8 bytes, it
-# has 4), and DescribeAcls 2 (declared as version 1, it is flexible).
+# Messages that aiokafka declares wrongly and never sends: requests of ListOffsets 4 and 5 (declared
+# with an epoch of 8 bytes; Kafka's has 4), and DescribeAcls 2 (flexible; declared as version 1).
 _AIOKAFKA_UNUSED = {(2, 4, "request"), (2, 5, "request"), (29, 2, "request"), (29, 2, "response")}
 
 

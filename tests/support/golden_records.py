@@ -1,10 +1,10 @@
-"""Make the golden record files anew: python -m tests.support.golden_records [FOLDER].
+"""Make the golden record files again: python -m tests.support.golden_records [FOLDER].
 
 Run from the top of the checkout, in an environment with kafka-python, aiokafka, confluent-kafka,
-python-snappy and xxhash (kafka-python wants these two for snappy and for lz4 in format v0), with
-Java 17 and the jars of Kafka 3.9.1 where tests/support/peers.py looks. Nothing of klog is used.
-Made again, only gzip's bytes differ: they hold the time. The files are committed; tests read them
-and need none of this.
+python-snappy and xxhash (kafka-python needs the last two for snappy and for lz4 in format v0), with
+Java 17 and the jars of Kafka 3.9.1 where tests/support/peers.py looks. No code of klog is used.
+A second run changes only the bytes of gzip, which contain the time. The files are committed, so the
+tests that read them need none of these packages.
 """
 
 import sys
@@ -45,7 +45,7 @@ def aiokafka_goldens() -> Iterator[Golden]:
 
 
 def _python_goldens(name: str, legacy_builder: Any, batch_builder: Any) -> Iterator[Golden]:
-    """Both packages offer the same two builders, one being the other's child."""
+    """kafka-python and aiokafka have the same two builders: one code base comes from the other."""
     written_by = f"{name} {version(name)}"
     for magic, (codec_number, codec) in product((0, 1), enumerate(CODECS[:4])):
         if name == "aiokafka" and magic == 0 and codec == "lz4":

@@ -2,7 +2,8 @@
 
 `python -m tests.support.golden_security` (after `./dev peers`) writes tests/golden/security.
 A transcript is the frames of one connection up to the end of its authentication, without their
-sizes: who sent it (client or broker), and its bytes. Beside them are stores by Java's keytool.
+sizes: each frame's sender (client or broker) and bytes. The folder also has
+stores by Java's keytool.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
-"""Make golden state records anew: python -m tests.support.golden_state_records [FOLDER].
+"""Make golden state records again: python -m tests.support.golden_state_records [FOLDER].
 
 Kafka's generated classes write them, through JavaStateRecords.java; needs Java 17 and the jars of
 Kafka 4.3.1 where tests/support/peers.py looks. The messages are Kafka's own JSON. The files are
-committed; tests read them and need none of this. (consumer_offsets.json was made the same way.)
+committed, so tests need no Java. (consumer_offsets.json was made in the same way.)
 """
 
 import json
@@ -104,7 +104,7 @@ def committed_offset() -> list[Asked]:
 
 
 def consumer_protocol() -> list[Asked]:
-    """What members of a group of consumers send of themselves, and get."""
+    """Subscriptions that members of a consumer group send, and assignments that they get."""
     owned = [{"topic": "orders", "partitions": [2, 5]}]
     subscription: dict[str, Any] = {"topics": ["orders", "flights"], "userData": "AAEC"}
     since_1 = subscription | {"ownedPartitions": owned}

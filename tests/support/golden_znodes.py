@@ -1,11 +1,11 @@
-"""Make golden znodes anew: python -m tests.support.golden_znodes [FOLDER].
+"""Make golden znodes again: python -m tests.support.golden_znodes [FOLDER].
 
-Three files, all by Apache Kafka 3.9.1 (needs its jars where tests/support/peers.py looks, and Java
-17): cluster.json is what a running cluster of three brokers has in ZooKeeper
-(tests/support/znode_scenario.py), written.json what its own classes write for znodes that such a
-cluster hardly shows, read.json what they read where others, or older releases, have written
-(tests/support/znode_texts.py). Data are text, since all znodes are. The files are committed; tests
-read them and need none of this.
+Apache Kafka 3.9.1 makes all three files (needs Java 17, and its jars where tests/support/peers.py
+looks): cluster.json holds the znodes of a running cluster of three brokers
+(tests/support/znode_scenario.py); written.json holds what Kafka's classes write for znodes that are
+rare in such a cluster; read.json holds how they read texts by other writers or older releases
+(tests/support/znode_texts.py). All data are stored as text. The files are committed, so tests need
+neither Java nor jars.
 """
 
 import json
@@ -38,7 +38,7 @@ def of_a_cluster() -> list[dict[str, object]]:
                 fill(brokers[0])
                 leave_unfinished(brokers, client)
                 found = {each.path: each for each in znodes(client)}
-                # A controller whose work cannot end does not end politely, either.
+                # The controller does not stop on SIGTERM either, while its work cannot end.
                 brokers[0].kill()
                 brokers[1].kill()
         finally:
@@ -59,13 +59,13 @@ def by_kafkas_classes(*arguments: str) -> list[str]:
 
 
 def written() -> list[dict[str, object]]:
-    """What Kafka's classes write."""
+    """Return paths and data of the znodes that Kafka's classes write."""
     rows = [line.split(" ") for line in by_kafkas_classes()]
     return [{"path": path, "data": bytes.fromhex(data).decode()} for path, data in rows]
 
 
 def read() -> list[dict[str, object]]:
-    """What Kafka's classes read in `TEXTS`."""
+    """Return what Kafka's classes read from each of `TEXTS`."""
     with tempfile.NamedTemporaryFile("w+", suffix=".txt") as file:
         file.writelines(f"{kind} {text.encode().hex()}\n" for kind, text in TEXTS)
         file.flush()

@@ -6,11 +6,11 @@ from kafka import KafkaConsumer
 
 
 def joined_member(servers: str, topic: str, group: str, **settings: Any) -> KafkaConsumer:
-    """A consumer that has joined the group and holds its share of the topic, which has records.
+    """Return a consumer that has joined the group and owns its partitions of a topic with records.
 
-    One poll that ends with the first record: kafka-python 3.0.12 loses a join during which a short
-    poll's time ran out, if it was its second one (the first came before the topic's metadata). It
-    then takes itself for joined, without partitions and heartbeats, for ever.
+    A single long poll, which ends with the first record, makes it join. kafka-python 3.0.12 loses
+    its second join (the first precedes the topic's metadata) if a short poll's time runs out during
+    it. The client then considers itself joined, without partitions and heartbeats, for ever.
     """
     member = KafkaConsumer(
         topic,

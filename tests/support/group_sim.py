@@ -85,7 +85,7 @@ class Sim:
         return self.time.now_ms
 
     def records(self) -> list[GroupMetadataValue | None]:
-        """What the log has of the group."""
+        """Return the log's records of the group."""
         found = []
         for batch in self.log.batches:
             for record in iterate(batch):

@@ -27,7 +27,7 @@ _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def option(root: Path = ROOT) -> str:
-    """What Java has to be told to use the archive; nothing where there is none."""
+    """Return the JVM options that use the archive; "" if there is none."""
     found = archive(root)
     if found is None or not found.exists():
         return ""
@@ -35,9 +35,9 @@ def option(root: Path = ROOT) -> str:
 
 
 def make(options: str, root: Path = ROOT) -> None:
-    """Make the archive if it is not there, with the other options that JVMs are to have.
+    """Make the archive if it does not exist, with the other options of the tests' JVMs.
 
-    What goes wrong is told and is no failure: tests run without it, more slowly.
+    A failure is only printed, because tests also run without the archive, more slowly.
     """
     found = archive(root)
     if found is None or found.exists() or not (root / _PROGRAM).exists():

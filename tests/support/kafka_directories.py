@@ -98,7 +98,7 @@ def log_files(folder: Path) -> list[Path]:
 
 
 def decoder_option(folder: Path) -> list[str]:
-    """What Kafka's tool has to be told of a partition's records; klog sees it by the name."""
+    """Return the option of DumpLogSegments for a partition's records; klog sees it by the name."""
     if folder.name.startswith("__consumer_offsets-"):
         return ["--offsets-decoder"]
     if folder.name.startswith("__transaction_state-"):
@@ -107,8 +107,8 @@ def decoder_option(folder: Path) -> list[str]:
 
 
 def kafkas_dump(version: str, files: Sequence[Path], *options: str) -> str:
-    """What Kafka's own tool says of the files; blanks at the end of a line, where that of 3.9.1
-    would go on with a producer's last batch, are left out."""
+    """Return DumpLogSegments' output for the files. A blank at the end of a line, after which 3.9.1
+    would print a producer's last batch, is removed."""
     arguments = ["--files", ",".join(map(str, files)), *options]
     done = run_tool(version, MAIN_CLASSES[version], arguments)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -116,6 +116,6 @@ def kafkas_dump(version: str, files: Sequence[Path], *options: str) -> str:
 
 
 def stopped_directory(kafka: KafkaServer) -> Path:
-    """The node is ended politely; its directory stays until the with statement ends."""
+    """Stop the node with SIGTERM; its directory stays until the with statement ends."""
     kafka.end()
     return kafka.log_dir

@@ -129,7 +129,7 @@ def as_row(record: Record) -> Row:
 
 
 def outcome_of(read: Callable[[], Any]) -> Outcome:
-    """What a reader gives, or the class of what it raises; only RecordsError may be raised."""
+    """Return the reader's rows, or the class of the error; only RecordsError may be raised."""
     try:
         return "rows", read()
     except RecordsError as error:

@@ -13,8 +13,8 @@ _SUPPORT = Path(__file__).parent
 
 
 class Program:
-    """A child process. All that it prints goes to ``output``, behind what one before it has printed
-    there. Its standard input ends with this process; a context manager kills it at the end.
+    """A child process. Its output is appended to ``output``, after that of earlier processes. Its
+    standard input ends with this process; a context manager kills it at the end.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Program:
         self.kill()
 
     def lines(self) -> list[str]:
-        """What it, and those before it, have printed."""
+        """Return all lines that this process, and those before it, have printed."""
         return self._output.read_text(encoding="utf-8", errors="replace").splitlines()
 
     def expect_running(self) -> None:
@@ -54,11 +54,11 @@ class Program:
             raise RuntimeError(f"the program ended with exit code {code}:\n{last}")
 
     def wait(self, deadline_s: float) -> int:
-        """Its exit code, once it has ended by itself."""
+        """Wait until the process has ended by itself; return its exit code."""
         return self._process.wait(deadline_s)
 
     def kill(self) -> None:
-        """SIGKILL, also if it has ended."""
+        """Send SIGKILL; a process that has ended already is fine."""
         self._process.kill()
         self._process.wait()
         assert self._process.stdin is not None

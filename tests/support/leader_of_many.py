@@ -37,7 +37,7 @@ LONG_MS = 600_000
 
 
 class FakeController:
-    """Keeps what it was asked; a test says what it answers."""
+    """Records the requests to the controller; a test sets the responses."""
 
     def __init__(self) -> None:
         self.asked: list[AlterPartitionRequest] = []
@@ -74,7 +74,7 @@ class LeaderOfMany:
         give(self.memory, order_for(self.memory, topic, **fields))
 
     def tell(self, topic: str, **fields: Any) -> None:
-        """The controller has told everybody of another state of partition 0 (UpdateMetadata)."""
+        """Publish another state of partition 0 in the metadata image (as UpdateMetadata does)."""
         metadata: Any = self.services.metadata
         known = metadata.image.topic(topic)
         told = replace(known.partitions[0], leader_epoch=self.leader(topic).leader_epoch, **fields)
@@ -83,7 +83,7 @@ class LeaderOfMany:
         metadata._state = replace(metadata._state, image=draft.image())
 
     def is_gone(self, number: BrokerId) -> None:
-        """The controller tells that a broker is no longer there."""
+        """Remove a broker from the metadata image's live brokers."""
         metadata: Any = self.services.metadata
         image = metadata.image
         brokers = {each: known for each, known in image.brokers.items() if each != number}
@@ -116,7 +116,7 @@ class LeaderOfMany:
         return self.memory.send(request, 9)
 
     def outcome(self, stream: FakeStream) -> str | None:
-        """The name of the error; None while there is no answer."""
+        """The name of the error; None while there is no response."""
         if not stream.sent:
             return None
         answer = answer_of(stream, produce_request("plain", b""), 9)
@@ -222,7 +222,7 @@ class FakeFollower:
         return len(self.stream.sent) > self._answered_bytes
 
     def answer(self) -> Any:
-        """What the answer says of the one partition; None if it says nothing."""
+        """Return the response's row of the single partition; None if there is no row."""
         frame = bytes(self.stream.sent[self._answered_bytes :])
         self._answered_bytes += len(frame)
         response: Any = decode_response(frame[4:], 1, self.version)

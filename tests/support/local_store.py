@@ -21,7 +21,7 @@ Assignment = Sequence[Sequence[BrokerId]]
 
 
 class SteppedLoop:
-    """Runs what it is given at once; while it is held, one action a turn. Timers run when told."""
+    """Runs posted actions at once; while it is held, one a turn. `run_timers` runs the timers."""
 
     def __init__(self) -> None:
         self.is_held = False
@@ -57,7 +57,7 @@ class SteppedLoop:
 
 
 class ScriptedOrders:
-    """Notes the orders, and answers them at once with `failures`, or when they are released."""
+    """Records role changes; responds with `failures`, at once or when they are released."""
 
     def __init__(self) -> None:
         self.given: list[list[RoleChange]] = []
@@ -87,7 +87,7 @@ class ScriptedOrders:
 
 
 class BlockingStore:
-    """A LocalStore on its own: what is asked of it returns the outcome, or raises it."""
+    """A LocalStore on its own: its methods return the outcome of a change, or raise it."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class BlockingStore:
             raise outcome
 
     def finish_deletions(self) -> None:
-        """Of those that have begun."""
+        """Finish the deletions that have begun."""
         self.orders.release()
 
     def allocate_producer_ids(self) -> ProducerIdBlock:
@@ -167,7 +167,7 @@ class BlockingStore:
 
 
 def outcome_of(ask: Callable[[Callable[[T | Exception], None]], None]) -> T:
-    """What is handed to ``done`` before ``ask`` returns; raised if it is an exception."""
+    """Return the result that ``ask`` passes to ``done`` before it returns; raise it if an error."""
     outcomes: list[T | Exception] = []
     ask(outcomes.append)
     (outcome,) = outcomes

@@ -1,4 +1,4 @@
-"""What the tests of the log share: batches, helpers that run when told, a manager on some disk."""
+"""Helpers of the log's tests: batches, helper threads run by hand, a log manager on any disk."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -29,8 +29,8 @@ EPOCH = LeaderEpoch(0)
 
 
 class Alone:
-    """Hosts logs as a broker of one does: what is acknowledged is seen. ``on_change`` is told of
-    logs that somebody may wait for."""
+    """Hosts logs as a standalone broker does: acknowledged records are visible. ``on_change`` is
+    called with a log for which a fetch may be waiting."""
 
     def __init__(self) -> None:
         self.on_change: Callable[[PartitionLog], object] = lambda _: None
@@ -54,7 +54,7 @@ class Alone:
 
 
 class InlineHelpers:
-    """Works at once, in the caller's thread."""
+    """Runs submitted work at once, in the caller's thread."""
 
     def submit(
         self,
@@ -69,11 +69,11 @@ class InlineHelpers:
         on_done(result, None)
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing: no thread runs."""
 
 
 class ManualHelpers:
-    """Works when told, in order."""
+    """Helpers that run their work only when the test calls `run` or `run_all`, in order."""
 
     def __init__(self) -> None:
         self.waiting: deque[
@@ -88,11 +88,11 @@ class ManualHelpers:
         self.waiting.append((work, on_done))
 
     def run_one(self) -> None:
-        """The oldest work, then its outcome."""
+        """Run the oldest submitted work, then pass its outcome to its callback."""
         InlineHelpers().submit(*self.waiting.popleft())
 
     def run_all(self) -> None:
-        """Until nothing waits."""
+        """Run submitted work until none is left."""
         while self.waiting:
             self.run_one()
 
@@ -112,7 +112,7 @@ def batch(
     base_sequence: int = -1,
     **fields: Any,
 ) -> bytes:
-    """What a producer sends: one v2 batch of ``count`` records, timestamps rising by 1 ms."""
+    """Return a producer's v2 batch of ``count`` records, with timestamps rising by 1 ms."""
     epoch = producer_epoch if producer_epoch is not None else (0 if producer_id >= 0 else -1)
     builder = BatchBuilder(
         0,

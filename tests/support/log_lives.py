@@ -1,4 +1,4 @@
-"""One log's lives on a disk that crashes at any step, for the tests that cut the power."""
+"""One log in a series of processes, on a disk that crashes at any step: for power-cut tests."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Life:
 
 @dataclass
 class LogLives:
-    """The disk and the time that the lives have in common."""
+    """The disk and the clock that all processes of the log share."""
 
     random: Random
     config: LogConfig
@@ -31,7 +31,7 @@ class LogLives:
     files: MemoryFiles = field(default_factory=MemoryFiles)
     clock: ManualClock = field(default_factory=ManualClock)
     keeps_order: bool = True
-    """Of names: see MemoryFiles.crash."""
+    """Whether a crash keeps the order of name changes (see MemoryFiles.crash)."""
 
     def live(self, steps: int | None, act: Callable[[Life], None]) -> bool:
         """Load the log and ``act``; False if the disk crashed meanwhile, after so many steps."""
@@ -51,8 +51,8 @@ class LogLives:
         return True
 
     def die(self, killed: float) -> None:
-        """By a power cut; or, so often, only the process dies: what it had not synced is still to
-        be lost later."""
+        """End the process: with the probability ``killed`` only the process dies, and unsynced data
+        may still be lost later; otherwise the power is cut."""
         is_killed = self.random.random() < killed
         if is_killed:
             self.files = self.files.killed()

@@ -1,8 +1,8 @@
-"""A disk in memory that forgets what was not synced, tears writes, fails and blocks on demand.
+"""A disk in memory that forgets unsynced data, tears writes, fails and blocks on demand.
 
-What is durable is what POSIX promises: a file's bytes after its sync, a name after the sync of its
-directory. A crash keeps that, and of the rest whatever its dice say: sectors of 512 bytes old or
-new, zeroed or garbage; a directory's changes up to some point.
+Durable is what POSIX promises: a file's bytes after the file's sync, a name after the sync of its
+directory. A crash keeps these; random choices decide about the rest: sectors of 512 bytes may be
+old or new, zeroed or garbage, and a directory has its changes up to some point.
 """
 
 import errno
@@ -22,7 +22,7 @@ DISK_BYTES = 1 << 40
 
 
 class Crashed(BaseException):
-    """The power went at the operation that was to crash. No `except Exception` holds it up."""
+    """The power failed at the chosen operation. No `except Exception` catches this."""
 
 
 class _Inode:
@@ -208,7 +208,7 @@ class MemoryFile:
             self._files.open_descriptor()
 
     def rest(self) -> None:
-        """It always does."""
+        """Do nothing: a MemoryFile is always at rest."""
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -280,7 +280,7 @@ class MemoryFile:
         if size < len(content):
             self._files.take(size - len(content))
             del content[size:]
-            # Pages that are gone; the one that was cut is written anew.
+            # Sectors behind the new end are gone, and the cut sector is written again.
             self._inode.lost -= {at for at in self._inode.lost if at >= size // SECTOR_BYTES}
         elif size > len(content):
             content += bytes(size - len(content))
@@ -312,7 +312,7 @@ class MemoryDirectory:
             self._files.sync_dir(self._path)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no descriptor is open."""
 
 
 class MemoryLock:
@@ -325,7 +325,7 @@ class MemoryLock:
 
 
 class MemoryFiles:
-    """See the module. Faults are attributes, to be set at any time."""
+    """A disk (see the module). Faults are attributes that a test may set at any time."""
 
     def __init__(self, root: _Directory | None = None) -> None:
         self._root = root or _Directory()
@@ -339,14 +339,14 @@ class MemoryFiles:
         self.opened: WeakSet[MemoryFile] = WeakSet()  # files that somebody still refers to
         self.fail_sync_at: int | None = None  # the sync with this number, from 1
         self.has_failed_sync = False
-        self.failed_sync_kills = False  # the process, before it is told
+        self.failed_sync_kills = False  # the process dies before it sees the error
         self.free_bytes: int | None = None
         self.short_write_bytes: int | None = None  # the next write stops after so many
         self.fail_truncates = False
         self.bad_files: Callable[[Path], bool] = lambda _: False  # reading them fails with EIO
-        self.opens = 0  # how often a descriptor was asked for
-        self.fail_open_at: int | None = None  # the one with this number, from 1
-        self.has_descriptors = True  # else all of them fail
+        self.opens = 0  # number of requests for a descriptor
+        self.fail_open_at: int | None = None  # the request with this number fails, from 1
+        self.has_descriptors = True  # False: all requests fail
         self.now_ms = 0
         # Cold pages: what is read waits for `thaw`, once `freeze` was called.
         self.is_frozen = False
@@ -408,7 +408,7 @@ class MemoryFiles:
 
     @contextmanager
     def no_opens(self) -> Iterator[None]:
-        """What is done within it needs no descriptor."""
+        """Opens in the with block are not counted, and they never fail."""
         opens, fail_open_at, has = self.opens, self.fail_open_at, self.has_descriptors
         self.fail_open_at, self.has_descriptors = None, True
         try:
@@ -417,7 +417,7 @@ class MemoryFiles:
             self.opens, self.fail_open_at, self.has_descriptors = opens, fail_open_at, has
 
     def give_back_unused(self) -> None:
-        """None are kept."""
+        """Do nothing: no unused descriptors are cached."""
 
     # --- bytes -----------------------------------------------------------------------------------
     def take(self, size: int) -> None:

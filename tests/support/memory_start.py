@@ -63,14 +63,14 @@ def make(
 
 
 def start(files: Files, **options: Any) -> BrokerServer:
-    """As :func:`make`, and started; CannotStart comes out."""
+    """Make a broker and start it; raises CannotStart if the start fails."""
     broker = make(files, **options)
     broker.start()
     return broker
 
 
 def asked(broker: BrokerServer, ask: Callable[[Callable[[T], None]], None]) -> T:
-    """What is handed to ``done`` within some turns of the broker."""
+    """Return the result that ``ask`` passes to ``done`` within 1,000 turns of the broker."""
     outcomes: list[T] = []
     ask(outcomes.append)
     for _ in range(1000):
@@ -123,7 +123,7 @@ def tree(files: Files, path: Path = DATA) -> dict[Path, bytes | None]:
 
 
 def copy_folder(source: Files, old: Path, files: MemoryFiles, new: Path) -> None:
-    """As a user would copy a partition's folder."""
+    """Copy a partition's folder, as a user would."""
     files.make_dirs(new)
     for name in source.list_dir(old):
         files.write_atomically(new / name, source.read_bytes(old / name))

@@ -26,7 +26,7 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-"""What a committed notebook says of itself: nothing of the machine that it was run on."""
+"""Metadata of a committed notebook: no facts about the machine on which it ran."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def canonical(document: dict[str, Any]) -> str:
 
 
 def run(path: Path, pictures: Path | None = None) -> dict[str, Any]:
-    """Run the code cells of a notebook; gives their namespace. What a cell raises is raised."""
+    """Run the code cells of a notebook; return their namespace. Errors of a cell are raised."""
     os.environ.setdefault("MPLBACKEND", "Agg")
     namespace: dict[str, Any] = {"__name__": "__main__", "__doc__": None}
     for cell in cells_of(path):
@@ -89,7 +89,7 @@ def _execute(source: str, name: str, namespace: dict[str, Any]) -> None:
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     last = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
     exec(compile(tree, name, "exec"), namespace)
-    # As a prompt takes it: what it gives is shown, unless it is None.
+    # Like a prompt: the value of the last expression is printed, unless it is None.
     exec(compile(ast.Interactive(last), name, "single"), namespace)
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""Loads a log of committed offsets record by record or in runs, and tells all that comes of it."""
+"""Loads a log of committed offsets record by record or in runs, and describes the result."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,7 +29,7 @@ IN_RUNS = partial(CommitLoading, load_kernel=lambda: commit_kernel, least_bytes=
 
 @contextmanager
 def logged() -> Iterator[list[str]]:
-    """What the coordinator's loggers say."""
+    """Collect the lines that the coordinator's loggers write."""
     lines: list[str] = []
 
     class _Keep(logging.Handler):
@@ -86,7 +86,7 @@ class Found(NamedTuple):
 
 def found_in(shard: GroupShard) -> Found:
     state, timeline = shard.state, shard.state.timeline
-    before = timeline._before  # nothing else tells of it
+    before = timeline._before  # no public method returns it
     return Found(
         {group_id: _entry(entry) for group_id, entry in state.groups.items()},
         {topic: set(names) for topic, names in state._groups_by_topic.items()},

@@ -36,7 +36,7 @@ topic_ids = st.sampled_from((UUID(int=0), UUID(int=7), UUID(int=2**127 + 256)))
 
 @st.composite
 def offset_values(draw: st.DrawFn) -> bytes:
-    """Of any version, maybe with a field that came later behind it."""
+    """Values of any version, perhaps with a field of a later version at the end."""
     version = draw(st.integers(0, 4))
     value = OffsetCommitValue(
         offset=draw(int64s),
@@ -86,7 +86,7 @@ def group_rows(draw: st.DrawFn) -> Row:
 
 @st.composite
 def odd_rows(draw: st.DrawFn) -> Row:
-    """What is skipped: no key, a kind or a version of later, bytes that do not fit."""
+    """Rows that a load skips: no key, a later kind or version, bytes that do not fit."""
     key = encode_offset_key(draw(groups), draw(topics), draw(partitions))
     value = draw(offset_values())
     return draw(

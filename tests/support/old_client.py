@@ -40,7 +40,7 @@ def row_to_json(key: bytes | None, value: bytes | None, headers: Any) -> list[An
 
 
 def row_from_json(row: list[Any]) -> Row:
-    """What ``row_to_json`` was given."""
+    """Decode a row: the inverse of ``row_to_json``."""
     key, value, pairs = row
     return _decoded(key), _decoded(value), [(name, _decoded(text)) for name, text in pairs]
 

@@ -36,8 +36,8 @@ def differences(
 ) -> list[Found]:
     """Where each response differs from both Kafkas'; None for a Kafka without the version.
 
-    A response that is equal to one Kafka's as a whole has no difference. Otherwise the
-    differences to the newest Kafka are returned, or to the other Kafka if there are fewer.
+    A response that equals either Kafka's response as a whole has no difference. If there are
+    differences, those to the newest Kafka are returned, or those to the other Kafka if fewer.
     """
     found: list[Found] = []
     for number, ours in enumerate(klog):

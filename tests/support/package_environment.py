@@ -1,6 +1,6 @@
-"""Environments with packages that klog's own has not: made once, from wheels of the package index.
+"""Environments with packages that klog's own lacks: made once, from wheels of the package index.
 
-They are kept below ``.dev/old-clients``; later runs find them there.
+The environments stay below ``.dev/old-clients``, where later runs find them.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ INSTALL_TIMEOUT_S = 240
 
 
 def python_with(requirement: str, *further: str) -> Path:
-    """The Python of an environment with these, made now unless an earlier run made it."""
+    """Return the Python of an environment with these packages; make it unless it exists."""
     requirements = [requirement, *further]
     made_by = "\n".join([sys.version, sys.prefix, *requirements])
     key = hashlib.sha256(made_by.encode()).hexdigest()[:12]

@@ -60,7 +60,7 @@ class Collected:
         self._batches: dict[int, list[Row]] = {}
 
     def add(self, frame: "DataFrame", batch_id: int) -> None:
-        """What foreachBatch calls; a batch that is run again replaces its first run."""
+        """Collect a batch for foreachBatch; a batch that runs again replaces its first run."""
         rows = frame.collect()
         with self._lock:
             self._batches[batch_id] = rows
@@ -89,7 +89,7 @@ class Collected:
         return self.rows()
 
     def wait_failed(self, deadline_s: float = _DEADLINE_S) -> Exception:
-        """What the query failed with, once it has."""
+        """Wait until the query has failed and return its error."""
         return eventually(self.query.exception, deadline_s=deadline_s, what="the query failing")
 
     def stop(self) -> None:
@@ -99,7 +99,7 @@ class Collected:
 
 
 class Engine:
-    """One of the connectors, beside one broker. Option names take `__` for a dot."""
+    """A connector on one broker. Option names take `__` for a dot."""
 
     def __init__(self, name: str, topics: ScenarioTopics) -> None:
         self.format = name
@@ -203,7 +203,7 @@ class Parity:
         self.topics = Topics(servers)
         self.has_peer = with_peer
         self.peer_results: list[str] = []
-        """What the peer did, scenario by scenario: `same`, `fails too`, `differs`."""
+        """The peer's outcome of each scenario: `same`, `fails too`, `differs`."""
         self._opened: list[Topics] = [self.topics]
 
     def close(self) -> None:

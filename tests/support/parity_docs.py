@@ -1,8 +1,8 @@
-"""docs/parity.md, printed from the rows, the tests that name them, and what runs found.
+"""docs/parity.md, printed from the rows, the tests that name them, and the results of runs.
 
-`python -m tests.support.parity_docs` takes in what runs left in `.dev/parity`, keeps it in
-docs/parity-results.json and prints the page; `--check` says what is missing: a test for a row, a
-row for a marker, an anchor, or a page that is not the one that would be printed now.
+`python -m tests.support.parity_docs` merges the results that runs left in `.dev/parity` into
+docs/parity-results.json and prints the page. `--check` reports a row without a test, a marker
+without a row, a link without an anchor, and a page that differs from a new print.
 """
 
 import ast
@@ -22,10 +22,10 @@ KEPT = ROOT / "docs" / "parity-results.json"
 DIFFERENCES = ROOT / "docs" / "differences.md"
 
 Outcomes = dict[str, dict[str, dict[str, str]]]
-"""By engine, by test: how klog's part ended, and what the peer did."""
+"""By engine, by test: klog's outcome, and the peer's."""
 
 Kept = tuple[Outcomes, Runs]
-"""What is known, and from which runs."""
+"""Results, and the runs from which they come."""
 
 _COLUMNS = (
     ("klog", re.compile(r"klog(-spark-.*)?")),
@@ -129,13 +129,13 @@ def _texts(node: ast.expr, names: dict[str, ast.expr], file: str) -> tuple[str, 
 
 # --- what runs found ---------------------------------------------------------------------------
 def kept_results(path: Path = KEPT) -> Kept:
-    """What earlier runs found, as it is committed."""
+    """Return the committed results of earlier runs."""
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return kept.get("outcomes", {}), kept.get("runs", {})
 
 
 def new_results(folder: Path = RESULTS) -> Kept:
-    """What runs on this machine left."""
+    """Return the results that runs on this machine left in ``folder``."""
     outcomes: Outcomes = {}
     runs: Runs = {}
     for path in sorted(folder.glob("*/*.json")):

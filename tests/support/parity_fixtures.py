@@ -13,8 +13,8 @@ from tests.support.spark_session import spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Of klog's broker and of Apache Kafka: topics come into being by hand alone, so that a deleted one
-# stays away while somebody asks for it.
+# For klog's broker and for Apache Kafka: no topics are created automatically, so that a deleted
+# topic stays deleted while a client still asks for it.
 _SETTINGS = {"num_partitions": 3, "auto_create_topics_enable": "false"}
 _KAFKA_HEAP_MB = 320
 

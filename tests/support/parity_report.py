@@ -1,7 +1,6 @@
-"""What a run of pytest writes down about tests of parity rows: `.dev/parity/<engine>/<file>.json`,
-the run that it was, and the outcome of each test.
+"""Writes outcomes of tests of parity rows, and their run, to `.dev/parity/<engine>/<file>.json`.
 
-`python -m tests.support.parity_docs` merges those into docs/parity-results.json.
+`python -m tests.support.parity_docs` merges these files into docs/parity-results.json.
 """
 
 import json
@@ -63,9 +62,9 @@ def check_markers(items: Sequence[pytest.Item]) -> None:
 
 
 def only_with_parity(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On Apache Kafka, tests of tests/spark that do not take `parity` (or `logs`) are left out.
+    """On Apache Kafka, leave out tests of tests/spark that do not take `parity` (or `logs`).
 
-    They would run the same way as in `./dev test`.
+    Such tests would run in the same way as in `./dev test`.
     """
     if kafka_release() is None:
         return

@@ -17,7 +17,7 @@ _COMMIT_CHARACTERS = 10
 
 
 def this_run(root: Path) -> Run:
-    """What this process's results come from."""
+    """Return the commit, day and releases of this process's run."""
     commit = _git(root, "rev-parse", f"--short={_COMMIT_CHARACTERS}", "HEAD") or "unknown"
     changed = "+" if _git(root, "status", "--porcelain", "--", *_CODE) else ""
     return {
@@ -63,7 +63,7 @@ def _commits_since(commit: str, root: Path) -> int | None:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    """What git prints; nothing where it does not run, as in an export without a history."""
+    """Return git's output; "" if git fails, as in an export without a history."""
     try:
         ran = subprocess.run(
             ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False

@@ -1,10 +1,10 @@
-"""Why Spark's own connector fails in each scenario that klog fails in, too.
+"""Reasons for which Spark's own connector fails in each scenario in which klog fails, too.
 
-tests/golden/peer_failures.json has, by test and in the order of its failures, the class of the
-innermost cause on the JVM; where the class says little, also how its text begins, with numbers and
-names made up by the test replaced.
-`KLOG_WRITE_PEER_FAILURES=1 ./dev peers parity` writes down what the peer does now; whoever commits
-that has read, line by line, that it is for the same reason that klog gives.
+tests/golden/peer_failures.json holds, by test and in the order of its failures, the class of the
+innermost cause on the JVM; for classes that say little, also the beginning of the text, with
+numbers and names made up by the test replaced.
+`KLOG_WRITE_PEER_FAILURES=1 ./dev peers parity` writes the peer's present failures there. Before
+you commit that file, check line by line that klog's failure has the same reason.
 """
 
 import json
@@ -36,7 +36,7 @@ def innermost_cause(error: Exception) -> tuple[str, str]:
 
 
 def reason(class_name: str, text: str) -> str:
-    """What is kept of it."""
+    """Return the stored form of a failure."""
     if class_name.startswith(_TELLING):
         return class_name
     line = " ".join(text.split())
@@ -45,7 +45,7 @@ def reason(class_name: str, text: str) -> str:
 
 
 class PeerFailures:
-    """Those that are expected in one test, one after another."""
+    """Expected failures of the peer in one test, in order."""
 
     def __init__(self, test: str) -> None:
         self._test = test

@@ -185,7 +185,7 @@ class KafkaServer:
         self._launch()
 
     def output(self) -> str:
-        """What the node has printed so far."""
+        """Return all that the node has printed so far."""
         path = self._home / "output.txt"
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 

@@ -39,7 +39,7 @@ def is_running(pid: int) -> bool:
 
 
 def _read(pid: int) -> Process | None:
-    """None if it has ended, or is a part of the kernel."""
+    """Read a process from /proc; None if it has ended or is a kernel thread."""
     folder = _PROC / str(pid)
     try:
         command = (folder / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ")

@@ -44,7 +44,7 @@ def frame(
 
 
 def answers(stream: FakeStream, version: int = VERSION) -> list[PartitionProduceResponse]:
-    """Takes the answers out of what was sent, all of one partition each."""
+    """Decode all responses in the sent bytes, and clear these; each has one partition."""
     found = []
     sent, position = bytes(stream.sent), 0
     while position < len(sent):

@@ -58,7 +58,7 @@ TOPICS: Mapping[str, tuple[int, dict[str, str]]] = {
 
 
 class InlineHelpers:
-    """Does the work at once and posts what came of it; or, while ``hold``, when it is let go."""
+    """Runs work at once and posts its result; while ``hold`` is set, only when it is released."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -72,7 +72,7 @@ class InlineHelpers:
             self._do(work, on_done)
 
     def let_go(self) -> None:
-        """Does what was held back; what is submitted from now on is done at once."""
+        """Run the held work; work that is submitted from now on runs at once."""
         self.hold = False
         held, self.held = self.held, []
         for each in held:
@@ -135,7 +135,7 @@ class MemoryBroker:
         return stream
 
     def turns(self) -> None:
-        """Until nothing is left to be done."""
+        """Run turns until nothing is left to do."""
         for _ in range(_MOST_TURNS):
             if not self._has_work():
                 return
@@ -157,7 +157,7 @@ class MemoryBroker:
         return any(network.poller.interest.get(each.fileno(), 0) & 1 for each in readable)
 
     def send(self, request: Request, version: int) -> FakeStream:
-        """On a new connection; what it has been answered so far is in ``sent``."""
+        """Send on a new connection, whose ``sent`` holds the responses so far."""
         stream = self.connect()
         header = RequestHeader(request.api_key, version, 1, "setup")
         stream.inbox += encode_request(header, request)
@@ -175,7 +175,7 @@ class MemoryBroker:
 
     @property
     def planned(self) -> int:
-        """How many requests the kernel has taken."""
+        """Number of requests that the kernel has served."""
         plans = self.broker.plans
         return 0 if plans is None or plans.planner is None else plans.planner.requests
 
@@ -185,7 +185,7 @@ class MemoryBroker:
         return found
 
     def state(self) -> dict[str, Any]:
-        """All that is to be the same, by name."""
+        """Return all that must be equal on both brokers, by name."""
         logs = sorted(self.broker.services.logs.logs(), key=lambda log: log.topic_partition)
         return {
             "sent": {fd: bytes(stream.sent) for fd, stream in self.network.streams.items()},
@@ -196,7 +196,7 @@ class MemoryBroker:
         }
 
     def stored_files(self) -> dict[str, bytes]:
-        """The data files that are to be the same; a closed broker has them, too."""
+        """Return the data files that must be equal; a closed broker has them, too."""
         return dict(self._files(_DATA))
 
     def _files(self, path: Path) -> list[tuple[str, bytes]]:
@@ -214,12 +214,12 @@ class MemoryBroker:
 
 
 def answer_of(stream: FakeStream, request: Request, version: int) -> Any:
-    """The one answer that has come."""
+    """Return the single response that has arrived."""
     return decode_response(bytes(stream.sent[4:]), request.api_key, version)
 
 
 def log_state(log: Any) -> dict[str, Any]:
-    """What a log knows of itself and of its producers."""
+    """Return a log's state and that of its producers."""
     active = log.segments[-1]
     return {
         "offsets": (log.log_start_offset, log.log_end_offset, log.high_watermark),

@@ -1,7 +1,7 @@
-"""Kafka's own definition of its messages, as its clients' jars carry it, and ours beside it.
+"""Kafka's definitions of its messages, from the jars of its clients, next to klog's definitions.
 
-Both sides are spread out to what one version of one message looks like on the wire: a list of
-`Shape`, in order. How the sides keep their versions in one declaration is then of no account.
+Both are expanded into the wire format of one version of one message: a list of `Shape`, in order.
+Thus it does not matter how either side keeps all versions in one declaration.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def python_name(name: str) -> str:
 
 
 def kafkas_shape(definition: dict[str, Any], version: int) -> tuple[Shape, ...]:
-    """What Kafka says that a version looks like."""
+    """Return the wire format of a version as Kafka defines it."""
     common = {each["name"]: each["fields"] for each in definition.get("commonStructs", ())}
 
     def shapes(fields: list[dict[str, Any]]) -> tuple[Shape, ...]:
@@ -136,7 +136,7 @@ def _kafkas_default(each: dict[str, Any]) -> object:
 
 
 def our_shape(cls: type[Struct], version: int) -> tuple[Shape, ...]:
-    """What klog says that a version looks like."""
+    """Return the wire format of a version as klog defines it."""
     return tuple(
         _our_field(name, row, version)
         for name, row in cls.__fields__.items()
@@ -167,7 +167,7 @@ def _our_field(name: str, row: Field, version: int) -> Shape:
 def differences(
     theirs: tuple[Shape, ...], ours: tuple[Shape, ...], where: str
 ) -> list[tuple[str, str]]:
-    """What differs, as (field or field.property, sentence); names are joined by dots."""
+    """Return differences as (field or field.property, sentence); names are joined by dots."""
     found = []
     if [shape.name for shape in theirs] != [shape.name for shape in ours]:
         names = [shape.name for shape in theirs], [shape.name for shape in ours]
@@ -183,7 +183,7 @@ def differences(
 
 
 def flexible_from(definition: dict[str, Any]) -> int | None:
-    """The first flexible version that Kafka says, None for never."""
+    """The first version that Kafka marks as flexible, None for never."""
     limits = version_range(definition["flexibleVersions"])
     return limits[0] if limits else None
 

@@ -2,9 +2,9 @@
 
     python quix_word_count.py SERVERS STATE_DIRECTORY
 
-As `WordCount.java` does it: lines of the topic "lines", the words grouped by way of a repartition
-topic, a store with a changelog, every change to the topic "counts". It ends with its
-standard input.
+Does the work of `WordCount.java`: lines of the topic "lines", the words grouped by way of a
+repartition topic, a store with a changelog, every change to the topic "counts". The program ends
+with its standard input.
 """
 
 import os
@@ -35,7 +35,7 @@ def main(servers: str, state: str) -> None:
         auto_offset_reset="earliest",
         processing_guarantee="exactly-once",
         commit_interval=0.2,
-        # A process that was killed, and what it has left open, is over soon.
+        # Let the transaction of a killed process time out soon.
         consumer_extra_config={"session.timeout.ms": 3_000, "heartbeat.interval.ms": 500},
         producer_extra_config={"transaction.timeout.ms": 5_000},
     )

@@ -1,9 +1,9 @@
 """A Python for Spark in which the process of a stream's source is forked, not started.
 
-Spark starts that process anew for each run of a stream, and nine tenths of its work (0.4 s of a
-core) are imports that are the same each time. Here Spark runs a script instead. For such a process
-it asks another one, which has the modules already, for a fork, and lends it its files (`main`);
-whatever else Spark starts, the script becomes.
+Spark starts that process again for each run of a stream, and nine tenths of the work of a start
+(0.4 s of a core) are imports. Here Spark runs a script instead of Python. For a source, the script
+runs a small launcher, which asks a process with loaded modules for a fork and passes its own files
+to the fork (`main`). For any other program, the script executes Python.
 """
 
 import array
@@ -39,12 +39,12 @@ _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_
 _FILES = 3
 _NUMBER_BYTES = 8
 _LONGEST_ADDRESS = 100
-"""Of a socket in the file system; the shortest limit of a system is 104."""
+"""Longest path of a socket in the file system; the shortest limit of a system is 104."""
 
 
 @contextmanager
 def asked_by_spark() -> Iterator[None]:
-    """A JVM that is started meanwhile has its sources in forks, until this process ends."""
+    """JVMs that start within the with block get forked sources, until this process ends."""
     folder = Path(tempfile.mkdtemp(prefix="klog-python-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     if " " in str(folder) or len(str(folder)) > _LONGEST_ADDRESS - len("/ready"):
@@ -59,7 +59,7 @@ def asked_by_spark() -> Iterator[None]:
 
 
 def python(folder: Path) -> str:
-    """The script, made in ``folder``; the process that it asks ends with this one."""
+    """Make the script in ``folder``; the process that forks ends with this one."""
     address, script = folder / "ready", folder / "python"
     interpreter = shlex.quote(sys.executable)
     asking = shlex.join([sys.executable, "-I", "-S", str(_LAUNCHER), str(address)])
@@ -84,7 +84,7 @@ def python(folder: Path) -> str:
 
 
 def main(listening: int) -> None:
-    """Import, then fork for each who asks at the socket ``listening``, until stdin ends."""
+    """Import, then fork for each connection to the socket ``listening``, until stdin ends."""
     for name in _IMPORTED:
         importlib.import_module(name)
     del sys.modules[MODULE]  # each fork has it as its program
@@ -97,12 +97,12 @@ def main(listening: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _become(asking)
-    # The end of the connection tells who asked of this process's end.
+    # The end of the connection shows the launcher that this process has ended.
     runpy.run_module(MODULE, run_name="__main__", alter_sys=True)
 
 
 def _until_forked(listening: int) -> socket.socket | None:
-    """In each fork the connection to who asked for it; None in the process that forks."""
+    """Return the launcher's connection in each fork, None in the process that forks."""
     with socket.socket(fileno=listening) as listener:
         while True:
             if 0 in select.select([0, listener.fileno()], [], [])[0]:
@@ -114,7 +114,7 @@ def _until_forked(listening: int) -> socket.socket | None:
 
 
 def _become(asking: socket.socket) -> None:
-    """Have the files, the folder and the environment of who asks, and tell the process's id."""
+    """Take over the launcher's files, folder and environment, and send back the process id."""
     most = socket.CMSG_SPACE(_FILES * array.array("i").itemsize)
     header, ancillary, _, _ = asking.recvmsg(_NUMBER_BYTES, most)
     for number, file in enumerate(array.array("i", ancillary[0][2])):

@@ -1,7 +1,7 @@
-"""What the script of `ready_python.py` runs to ask for a fork: one argument, where.
+"""Run by the script of `ready_python.py`: asks the socket named by its argument for a fork.
 
-It imports little, since Spark starts it hundreds of times. It ends with the
-fork, and gives SIGTERM on, by which Spark ends a stream's source.
+The launcher imports little, since Spark starts it hundreds of times. When the fork ends, the
+launcher ends. SIGTERM, by which Spark ends a stream's source, is passed on to the fork.
 """
 
 import _socket

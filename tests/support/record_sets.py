@@ -1,4 +1,4 @@
-"""What tests read from record sets and write into batches."""
+"""Reads records out of record sets for tests, and sets fields of batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark_klog.records.record import Record
 from pyspark_klog.records.sets import entries
 
 _END_TRANSACTION_VALUE = struct.Struct(">hi")
-"""Version 0 and the coordinator epoch."""
+"""A marker's value: version 0 and the coordinator epoch."""
 
 
 def iterate(

@@ -1,4 +1,4 @@
-"""A replica manager over real logs on a disk in memory, whose helpers work when told."""
+"""A replica manager over real logs on a disk in memory, whose helpers run when the test says so."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -38,7 +38,7 @@ def order(
     in_sync: tuple[BrokerId, ...] | None = None,
     is_new: bool = False,
 ) -> RoleAssignment:
-    """By default: lead alone."""
+    """Return a role change; by default this broker leads and is the only replica."""
     return RoleAssignment(
         partition,
         topic_id,
@@ -62,7 +62,7 @@ def stop(
 
 
 class ReplicaWorld:
-    """`woken` and `told` are in order: who was to look again, and what coordinators were told."""
+    """A replica manager. `woken` lists the woken partitions, `told` the calls to coordinators."""
 
     def __init__(
         self,
@@ -99,13 +99,13 @@ class ReplicaWorld:
         self.replicas.on_resign.append(lambda partition: self.told.append(("resign", partition)))
 
     def begin(self, *orders: RoleChange) -> list[Results]:
-        """A list that the results are put into."""
+        """Apply role changes; the returned list gets the results when they are known."""
         found: list[Results] = []
         self.replicas.apply(orders, lambda results: found.append(dict(results)))
         return found
 
     def work(self) -> None:
-        """Everything that helpers have to do, then everything that was to be done soon."""
+        """Run all work of the helpers, then all posted actions."""
         if isinstance(self.helpers, ManualHelpers):
             self.helpers.run_all()
         while self.soon:
@@ -118,7 +118,7 @@ class ReplicaWorld:
         return results
 
     def lead(self, *args: int, **fields: object) -> Leader:
-        """The leadership that such an order leads to."""
+        """Apply a role change that makes this broker the leader; return the leadership."""
         given = order(*args, **fields)
         assert self.apply(given) == {}
         return self.leader(given.topic_partition)
@@ -127,7 +127,7 @@ class ReplicaWorld:
         return self.replicas.led[partition]
 
     def role(self, partition: TopicPartition = PARTITION) -> str:
-        """The role by its name; "" where nothing is hosted."""
+        """The name of the partition's role; "" if the partition is not hosted."""
         found = self.replicas.partition(*partition)
         return "" if found is None else type(found.role).__name__
 

@@ -48,7 +48,7 @@ BROKERS = (BrokerId(0), BrokerId(1), BrokerId(2))
 
 
 class ModelBroker:
-    """One broker: its log outlives it, all else is of one life."""
+    """One broker: its log outlives a restart, all other state belongs to one run."""
 
     def __init__(self, broker_id: BrokerId, world: ReplicatedWorld) -> None:
         self.broker_id = broker_id
@@ -66,8 +66,8 @@ class ModelBroker:
         self.live: tuple[BrokerId, ...] = ()
         self.epochs = (-1, -1)
         self.waiting: list[tuple[int, int]] = []  # acks=all: required offset, value
-        self.asked_change: IsrChange | None = None  # the one that was sent last
-        self.asked_ms: int | None = None  # when the fetch or change that is on its way was sent
+        self.asked_change: IsrChange | None = None  # the last ISR change that was sent
+        self.asked_ms: int | None = None  # when the pending fetch or ISR change was sent
         self.sending = 0
 
     # --- lives -----------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class ModelBroker:
         self._begin()
 
     def tick(self, life: int) -> None:
-        """What a broker does from time to time."""
+        """A broker's periodic work."""
         if not self.is_alive or self.life != life:
             return
         role, now_ms, chance = self.role, self.world.now_ms, self.world.chance
@@ -107,7 +107,7 @@ class ModelBroker:
                 self.ask_controller(role, role.asked)
         elif role is not None and self.leader != NO_BROKER and is_free:
             if isinstance(role.phase, AskingEnds):
-                role.refused(now_ms)  # the answer was lost
+                role.refused(now_ms)  # the response was lost
             position = role.position(now_ms, flushes_first=self.world.flushes)
             if position is not None:
                 self.send_fetch(position)
@@ -115,7 +115,7 @@ class ModelBroker:
 
     # --- orders ----------------------------------------------------------------------------------
     def take_live(self, live: tuple[BrokerId, ...]) -> None:
-        """UpdateMetadata."""
+        """Take the live brokers of an UpdateMetadata request."""
         self.live = live
         if isinstance(self.role, LeaderReplicas):
             self.role.live = live
@@ -149,7 +149,7 @@ class ModelBroker:
             self.begin_to_follow()
 
     def begin_to_follow(self) -> None:
-        """Nothing: the leader's answers tell what the log has to lose."""
+        """Do nothing: the leader's responses show what the log has to truncate."""
 
     def lead(self, order: RoleAssignment) -> None:
         self.world.begins_to_lead(self, order)
@@ -223,7 +223,7 @@ class ModelBroker:
     def answer_fetch(
         self, follower: ModelBroker, position: Position, fetch: FollowerFetch
     ) -> FetchedPart:
-        """All but the records, which are read later: who reads may have lost its leadership."""
+        """Return all but the records, which are read later, when the leadership may be lost."""
         role, log = self.role, self.log
         nothing = memoryview(b"")
 
@@ -345,8 +345,8 @@ class ModelController:
         return tuple(self.registered)
 
     def register(self, broker: BrokerId, read_in_ms: int = 0) -> int:
-        """A new session of the broker, which the controller reads of so much later; returns the
-        broker's epoch."""
+        """Begin a session of the broker, which the controller reads after ``read_in_ms``; return
+        the broker epoch."""
         self._last_epoch += 1
         epoch = self._last_epoch
         if read_in_ms:
@@ -373,7 +373,7 @@ class ModelController:
             self.world.order(self.world.brokers[broker], self.present_order())
 
     def move(self, broker: BrokerId) -> None:
-        """That broker is to lead, if it may, though nobody has failed."""
+        """Make an in-sync broker the leader although no broker has failed."""
         state = self.state
         if broker in state.in_sync and broker in self.registered and broker != state.leader:
             self._write(LeaderAndIsr(broker, LeaderEpoch(state.leader_epoch + 1), state.in_sync))

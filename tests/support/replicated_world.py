@@ -65,7 +65,7 @@ class ReplicatedWorld:
         heappush(self._events, (self.now_ms + delay_ms, self._count, act))
 
     def soon(self, broker: ModelBroker, act: Callable[[], None]) -> None:
-        """Work that a helper does for the broker, if that lives so long."""
+        """Run a helper's work for the broker later, if the broker still runs then."""
         life = broker.life
         delay_ms = self.chance.choice((0, 1, 1, 3) if self.is_healed else self.work_ms)
         self.later(delay_ms, lambda: act() if broker.is_alive and broker.life == life else None)
@@ -81,8 +81,8 @@ class ReplicatedWorld:
         self.later(self.chance.randint(0, longest_ms), arrive)
 
     def order(self, broker: ModelBroker, order: RoleAssignment | None) -> None:
-        """What the controller tells arrives in order, and only in the life that it is for; after a
-        lost answer once more."""
+        """The controller's requests arrive in order, and only under the broker epoch for which they
+        were sent. A request whose response was lost arrives twice."""
         live = self.controller.live
         epoch = self.controller.registered[broker.broker_id]
 
@@ -122,14 +122,14 @@ class ReplicatedWorld:
             broker.broker_epoch = self.controller.register(broker.broker_id)
 
     def load(self) -> None:
-        """Clients and faults, while there are any."""
+        """Act as clients, and cause faults, while these are wanted."""
         if self.now_ms < FAULTS_MS:
             chance = self.chance
             broker = self.brokers[chance.choice(BROKERS)]
             if chance.random() < 0.6:
                 self._value += 1
                 for each in self.brokers.values():
-                    # Whoever believes to lead may be asked.
+                    # A client may produce to any broker that considers itself the leader.
                     if isinstance(each.role, LeaderReplicas) and chance.random() < 0.8:
                         self._value += 1
                         each.produce(self._value)
@@ -155,7 +155,7 @@ class ReplicatedWorld:
         fault(broker)
 
     def _weak_one(self) -> ModelBroker | None:
-        """Now and then, the last one in sync, or one that is about to be added."""
+        """Choose a broker to kill: now and then the last in-sync one, or one about to be added."""
         in_sync = self.controller.state.in_sync
         if len(in_sync) == 1 and self.chance.random() < 0.3:
             return self.brokers[in_sync[0]]
@@ -186,7 +186,7 @@ class ReplicatedWorld:
             self.controller.expired(broker.broker_id)
 
     def expire(self, broker: ModelBroker) -> None:
-        """The session ends though the broker lives; it hears of that later."""
+        """End the session of a broker that still runs and learns of the end later."""
         if broker.is_alive and broker.broker_id in self.controller.registered:
             life = broker.life
             self.controller.expired(broker.broker_id)
@@ -231,7 +231,7 @@ class ReplicatedWorld:
                     raise Broken(f"acknowledged {value} at {offset} is lost: {found}")
 
     def check(self) -> None:
-        """After each event, of what has changed since the last one."""
+        """Check the promises after each event, for brokers that have changed since the last one."""
         changed = []
         for broker in self.brokers.values():
             log = broker.log
@@ -264,7 +264,7 @@ class ReplicatedWorld:
         survivors = [each for each in self.brokers.values() if each.is_alive]
         state = self.controller.state
         if self._gone is not None and self._gone in state.in_sync and state.leader < 0:
-            # Only the broker that is gone may lead; what was acknowledged is on others, too.
+            # Only the lost broker may lead; acknowledged records are on other brokers, too.
             for offset, value in self._acked.items():
                 if self.keeps_all and offset >= self._deleted:
                     found = [each.log.records.get(offset) for each in survivors]
@@ -284,7 +284,7 @@ class ReplicatedWorld:
 
 
 def _check_matching(one: ModelBroker, other: ModelBroker) -> None:
-    """Log matching: where two records are of the same offset and epoch, all before is the same."""
+    """Log matching: if two records have the same offset and epoch, all before them are equal."""
     first = max(one.log.log_start_offset, other.log.log_start_offset)
     is_matching = False
     for offset in range(min(one.log.log_end_offset, other.log.log_end_offset) - 1, first - 1, -1):

@@ -1,5 +1,5 @@
-"""A log in memory, with no more than replication needs: (offset, epoch, value), and what of it
-survives a power cut."""
+"""A log in memory with no more than replication needs: (offset, epoch, value). A power cut may
+lose unflushed records."""
 
 import struct
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ class ModelRecord(NamedTuple):
 
 
 class ModelLog:
-    """A FollowedLog. What is flushed survives a power cut, and maybe more."""
+    """A FollowedLog. Flushed records survive a power cut; unflushed records may survive."""
 
     def __init__(self, start_offset: int = 0) -> None:
         self.records: dict[int, ModelRecord] = {}
@@ -53,7 +53,7 @@ class ModelLog:
         )
 
     def append_as_follower(self, records: memoryview, leader_epoch: int) -> None:
-        """As PartitionLog's, with all checks before the first change."""
+        """Append as PartitionLog does, with all checks before the first change."""
         told = list(_RECORD.iter_unpack(records))
         if not told or told[0][0] != self.log_end_offset:
             raise OffsetOutOfRange(f"{told[:1]} cannot follow {self.log_end_offset}")
@@ -96,7 +96,7 @@ class ModelLog:
 
     # --- a new life ------------------------------------------------------------------------------
     def start_again(self, end_offset: int, high_watermark: int) -> None:
-        """What a start finds: the log up to there, and the watermark of the last checkpoint."""
+        """Restart with the log up to ``end_offset`` and the watermark of the last checkpoint."""
         self.truncate(end_offset)
         self.high_watermark = Offset(
             max(self.log_start_offset, min(high_watermark, self.log_end_offset))

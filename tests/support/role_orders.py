@@ -1,4 +1,4 @@
-"""Orders to a broker in memory: what a cluster's controller would tell it."""
+"""Role changes for a broker in memory, as a cluster's controller would send them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ def order_for(
     replicas: Sequence[BrokerId] = (ME,),
     in_sync: Sequence[BrokerId] | None = None,
 ) -> RoleAssignment:
-    """By default: what the partition was told before, in the next partition epoch."""
+    """Return a role change; by default the partition's present state in the next epoch."""
     services = broker.broker.services
     hosted = services.replicas.partition(topic, partition)
     assert hosted is not None
@@ -44,7 +44,7 @@ def stop_order_for(broker: MemoryBroker, topic: str, *, deletes: bool = True) ->
 
 
 def give(broker: MemoryBroker, *orders: RoleChange) -> None:
-    """Carried out, and everything that follows from it."""
+    """Apply a role change, and run everything that follows from it."""
     found: list[Any] = []
     apply = broker.broker.services.replicas.apply
     broker.broker.loop.post(lambda: apply(orders, found.append))

@@ -97,7 +97,7 @@ def _padded(data: bytes | None) -> bytes:
 
 
 def expected_sum(rows: Iterable[Row]) -> int:
-    """What RowHash must give for rows, in any order and layout."""
+    """Return the value that RowHash must give for rows, in any order and layout."""
     return sum(murmur3_128(written(row)) for row in rows) % 2**128
 
 

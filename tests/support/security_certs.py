@@ -140,7 +140,7 @@ class Authority:
         return Identity(self.folder, name, key, (certificate, self.certificate))
 
     def broker(self) -> Identity:
-        """What a broker on loopback shows."""
+        """Return the key and certificate of a broker on loopback."""
         return self.issue("broker", ("localhost",), ("127.0.0.1",))
 
 

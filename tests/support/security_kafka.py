@@ -110,7 +110,7 @@ def java_client_properties(mechanism: str, config: str, folder: Path) -> Path:
 def list_topics(
     server: KafkaServer, address: str, properties: Path, *, deadline_s: float = 60
 ) -> str:
-    """What Kafka's own tool says when it lists topics as such a client."""
+    """Return the output of Kafka's own tool when it lists topics with these properties."""
     done = server.run_tool(
         "org.apache.kafka.tools.TopicCommand",
         *("--bootstrap-server", address, "--command-config", str(properties), "--list"),

@@ -1,8 +1,8 @@
-"""A server that the tests play: TLS and SASL as a broker does them, and a real broker behind.
+"""A broker that the tests play: TLS and SASL are done here, other requests by a real broker.
 
-Each connection has a thread, which takes one frame after the other: what authenticates is answered
-here, by code of its own (klog's client is what is tested); everything else goes to ``broker``, or,
-without one, is answered from ApiVersions and Metadata that name this server alone.
+Each connection has a thread, which takes one frame after the other. Requests that authenticate are
+answered here, by code of its own (klog's client is the code under test). All others go to
+``broker``, or, without one, get ApiVersions and Metadata responses that name this server alone.
 """
 
 import base64
@@ -35,15 +35,15 @@ _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
 class Refused(Exception):
-    """The broker's words when it does not accept a client."""
+    """The broker's error message when it does not accept a client."""
 
 
 class PlayedBroker:
     """Listens on loopback, as ``localhost``, until the with statement ends.
 
-    ``mechanisms`` are those of SASL, empty for none; ``users`` have passwords; ``token`` says
-    whether a bearer token is good. ``session_lifetime_ms`` is told to clients, and a connection
-    that is not authenticated again within it is cut at its next request.
+    ``mechanisms`` are the SASL mechanisms, empty for none; ``users`` have passwords; ``token``
+    checks a bearer token. ``session_lifetime_ms`` is sent to clients; a connection that has not
+    authenticated again within this time is closed at its next request.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class PlayedBroker:
         self.edit: Callable[[Response], None] | None = None
         """Changes replies of the broker behind to Metadata and Fetch, before they are handed on."""
         self.cut_after_bytes: int | None = None
-        """After so many bytes of the broker's replies every connection is ended, once."""
+        """Number of bytes of the broker's replies after which all connections are closed, once."""
         self.authentications: list[tuple[str, str]] = []
-        """(mechanism, user or token) of each that was accepted."""
+        """(mechanism, user or token) of each accepted client."""
         self.extensions: list[dict[str, str]] = []
         self.connections = 0
         self._open: set[socket.socket] = set()
@@ -124,7 +124,7 @@ class PlayedBroker:
     def _serve(self, client: socket.socket) -> None:
         with contextlib.ExitStack() as stack:
             stack.callback(client.close)
-            # What ends a connection, be it TLS's refusal or the client's end, is its end here, too.
+            # The connection ends here when the client, the broker or TLS (by a refusal) ends it.
             with contextlib.suppress(OSError, EOFError):
                 if self.tls is not None:
                     client.settimeout(30)
@@ -155,7 +155,7 @@ class _Session:
         self._trusted_until = float("inf")
 
     def run(self) -> None:
-        """Until either side ends it."""
+        """Serve frames until either side ends the connection."""
         while True:
             frame = receive_frame(self._client)
             header, message = cast("tuple[RequestHeader, Any]", decode_request(frame))
@@ -214,7 +214,7 @@ class _Session:
         return MetadataResponse(brokers=[node], cluster_id="played", controller_id=0)
 
     def _versions(self, frame: bytes, version: int) -> Response | None:
-        """The broker's versions, and those of SASL, which it does not have itself."""
+        """The broker's versions, and those of the SASL APIs, which the broker lacks."""
         behind = self._ask(frame)
         reply = decode_response(receive_frame(behind), ApiKey.API_VERSIONS, version)
         assert isinstance(reply, ApiVersionsResponse)
@@ -231,7 +231,7 @@ class _Session:
         return reply
 
     def _ask(self, frame: bytes) -> socket.socket:
-        """Hand a request to the broker; its reply is to be received from what is returned."""
+        """Send a request to the broker; the caller receives the reply from the returned socket."""
         if self._behind is None:
             assert self._server.broker is not None
             self._behind = self._stack.enter_context(socket.create_connection(self._server.broker))
@@ -270,7 +270,7 @@ class _Steps:
         self._token_refused = False
 
     def take(self, message: bytes) -> tuple[bytes, bool]:
-        """The answer to a message, and whether the client is accepted by it."""
+        """Return the response to a message, and whether it accepts the client."""
         if self._mechanism == "PLAIN":
             return self._plain(message)
         if self._mechanism == "OAUTHBEARER":
@@ -349,12 +349,12 @@ def server_context(
 
 
 def receive_frame(source: socket.socket) -> bytes:
-    """One frame, without its size. Raises EOFError at the end."""
+    """Return one frame without its size. Raises EOFError at the end."""
     return receive(source, int.from_bytes(receive(source, 4), "big"))
 
 
 def receive(source: socket.socket, count: int) -> bytes:
-    """So many bytes. Raises EOFError at the end."""
+    """Return ``size`` bytes. Raises EOFError at the end."""
     parts = bytearray()
     while len(parts) < count:
         part = source.recv(min(count - len(parts), 1 << 20))

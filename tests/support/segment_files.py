@@ -100,7 +100,7 @@ class LogFiles:
         self._largest_ms, self._time_rows = -1, b""
         self.file(Suffix.LOG).write_bytes(b"")
         self.file(Suffix.OFFSET_INDEX).write_bytes(b"")
-        # As a broker keeps room: zeros until the segment is rolled.
+        # A broker preallocates index files: zeros until the segment is rolled.
         self.file(Suffix.TIME_INDEX).write_bytes(bytes(1_200))
         if self.end:
             self.file(Suffix.PRODUCER_SNAPSHOT).write_bytes(
@@ -116,18 +116,18 @@ class LogFiles:
 
     # --- files -----------------------------------------------------------------------------------
     def file(self, suffix: Suffix, base: int | None = None) -> Path:
-        """One of a segment's files, the active one's by default."""
+        """Return the path of one of a segment's files, by default the active segment's."""
         return self.path / names.segment_file_name(self.base if base is None else base, suffix)
 
     def files_of(self, base: int) -> Iterator[Path]:
-        """All that a segment has."""
+        """Yield the paths of all files of a segment."""
         for suffix in Suffix:
             path = self.file(suffix, base)
             if path.exists():
                 yield path
 
     def delete(self, base: int) -> None:
-        """As retention does: the files get another name."""
+        """Rename a segment's files, as retention does before it deletes them."""
         for path in list(self.files_of(base)):
             path.rename(path.with_name(path.name + names.DELETED_SUFFIX))
 
@@ -141,5 +141,5 @@ class LogFiles:
 
 
 def write_checkpoint(data: Path, name: str, offsets: dict[TopicPartition, int]) -> None:
-    """One of a data directory's checkpoints."""
+    """Write one of a data directory's checkpoints."""
     (data / name).write_bytes(encode_offset_checkpoint(offsets))

@@ -16,7 +16,7 @@ from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode
 from tests.support.produce_paths import MemoryBroker
 
 Told = dict[tuple[str, int], Any]
-"""What an answer says, by topic (name, or the id's text) and partition, in its order."""
+"""The rows of a response, by topic (name, or the id's text) and partition, in their order."""
 
 
 class SessionClient:
@@ -43,7 +43,7 @@ class SessionClient:
         max_wait_ms: int = 0,
         min_bytes: int = 1,
     ) -> None:
-        """Asks; ``answer`` has what came of it."""
+        """Send a fetch; ``answer`` holds the response afterwards."""
         topics = []
         for (topic, partition), offset in offsets.items():
             row = FetchPartition(
@@ -72,7 +72,7 @@ class SessionClient:
         return len(self.stream.sent) > self._answered_bytes
 
     def answer(self) -> Any:
-        """The one answer that has come since the last one."""
+        """Return the single response that has arrived since the last one."""
         frame = bytes(self.stream.sent[self._answered_bytes :])
         self._answered_bytes += len(frame)
         assert int.from_bytes(frame[:4], "big") == len(frame) - 4, "one whole answer"
@@ -99,7 +99,7 @@ def _named(topic: str | UUID) -> dict[str, Any]:
 
 
 def told(answer: Any) -> Told:
-    """The partitions of an answer."""
+    """The partitions of a response."""
     assert answer.error_code == 0, answer
     return {
         (topic.topic or str(topic.topic_id), each.partition_index): each

@@ -1,6 +1,6 @@
-"""What attempts of a task of the exactly-once sink must do that meet each other, on any broker.
+"""Cases in which attempts of one task of the exactly-once sink meet each other, on any broker.
 
-The broker has to look for transactions that are too old every 200 ms.
+The broker has to look for expired transactions every 200 ms.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ def a_fenced_attempt_takes_over_the_result(servers: str) -> None:
     def copy(batch_id: int) -> None:
         worker = world.worker()
         written = worker.write(batch_id, "a", "b", attempt=1)
-        # It knows no better than that somebody had the id before it.
+        # The copy knows only that another attempt has used the id before.
         worker.end(written)
 
     written = slow.write(1, batches=then(rows("a"), lambda: copy(1), rows("b")))
@@ -42,7 +42,7 @@ def a_fenced_attempt_takes_over_the_result(servers: str) -> None:
 
 
 def a_copy_lets_the_other_attempt_finish(servers: str) -> None:
-    """It would fence what that one has just left to the driver."""
+    """A copy waits for the other attempt's end, because its InitProducerId would fence that one."""
     world = World(servers)
     one, copy = world.worker(), world.worker()
     written = one.write(0, "0")
@@ -93,8 +93,8 @@ def a_copy_takes_the_id_of_one_that_died_at_its_end(servers: str) -> None:
 def an_attempt_whose_id_is_taken_before_it_looks_again_takes_over_the_result(
     servers: str,
 ) -> None:
-    """A copy has left its transaction to the driver, and holds the row back: it is not waited for
-    as one that is being ended."""
+    """A copy has left its transaction open for the driver, so the copy's row is not visible yet.
+    The slow attempt must not wait for the row as if the transaction were just being ended."""
     world = World(servers)
     world.worker().write_and_end(0, "0")
     slow, copy = world.worker(kafka_default_api_timeout_ms=5_000), world.worker()
@@ -139,7 +139,7 @@ def an_attempt_that_is_fenced_by_one_that_dies_gives_up(servers: str) -> None:
 
 
 def an_attempt_that_is_fenced_and_left_alone_gives_up_soon(servers: str) -> None:
-    """Nobody writes under the id: its transaction's time-out is not waited for."""
+    """If no attempt writes under the id, the time-out of its transaction is not waited for."""
     world = World(servers)
     world.worker().write_and_end(0, "0")
     slow = world.worker()
@@ -192,7 +192,7 @@ def a_copy_that_wakes_after_the_commit_writes_nothing(servers: str) -> None:
 
 
 def a_copy_that_wakes_between_two_looks_writes_nothing(servers: str) -> None:
-    """It has the id, and looks again."""
+    """After InitProducerId the copy reads the row again, and finds the batch written."""
     world = World(servers)
     world.worker().write_and_end(0, "0")
     init = TransactionalProducer.init_transactions
@@ -227,7 +227,7 @@ def a_task_of_a_stopped_run_that_wakes_late_ends_nothing(servers: str) -> None:
     world.worker().write_and_end(0, "0")
     late = world.worker()
     assert late.write(1, "1").progress.opened is None
-    # One that asks for the id afterwards has it, and must not commit.
+    # An attempt that takes the id afterwards keeps its epoch, and must not commit.
     written = world.worker().write(2, batches=then(world.take, rows("late")))
     assert written.progress.opened is not None
     late.end(written, commit=False)

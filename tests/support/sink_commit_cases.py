@@ -1,6 +1,6 @@
-"""What the driver of the exactly-once sink must do on any broker: run on klog and on Apache Kafka.
+"""Cases for the driver of the exactly-once sink on any broker: run on klog and on Apache Kafka.
 
-The broker has to look for transactions that are too old every 200 ms.
+The broker has to look for expired transactions every 200 ms.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -68,7 +68,7 @@ class World:
     def batch(
         self, batch_id: int, *parts: Sequence[str], run_id: str = RUN_1, **options: str | int
     ) -> list[TaskProgress]:
-        """A whole micro-batch."""
+        """Write and commit a whole micro-batch."""
         written = self.tasks(batch_id, *parts, run_id=run_id)
         self.commit(batch_id, written, **options)
         return written
@@ -76,7 +76,7 @@ class World:
     def refused(
         self, text: str, batch_id: int, written: list[TaskProgress], **options: str | int
     ) -> None:
-        """The batch is refused, and nothing more is visible."""
+        """Expect that the batch is refused, and that no further row is visible."""
         with client_of(self.servers) as client:
             open_before = {each for each in list_transactions(client) if each.state == ONGOING}
             with pytest.raises(ExactlyOnceRefused, match=text):
@@ -139,7 +139,7 @@ def transactional_ids_are_listed_with_their_states(servers: str) -> None:
 
 
 def groups_are_listed_by_their_ids(servers: str) -> None:
-    """Without asking for more of them."""
+    """`list_group_ids` returns the ids and asks for no other facts about the groups."""
     topic = new_topic(servers, 1)
     with client_of(servers) as client:
         commit_offsets(client, f"g-{topic}", {TopicPartition(topic, 0): CommittedOffset(1)})
@@ -156,8 +156,8 @@ def a_position_is_kept_for_as_long_as_is_said(servers: str) -> None:
 
 
 def the_next_epoch_is_known(servers: str) -> None:
-    """What `ProgressRow.next_epoch` promises: one more than that of the transaction below
-    transaction.version 2, two more from there on. It is more if somebody was there."""
+    """`ProgressRow.next_epoch` is the next transaction's epoch: one more than the last one's below
+    transaction.version 2, two more from version 2 on; more if another attempt took the id."""
     world = World(servers)
     world.batch(0, ["a"])
     (first,) = world.tasks(1, ["b"])
@@ -166,7 +166,7 @@ def the_next_epoch_is_known(servers: str) -> None:
     assert second.opened is None and second.row.producer_id == first.row.producer_id
     world.take(0)
     (third,) = world.tasks(3, ["d"])
-    assert third.opened is not None  # it cannot be sure: the driver ends it
+    assert third.opened is not None  # the task cannot be sure, so the driver ends the transaction
     world.commit(3, [third])
     assert world.tasks(4, ["e"])[0].opened is None
     assert world.committed == ["a", "b", "c", "d", "e"]
@@ -242,14 +242,14 @@ def an_older_run_that_goes_on_ends_nothing(servers: str) -> None:
 
 
 def a_task_of_an_older_run_that_wakes_late_ends_nothing(servers: str) -> None:
-    """It finds the row of its own run, at an index that the newer run does not have."""
+    """The late task finds the row of its own run, at an index that the newer run does not have."""
     world = World(servers)
     world.batch(0, ["a"], ["b"], ["c"])
     world.batch(1, ["d", "e"], ["f"], run_id=RUN_2)
     late = world.worker().write(1, "f", index=2).progress
     assert late.opened is not None and late.before is not None and late.before.run_id == RUN_1
     world.batch(2, ["g"], ["h"], run_id=RUN_2)
-    # It holds back what readers of committed records see, until it ends.
+    # The late task's open transaction holds back readers of committed records until it ends.
     assert sorted(read_committed(servers, world.partition)) == ["a", "b", "c", "d", "e", "f"]
     with client_of(servers) as client:
         end_transaction(client, late.opened, commit=False)
@@ -290,7 +290,7 @@ def a_transaction_that_no_broker_lists_is_committed(servers: str) -> None:
 
 
 def a_checkpoint_that_is_older_than_the_rows_is_refused(servers: str) -> None:
-    """Also where only a task beyond the last one has the newer row."""
+    """The commit is refused even if only a task beyond the last one has the newer row."""
     world = World(servers)
     written = world.tasks(3, ["a"])
     world.plant(4, _row(9))
@@ -328,7 +328,7 @@ def a_copy_of_the_checkpoint_is_refused(servers: str) -> None:
 
 
 def absent_rows_are_refused_after_the_first_batch(servers: str) -> None:
-    """Nobody knows whether they were there. An option goes on."""
+    """The rows may have existed or not, so the commit is refused unless an option allows it."""
     world = World(servers)
     written = world.tasks(7, ["a"], ["b"])
     text = "rows of 2 of 2 tasks are absent .task 0 has none either.*set option exactlyOnceMissing"
@@ -357,7 +357,7 @@ def a_row_of_task_0_that_is_old_is_not_trusted(servers: str) -> None:
 
 
 def the_first_batch_is_not_new_after_an_old_mark(servers: str) -> None:
-    """It was ended in part so long ago that its rows have expired."""
+    """The batch was ended in part so long ago that its rows have expired."""
     world = World(servers)
     written = world.tasks(0, ["a"])
     world.store(world.sink.mark, RunMark(0, RUN_2, epoch_ms() - 8 * DAY_MS).to_offset())
@@ -393,7 +393,7 @@ def a_position_of_somebody_else_is_refused(servers: str) -> None:
 
 
 def a_transaction_that_is_not_open_any_more_fails_the_batch(servers: str) -> None:
-    """Nothing is ended, and the repetition writes it."""
+    """The commit ends no transaction, and the repeated batch is written."""
     world = World(servers)
     written = world.tasks(0, ["a"], ["b"])
     world.take(1)
@@ -405,7 +405,7 @@ def a_transaction_that_is_not_open_any_more_fails_the_batch(servers: str) -> Non
 
 # --- failures, and batch writes ------------------------------------------------------------------
 def an_abort_lets_readers_go_on(servers: str) -> None:
-    """What tasks left open is aborted; what they have ended stays."""
+    """Transactions that tasks left open are aborted; transactions that have ended stay."""
     world = World(servers)
     world.batch(0, ["a"])
     written = world.tasks(1, ["b"], ["c"])

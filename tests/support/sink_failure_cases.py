@@ -1,6 +1,6 @@
-"""What a task of the exactly-once sink must do that fails, or meets one that failed, on any broker.
+"""Cases in which a task of the exactly-once sink fails, or meets a failed one, on any broker.
 
-The broker has to look for transactions that are too old every 200 ms.
+The broker has to look for expired transactions every 200 ms.
 """
 
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def a_record_that_the_topic_refuses_fails_the_task(servers: str) -> None:
 
 
 def a_transaction_that_takes_too_long_says_so(servers: str) -> None:
-    """It is not taken for one that another attempt has fenced."""
+    """A transaction that has timed out is not mistaken for one that another attempt has fenced."""
     world = World(servers)
     world.worker().write_and_end(0, "0")
     for more in ([], [rows("b")]):
@@ -159,7 +159,7 @@ def what_a_producer_left_open_is_seen_in_its_partition(servers: str) -> None:
         TransactionalProducer(client, producer.transactional_id).init_transactions()
         assert seen() == {}
         assert open_since(client, producer.identity.producer_id + 1, 9, topic) == {}
-        # What was opened in an epoch is nothing that was left in it.
+        # A transaction opened in this epoch does not count as one left open by an earlier epoch.
         assert open_since(client, *producer.identity, topic) == {}
 
 

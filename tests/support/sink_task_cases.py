@@ -1,6 +1,6 @@
-"""What a task of the exactly-once sink must do on any broker: run on klog and on Apache Kafka.
+"""Cases for a task of the exactly-once sink on any broker: run on klog and on Apache Kafka.
 
-The broker has to look for transactions that are too old every 200 ms.
+The broker has to look for expired transactions every 200 ms.
 """
 
 from collections.abc import Callable
@@ -107,7 +107,7 @@ def one_batch_goes_to_several_topics(servers: str) -> None:
 
 
 def a_partitioner_of_ones_own_chooses(servers: str) -> None:
-    """Also when the batch is repeated, which asks nobody."""
+    """A repeated batch is recognised without asking the partitioner."""
     world = World(servers)
     wide = new_topic(servers, 3)
     own = "tests.support.partitioners:last_but_keyed"
@@ -178,7 +178,7 @@ def _timed(at: list[int | None]) -> pa.RecordBatch:
 
 
 def a_batch_that_was_passed_is_refused(servers: str) -> None:
-    """The checkpoint was set back, or a copy of it runs. The one who writes is not disturbed."""
+    """The checkpoint was set back, or a copy of it runs. The writing run is not disturbed."""
     world = World(servers)
     worker = world.worker()
     worker.write_and_end(0, "0")

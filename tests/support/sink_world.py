@@ -41,7 +41,7 @@ class World:
         return None if found is None else ProgressRow.from_offset(found)
 
     def is_at(self, batch_id: int) -> None:
-        """Wait until everybody sees the row of this batch: Kafka decides first, and shows later."""
+        """Wait until the batch's row is visible: Kafka decides a commit before it shows the row."""
         row = self.row()
         assert row is not None
         assert row.batch_id == batch_id
@@ -57,7 +57,7 @@ class World:
             commit_offsets(client, group, {TopicPartition(topic or self.topic, 0): position})
 
     def take(self, index: int = 0) -> None:
-        """Fence whoever has the id, as an attempt that dies then, or a driver."""
+        """Fence the producer that has the id, as an attempt that dies then, or a driver, does."""
         with client_of(self.servers) as client:
             TransactionalProducer(client, self.group(index)).init_transactions()
 

@@ -1,4 +1,4 @@
-"""One Spark session for a test process: small, without a UI, and told which Python to use."""
+"""One Spark session for a test process: small, without a UI, and on this process's Python."""
 
 import atexit
 import functools
@@ -21,11 +21,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 OVERRIDES: dict[str, str] = {}
-"""Settings that a file of tests puts in before anybody asks for its session."""
+"""Settings that a file of tests adds before the session is made."""
 _first_settings: dict[str, str] = {}
 _quick: list[bool] = []
 # Spark's default starts some thirty `readlink` and `chmod` for a micro-batch where Hadoop has no
-# native library. Releases have the other one in different packages.
+# native library. Spark's releases have the other class in different packages.
 _CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 _QUICK_CHECKPOINTS = tuple(
     f"org.apache.spark.sql.execution.streaming.{package}FileSystemBasedCheckpointFileManager"

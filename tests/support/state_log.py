@@ -20,7 +20,7 @@ from tests.support.produce_paths import InlineHelpers
 
 
 class MemoryStateLog:
-    """A StateLog. ``follows`` is whether the watermark goes with the log's end."""
+    """A StateLog. ``follows``: whether the watermark rises with the log's end."""
 
     def __init__(self, topic: str = "__consumer_offsets", start: int = 0) -> None:
         self.topic_partition = TopicPartition(topic, 0)
@@ -105,7 +105,7 @@ class _Bytes:
 
 
 class _NoPoller:
-    """Nothing is ever ready."""
+    """A poller for which no descriptor is ever ready."""
 
     def poll(self, timeout_ms: int | None) -> list[tuple[int, int]]:
         return []
@@ -137,7 +137,7 @@ class VirtualTime:
         return self.loop.now_ms()
 
     def turns(self) -> int:
-        """Until nothing is to be done at this time; how many that took."""
+        """Run turns until nothing is left to do at this time; return their number."""
         count = 0
         while (wake_ms := self.loop.next_wake_ms()) is not None and wake_ms <= self.loop.now_ms():
             self.loop.run_turn(0)
@@ -145,7 +145,7 @@ class VirtualTime:
         return count
 
     def advance(self, ms: int) -> None:
-        """Time passes, deadline by deadline."""
+        """Let virtual time pass, deadline by deadline."""
         end_ms = self.now_ms + ms
         while (wake_ms := self.loop.next_wake_ms()) is not None and wake_ms <= end_ms:
             self._turn_at(max(wake_ms, self.now_ms))

@@ -1,4 +1,4 @@
-"""A segment's .log file, read by whoever has its bytes: a walk over what is stored in it."""
+"""A walk over the batches of a segment's .log file, for tests that have its bytes."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class StoredBatch(NamedTuple):
 
 
 def stored_batches(log: Buffer, start: int = 0, end: int | None = None) -> Iterator[StoredBatch]:
-    """The batches in order; CorruptRecords at what is none, CRCs are not checked.
+    """Yield the batches in order; CorruptRecords if bytes form no batch. CRCs are not checked.
 
     A preallocated file has zeros after its last batch; they end the walk.
     """

@@ -115,7 +115,7 @@ def plan(arguments: Sequence[str], root: Path = ROOT, *, peers: bool = False) ->
         return runs
     if words:
         return [Run("the tests named", (*words, *options))]
-    # Those with a Spark first: the free lane is for the others anyway.
+    # Groups with a Spark begin first: the lane without Spark is free for the others anyway.
     return [*_spark_runs(options, root), *_other_runs(options, root)]
 
 
@@ -214,7 +214,7 @@ def _jobs(
 
 
 def _java_options(root: Path, *, make: bool) -> tuple[tuple[str, str], ...]:
-    """What JVMs of the tests are told. With ``make`` they need not load Spark's classes anew."""
+    """Return the options of the tests' JVMs; with ``make`` the archive of classes is made first."""
     if make:
         java_classes.make(_SHORT_LIVED_JAVA, root)
     options = f"{_SHORT_LIVED_JAVA} {java_classes.option(root)}".rstrip()
@@ -222,7 +222,7 @@ def _java_options(root: Path, *, make: bool) -> tuple[tuple[str, str], ...]:
 
 
 def _oldest_job(options: Sequence[str], root: Path) -> Job:
-    """`./dev test --spark 4.0`, whose Python is another."""
+    """`./dev test --spark 4.0`, which uses another environment's Python."""
     command = (str(root / "dev"), "test", "--spark", "4.0", *options)
     report = _emptied(root / _OLDEST_REPORTS) / "1.xml"
     return Job("the oldest Spark", command, report, is_heavy=True)

@@ -16,10 +16,10 @@ from types import FrameType
 from tests.support.suite_reports import Counts, counts_of
 
 NO_TESTS_COLLECTED = 5
-"""pytest's exit code for it; a whole run's, too, in which no test ran."""
+"""pytest's exit code if it ran no test; also that of a whole run in which no test ran."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _END_WITHIN_S = 60.0
-"""So long a process has to end its brokers and its Spark after a signal, before it is killed."""
+"""Time for a process to end its brokers and its Spark after a signal, before it is killed."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Job:
     report: Path
     environment: tuple[tuple[str, str], ...] = ()
     is_heavy: bool = False
-    """It takes a core and gigabytes: not every lane may have one at once."""
+    """Whether the process takes a core and gigabytes: only ``most_heavy`` of these run at once."""
 
 
 class Interrupted(Exception):
@@ -43,12 +43,13 @@ class Interrupted(Exception):
 
 
 class Lanes:
-    """Runs jobs, at most ``lanes`` at once, of which ``most_heavy`` are heavy, and begun in their
-    order; a heavy one that has to wait lets those behind it begin.
+    """Runs at most ``lanes`` jobs at once, in their order; at most ``most_heavy`` of these are
+    heavy. While a heavy job has to wait, the jobs behind it may begin.
 
-    A job that is alone has the terminal for itself, so that a debugger works. Otherwise the output
-    of each is kept in ``folder`` until it ends, and then printed whole; each leads a process group,
-    so that Ctrl-C reaches it once: from here. With ``stop_at_failure`` the first failure ends all.
+    A job that runs alone has the terminal for itself, so that a debugger works. The output of
+    several jobs is kept in ``folder`` until each ends, and then printed whole. Each job leads a
+    process group, so that Ctrl-C reaches it once: from here. With ``stop_at_failure`` the first
+    failure ends all jobs.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class Lanes:
         return [counts[number] for number in range(1, len(jobs) + 1)]
 
     def _choose(self, waiting: list[tuple[int, Job]]) -> tuple[int, Job]:
-        """The first that may begin, taken from those that wait; waits until there is one."""
+        """Take the first waiting job that may begin; wait until there is one."""
         with self._heavy_ended:
             while True:
                 for each in waiting:
@@ -166,7 +167,7 @@ class Lanes:
         return counts
 
     def _stop(self, number: int = 0) -> None:
-        """Begin nothing more, and end what runs; a second signal kills it."""
+        """Begin no more jobs, and end the running ones; a second signal kills them."""
         with self._lock:
             if self._signal:
                 self._kill()
@@ -198,7 +199,7 @@ class Lanes:
     def _signals(self) -> Iterator[None]:
         """A signal ends the processes first, unless this one was started to ignore it (nohup).
 
-        A handler is there in any case: what is ignored here would be ignored by the processes.
+        A handler is set in any case: processes would inherit an ignored signal.
         """
         ignored = [number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_IGN]
 

@@ -1,4 +1,4 @@
-"""What the JUnit reports of a run say: counts, times, and folders that are over their budget."""
+"""Results in the JUnit reports of a run: counts, times, and folders that exceed their budget."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ class Timed(NamedTuple):
 
 
 def counts_of(report: Path) -> Counts:
-    """What a JUnit report counts; a report that is not there is a run that died: one failure."""
+    """Return a JUnit report's counts; without a report the run has died, which is one failure."""
     root = _parsed(report)
     if root is None:
         return Counts(failed=1)

@@ -1,6 +1,6 @@
-"""What klog's client must do with transactions on any broker that has them: run on klog and Kafka.
+"""Cases for transactions of klog's client on any broker that has them: run on klog and Kafka.
 
-Values of records are unique in a case, so that what was read shows what was written how often.
+Values of records are unique in a case, so that the values read show how often each was written.
 """
 
 import uuid
@@ -141,7 +141,7 @@ def what_is_committed_is_written_and_nothing_else(servers: str) -> None:
 
 
 def readers_see_what_is_committed(servers: str) -> None:
-    """Nothing of a transaction that is open, aborted, or behind an open one."""
+    """Readers get no record of a transaction that is open, aborted, or behind an open one."""
     partition = TopicPartition(new_topic(servers, 1), 0)
     with producer_of(servers) as producer, producer_of(servers) as slow:
         for number in range(6):
@@ -183,7 +183,7 @@ def an_empty_transaction_ends(servers: str) -> None:
 
 
 def offsets_are_committed_with_the_records(servers: str) -> None:
-    """Pending until the end, seen by whoever requires stable ones only afterwards."""
+    """Offsets are pending until the transaction's end; a fetch of stable offsets waits for it."""
     topic = new_topic(servers, 1)
     partition, group = TopicPartition(topic, 0), f"group-of-{topic}"
     with producer_of(servers) as producer:
@@ -223,7 +223,7 @@ def a_stranger_to_the_group_must_abort(servers: str) -> None:
 
 
 def a_newer_producer_fences_the_older(servers: str) -> None:
-    """What the older one left open is aborted, and it hears so at its next step."""
+    """The older producer's open transaction is aborted; its next step raises the fencing error."""
     partition = TopicPartition(new_topic(servers, 1), 0)
     name = new_id()
     with producer_of(servers, name) as older:
@@ -285,8 +285,8 @@ def a_transaction_is_ended_by_another_process(servers: str) -> None:
 
 
 def a_transaction_that_took_too_long_is_over(servers: str) -> None:
-    """The coordinator has aborted it: whoever ends it hears so. The broker has to look often
-    (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
+    """The coordinator has aborted the transaction, and ending it raises an error. The broker has to
+    look often (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
     partition = TopicPartition(new_topic(servers, 1), 0)
     with client_of(servers) as client:
         producer = TransactionalProducer(client, new_id(), transaction_timeout_ms=300)
@@ -308,7 +308,7 @@ def a_transaction_that_took_too_long_is_over(servers: str) -> None:
 
 
 def a_record_that_is_refused_spoils_its_transaction_only(servers: str) -> None:
-    """Also where other batches were under way behind it."""
+    """Only the transaction with the refused record fails, even if other batches are in flight."""
     topic = new_topic(servers, 2, max_message_bytes="2000")
     partition, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
     with producer_of(servers) as producer:
@@ -332,7 +332,7 @@ def a_record_that_is_refused_spoils_its_transaction_only(servers: str) -> None:
 
 
 def records_can_be_set_aside_in_a_transaction(servers: str) -> None:
-    """Those behind them are written all the same, once and in order."""
+    """Records behind the ones set aside are still written, once and in order."""
     partition = TopicPartition(new_topic(servers, 1, max_message_bytes="2000"), 0)
     aside: list[int] = []
     with producer_of(servers) as producer:
@@ -356,7 +356,7 @@ def records_can_be_set_aside_in_a_transaction(servers: str) -> None:
 
 
 def lost_connections_lose_nothing(servers: str) -> None:
-    """They go while requests are under way: what was written is not known at first."""
+    """Connections end while requests are in flight: the client does not know what was written."""
     topic = new_topic(servers, 2)
     partitions = [TopicPartition(topic, number) for number in range(2)]
     group = f"group-of-{topic}"

@@ -1,4 +1,4 @@
-"""A transactional producer that says what a test wants said; errors are results."""
+"""A transactional producer that sends the requests that a test chooses; errors are results."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -52,7 +52,7 @@ def pass_time(broker: MemoryBroker, ms: int) -> None:
 
 
 class Caller(Protocol):
-    """A connection, or a broker in memory."""
+    """A connection to a broker, or a broker in memory."""
 
     def call(self, request: Any, version: int) -> Any: ...
 
@@ -189,7 +189,7 @@ class MemoryClient(TransactionClient):
         self.broker = broker
 
     def verify(self, partition: TopicPartition = PLAIN, *, adds: bool = True) -> ErrorCode:
-        """What a Produce request asks before it appends."""
+        """Verify a partition with the coordinator, as Produce does before it appends."""
         answers: list[dict[TopicPartition, ErrorCode]] = []
         self.broker.broker.services.transactions.verify(
             self.transactional_id,

@@ -1,8 +1,8 @@
-"""A broker with transactions as a model: decoded requests in, replies out, no socket and no clock.
+"""A broker with transactions as a model: decoded requests in, responses out, no socket, no clock.
 
-It follows Kafka 4.3's rules for one coordinator and one leader of all partitions: the coordinator's
-states and epochs in both shapes (transaction.version 0 and 2), sequences, the window of five
-batches. Markers are written when `write_markers` is called; until then the coordinator answers
+The model follows Kafka 4.3's rules for one coordinator and one leader of all partitions: the
+coordinator's states and epochs in both forms (transaction.version 0 and 2), sequences, the window
+of five batches. `write_markers` writes the markers; until then the coordinator answers
 CONCURRENT_TRANSACTIONS.
 """
 
@@ -280,7 +280,7 @@ def _rows(request: ProduceRequest) -> list[Any]:
 
 
 def answer_with(request: Request, code: ErrorCode) -> Response:
-    """An answer that says the same of everything that was asked for."""
+    """A response with the same error code for each requested item."""
     number = code.value
     if isinstance(request, ProduceRequest):
         rows = [PartitionProduceResponse(index=d.index, error_code=number) for d in _rows(request)]

@@ -1,4 +1,4 @@
-"""What a transaction-aware reader of a partition sees, worked out of all its batches."""
+"""The view of a transaction-aware reader of a partition, computed from all of its batches."""
 
 from dataclasses import dataclass, field
 
@@ -13,10 +13,10 @@ class Reading:
     """The whole of a partition."""
 
     values: list[bytes] = field(default_factory=list)
-    """Of records that are committed, or in no transaction, in the order of the log."""
+    """Values of committed and non-transactional records, in the order of the log."""
     commits: int = 0
     aborts: int = 0
-    """Markers."""
+    """Numbers of markers."""
     aborted_records: int = 0
     open_producers: list[int] = field(default_factory=list)
     """Producer ids whose transaction has not ended."""
@@ -33,7 +33,7 @@ def committed_values(client: RawClient, topic: str, partition: int = 0) -> list[
 
 
 def read_partition(client: RawClient, topic: str, partition: int = 0) -> Reading:
-    """All batches, as far as the watermark, and what their markers make of them."""
+    """Read all batches up to the high watermark, and apply their markers."""
     reading = Reading()
     open_records: dict[int, list[int]] = {}
     values: dict[int, bytes] = {}

@@ -28,12 +28,12 @@ EXPIRY_SWEEP_MS = 3600 * 1000
 
 
 class Partitions:
-    """The partitions' leaders: they keep what is sent, and answer as they are told."""
+    """Stands for the partitions' leaders: keeps the markers and responds with set error codes."""
 
     def __init__(self) -> None:
         self.markers: list[TransactionMarker] = []
         self.answers: dict[TopicPartition, list[ErrorCode]] = {}
-        """By partition: what its next answers are; NONE after the last."""
+        """By partition: error codes of the next responses; NONE after the last."""
         self.is_silent = False
         self.unanswered: list[Callable[[], None]] = []
 
@@ -52,7 +52,7 @@ class Partitions:
             done(results)
 
     def sent(self) -> list[tuple[bool, int, tuple[TopicPartition, ...]]]:
-        """Of each marker: whether it commits, its epoch, its partitions."""
+        """Return for each marker whether it commits, its epoch and its partitions."""
         return [(m.is_commit, m.producer_epoch, tuple(m.partitions)) for m in self.markers]
 
 
@@ -124,7 +124,7 @@ class Sim:
         return self.reply()
 
     def reply(self) -> TransactionReply | None:
-        """The last one; None if nobody has been answered since."""
+        """The last response; None if no request was answered since the last call."""
         return self.replies.pop() if self.replies else None
 
     # --- looking ---------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class Sim:
         return self.coordinator.describe(key)[1]
 
     def written(self) -> list[TransactionMetadata | None]:
-        """What the log has."""
+        """Return the records of the log, decoded."""
         found = []
         for batch in self.log.batches:
             for record in iterate(batch):

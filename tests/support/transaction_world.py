@@ -28,12 +28,13 @@ from tests.support.transaction_model import TransactionModel, answer_with
 
 _HOP_MS = 1
 _PRODUCE_MS = 5
-"""Records are slower than a transaction's other requests, which go to another broker."""
+"""Round trip of Produce: slower than other requests, because it goes to another broker."""
 _MARKERS_MS = 12
 
 
 class Fate(Enum):
-    """What becomes of a request; an ErrorCode instead of one: it is answered so, undone."""
+    """The fate of a request. An ErrorCode in place of a Fate: that error is the response, and the
+    request is not carried out."""
 
     ANSWERED = auto()
     LOST_BEFORE = auto()
@@ -41,7 +42,7 @@ class Fate(Enum):
     LOST_AFTER = auto()
     """The connection ends when the request was carried out, before the answer has arrived."""
     LATE = auto()
-    """It arrives when the client has given up waiting for the answer."""
+    """The request arrives after the client has given up waiting for the response."""
 
 
 _RANGES = {
@@ -112,7 +113,7 @@ class World:
             self.step(self._events[0][0])
 
     def carry_out(self, request: Request) -> Response:
-        """What the broker does with a request that has arrived."""
+        """Carry out a request that has arrived; markers are written a little later."""
         reply = self.model.answer(request)
         self.at(self.now_ms + _MARKERS_MS, self.model.write_markers)
         return reply

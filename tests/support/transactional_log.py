@@ -75,7 +75,7 @@ def end(
 
 
 def said_by_batches(log: PartitionLog) -> tuple[dict[int, int], list[AbortedEntry]]:
-    """Open transactions, and rows of the indexes, of what is in the files."""
+    """Return open transactions and rows of the transaction indexes, computed from the files."""
     begun: dict[int, int] = {}
     rows = []
     for segment in log.segments:

@@ -74,14 +74,14 @@ _NEWEST = {
 
 @dataclass
 class Opinion:
-    """What a broker tells of partition 0 of topic t, and who has what else, in its opinion."""
+    """One broker's view of partition 0 of topic t and of the other brokers."""
 
     leader: int
     leader_epoch: int
     end: int
-    """Of its own log; it leads, and says so, if it is ``leader``."""
+    """The broker's own log end offset; it claims to lead if it is ``leader``."""
     brokers: dict[int, int] = field(default_factory=dict)
-    """The ports of the others."""
+    """Ports of the other brokers."""
     has_topic: bool = True
     asked: list[ApiKey] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
@@ -89,13 +89,13 @@ class Opinion:
 
 
 class OpinionatedBroker(RefusingBroker):
-    """It controls and coordinates whatever it thinks that ``leader`` leads."""
+    """A broker that acts as controller and coordinator according to its own opinion."""
 
     def __init__(self, number: int, opinion: Opinion) -> None:
         self.number = number
         self.opinion = opinion
         self.is_right = False
-        """Whether it is who it thinks that it is."""
+        """Whether the broker really is the one that it claims to be."""
         super().__init__()
         self.port = self._port
 

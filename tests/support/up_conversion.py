@@ -17,7 +17,7 @@ from pyspark_klog.records.record import Record, TimestampType
 
 @dataclass(frozen=True, slots=True)
 class UpConverted:
-    """What a conversion gave: a set, and how many records of it had to be written anew."""
+    """A conversion's result: a set, and the number of its records that had to be rewritten."""
 
     data: bytes
     records_converted: int

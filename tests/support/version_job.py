@@ -1,7 +1,7 @@
 """A copy of one topic into another, exactly once, until all records are copied.
 
-A program of its own, so that it runs with whichever version of klog PYTHONPATH names:
-``python version_job.py SERVERS SOURCE TARGET CHECKPOINT``. It uses only pyspark_klog's public API.
+The copy is a separate program, so that it runs with the version of klog that PYTHONPATH names:
+``python version_job.py SERVERS SOURCE TARGET CHECKPOINT``. Only pyspark_klog's public API is used.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""A cluster that the tests of a module share: each finds it whole, whatever the last one did.
+"""A cluster that the tests of a module share: each test finds all of its brokers running.
 
 Three brokers and a ZooKeeper take some nine seconds of a core to start and to end.
 """
@@ -13,7 +13,7 @@ from tests.support.eventually import eventually
 
 
 def made_whole(cluster: Cluster) -> Cluster:
-    """The same, with whoever has ended started again, once all know each other."""
+    """Start the cluster's stopped brokers again; return when all brokers know each other."""
     for broker in cluster.brokers:
         if not broker.is_running:
             broker.start()
@@ -22,7 +22,7 @@ def made_whole(cluster: Cluster) -> Cluster:
 
 
 def told_by(broker: Broker) -> tuple[list[int], int]:
-    """The brokers that a broker tells of, and the controller."""
+    """Return the brokers and the controller that a broker's DescribeCluster response names."""
     with BlockingClient({"bootstrap.servers": broker.bootstrap_servers}) as client:
         link = client.link_to_any(client.deadline())
         reply = client.ask(link, DescribeClusterResponse, lambda _: DescribeClusterRequest())
@@ -30,7 +30,7 @@ def told_by(broker: Broker) -> tuple[list[int], int]:
 
 
 def controller_told_by_all(cluster: Cluster, numbers: tuple[int, ...] = (1, 2, 3)) -> int:
-    """The controller, once all of these brokers tell of each other and of the same one."""
+    """Wait until all these brokers name each other and the same controller; return its id."""
 
     def agreed() -> int | None:
         told = [told_by(cluster.broker(number)) for number in numbers]

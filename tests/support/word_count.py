@@ -79,7 +79,7 @@ class World:
         assert producer.flush(30) == 0
 
     def counts(self) -> dict[str, list[int]]:
-        """What was committed to "counts", by word, in the order of the topic."""
+        """Return the committed records of "counts", by word, in the order of the topic."""
         found: dict[str, list[int]] = defaultdict(list)
         for key, value in committed(self.servers, "counts"):
             found[key].append(int(value))

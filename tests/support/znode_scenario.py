@@ -100,7 +100,7 @@ def leave_unfinished(brokers: dict[int, ZooKeeperKafka], zookeeper: KazooClient)
     for name, replicas in (("moving", "0:1"), ("going", "0:2"), ("lone", "2")):
         topics(broker, "--create", "--topic", name, "--replica-assignment", replicas)
     brokers[2].pause()
-    # Not by Kafka's tools: they may ask the broker that stands still.
+    # Kafka's tools may ask the paused broker, so send the request directly.
     move = ReassignablePartition(partition_index=0, replicas=[2, 0])
     with RawClient(("127.0.0.1", broker.port), timeout_s=_DEADLINE_S) as controller:
         answer = controller.call(

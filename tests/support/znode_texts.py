@@ -1,4 +1,4 @@
-"""What might stand in znodes: kinds of JavaZnodes.java, and texts of many kinds of writers."""
+"""Texts that znodes may hold: kinds of JavaZnodes.java, and texts of many kinds of writers."""
 
 TEXTS = [
     (

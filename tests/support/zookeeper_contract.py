@@ -1,4 +1,4 @@
-"""What `runtime/zookeeper/sessions.py` promises, as tests: for kazoo with a server, and for the
+"""The contract of `runtime/zookeeper/sessions.py` as tests: for kazoo with a server, and for the
 simulation.
 
 A test class takes `ZooKeeperContract` as its base and has a fixture ``world``, a `ContractWorld`.
@@ -24,7 +24,7 @@ CONNECTED, DISCONNECTED, EXPIRED = SessionEvent
 
 
 class ZooKeeperContract(RequestsContract):
-    """Watches, order, lost connections and the end, and what the other half has."""
+    """Watches, order, lost connections, the end, and the other half's tests."""
 
     # --- watches ---------------------------------------------------------------------------------
     def test_a_watch_on_data_fires_once_at_a_change_or_the_end(
@@ -200,7 +200,7 @@ class ZooKeeperContract(RequestsContract):
         assert one.log.index(DISCONNECTED) == len(one.log) - 1
         world.start()
         one.until(CONNECTED, 2)
-        # Any of them may have been done; what is asked now comes after it.
+        # Each of the lost requests may have been carried out; new requests follow them.
         there = one.ask("children", "/a").names
         again = [one.ask("create", f"/a/{number}") for number in range(100)]
         assert {type(each) for each in again} <= {Created, NodeExists}

@@ -18,25 +18,25 @@ class ContractWorld(Protocol):
     loop: Loop
 
     def opener(self, chroot: str) -> OpenSession:
-        """Opens sessions at this chroot. Each call is another process."""
+        """Open sessions at this chroot. Each call stands for another process."""
 
     def until(self, is_so: Callable[[], Any], what: str) -> Any:
-        """Lets the loop turn until it is so, and returns what that was."""
+        """Run the loop until the condition is true, and return the condition's value."""
 
     def expire(self, session_id: int) -> None:
-        """Ends a session from outside."""
+        """End a session from outside."""
 
     def stop(self) -> None:
-        """The servers are down."""
+        """Stop the servers."""
 
     def start(self) -> None:
-        """They are back, with their data."""
+        """Start the servers again, with their data."""
 
     def pause(self) -> None:
-        """The servers stand still."""
+        """Pause the servers: they stop responding."""
 
     def resume(self) -> None:
-        """They go on."""
+        """Resume the paused servers."""
 
 
 class Opened:
@@ -50,11 +50,11 @@ class Opened:
             self.until(CONNECTED)
 
     def until(self, entry: Any, times: int = 1) -> None:
-        """Waits until the log has it (so often)."""
+        """Wait until the log contains the entry (``times`` times)."""
         self.world.until(lambda: self.log.count(entry) >= times, str(entry))
 
     def begin(self, name: str, *args: Any, **options: Any) -> list[Any]:
-        """Asks; the list gets the answer."""
+        """Send a request; the returned list gets the response."""
         answers: list[Any] = []
 
         def done(answer: Any) -> None:
@@ -68,7 +68,7 @@ class Opened:
         return answers
 
     def ask(self, name: str, *args: Any, **options: Any) -> Any:
-        """Asks, and waits for the answer."""
+        """Send a request and wait for the response."""
         answers = self.begin(name, *args, **options)
         self.world.until(lambda: answers, f"an answer to {name} {args[:1]}")
         assert len(answers) == 1
@@ -79,7 +79,7 @@ class Opened:
         return lambda: self.log.append(name)
 
     def end(self) -> None:
-        """Closes, and waits until a server knows."""
+        """Close the session, and wait until a server has ended it."""
         ended: list[bool] = []
         self.session.close(lambda: ended.append(True))
         self.world.until(lambda: ended, "the end of the session")

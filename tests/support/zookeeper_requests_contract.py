@@ -1,4 +1,4 @@
-"""What `runtime/zookeeper/sessions.py` promises of single requests: one half of the contract's
+"""The contract of `runtime/zookeeper/sessions.py` for single requests: one half of the contract's
 tests."""
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ _tests = count()
 
 
 class RequestsContract:
-    """Each test has a chroot of its own, which is not there before."""
+    """Requests of one session. Each test has a new chroot of its own."""
 
     @pytest.fixture
     def chroot(self) -> str:
@@ -42,11 +42,11 @@ class RequestsContract:
 
     @pytest.fixture
     def other(self, world: ContractWorld, chroot: str, one: Opened) -> Opened:
-        """Another process's, below the same chroot."""
+        """Open a session of another process, below the same chroot."""
         return Opened(world, chroot)
 
     def eventually(self, opened: Opened, *request: Any, is_so: Callable[[Any], bool]) -> Any:
-        """Asks again until the answer is so: reads of what others wrote may lag."""
+        """Repeat a read until its result is right: reads of other sessions' writes may lag."""
         answers: list[Any] = []
 
         def ask_again() -> bool:
