@@ -111,7 +111,7 @@ def test_adopted_topics_keep_their_ids_records_and_the_cluster(clean: bool) -> N
     assert offsets.configs["cleanup.policy"] == "compact"
     for number in (0, 1):
         log = log_of(broker, "a", number)
-        # Whoever led the partition before does so no more.
+        # The new leader epoch fences the partition's earlier leader.
         assert log.leader_epoch > epochs[number]
         assert epochs[number] < a.partitions[number].leader_epoch <= log.leader_epoch
         assert log.config.retention_ms == log.config.retention_bytes == -1
@@ -467,7 +467,7 @@ def test_missing_offsets_of_a_compacted_log_are_no_damage() -> None:
     shortened.sync()
     broker = start(files, adopt=True)
     assert values(broker, "b") == kept - 1
-    # Nor are they at the next start after a kill, when it is an ordinary topic.
+    # The next start, after a kill, loses no record either; the topic is an ordinary one then.
     append(log_of(broker, "b"))
     assert values(start(files.killed()), "b") == kept
 
@@ -572,7 +572,7 @@ def test_a_new_topic_does_not_take_what_lies_there(folder: str, topic_id: UUID |
     assert broker.services.metadata.image.topic("b") is None
     assert tree(files) == before
     assert isinstance(created(broker, "b-0"), Topic)
-    # Moved away it is in nobody's way.
+    # Move the folder away: it no longer blocks the partition.
     files.remove_tree(DATA / folder)
     assert isinstance(created(broker, "b"), Topic)
     assert values(broker, "b") == 0

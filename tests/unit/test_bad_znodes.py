@@ -1,4 +1,4 @@
-"""What cannot be used in ZooKeeper is named once, and costs no memory."""
+"""Unusable data in ZooKeeper are reported once, and cost no memory."""
 
 import logging
 import sys

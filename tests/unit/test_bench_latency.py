@@ -1,4 +1,4 @@
-"""The rows and the picture of the latency benchmark; programs that answer lines of JSON."""
+"""The rows and the plot of the latency benchmark; programs that respond with lines of JSON."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A broker's settings are changed while it runs: what counts, who follows, what is refused."""
+"""A broker's settings change while it runs: which value counts, who applies it, what is refused."""
 
 import logging
 
@@ -50,7 +50,7 @@ def given(broker: BrokerServer) -> dict[str, dict[str, str]]:
 
 
 def store(broker: BrokerServer, name: str, texts: dict[str, str]) -> None:
-    """As an earlier release may have stored it, without a check."""
+    """Store a setting as an earlier release may have stored it, without a check."""
     metadata = broker.services.metadata
     asked(broker, lambda done: metadata.update_broker_configs(name, lambda _: texts, done))
 
@@ -137,7 +137,7 @@ def test_many_topics_follow_in_slices(broker: BrokerServer) -> None:
 
     change(broker, ALL_BROKERS, ("log.segment.bytes", SET, "5000"))
     assert 0 < followed(5000) < 1200
-    # Another change before all have followed: all of them get the newest.
+    # Make another change before all have followed the first: all of them get the newest value.
     change(broker, ALL_BROKERS, ("log.segment.bytes", SET, "6000"))
     for _ in range(10):
         broker.loop.run_turn(0)
@@ -273,7 +273,7 @@ def test_what_is_stored_and_cannot_be_used_does_not_count(
     assert all("changed for this broker" in line and "ignoring" in line for line in told)
     assert again.config["log.segment.bytes"] == 1 << 30
     assert again.config["log.roll.ms"] == 5
-    # It does not keep anybody from other changes, and can be taken away.
+    # The unusable setting blocks no other change, and it can be deleted.
     assert change(again, THIS, ("log.roll.ms", SET, "6"), ("gone.setting", DELETE, None)) == OK
     assert given(again)[THIS] == {"log.segment.bytes": "x", "node.id": "5", "log.roll.ms": "6"}
 
@@ -297,7 +297,7 @@ def test_what_is_stored_for_a_topic_and_cannot_be_used_does_not_count(
     found = describe(again, "a", kind=TOPIC)
     assert sources(found["retention.ms"])[0] == ("retention.ms", "-1", 1)
     assert sources(found["cleanup.policy"])[0] == ("cleanup.policy", "delete", 1)
-    # It does not keep anybody from other changes, and can be taken away.
+    # The unusable setting blocks no other change, and it can be deleted.
     assert change(again, "a", ("retention.ms", SET, "8"), kind=TOPIC) == OK
     assert change(again, "a", ("cleanup.policy", SET, "mince"), kind=TOPIC)[0] == "INVALID_CONFIG"
     assert change(again, "a", ("cleanup.policy", APPEND, "compact"), kind=TOPIC) == OK
@@ -360,7 +360,7 @@ def test_with_strict_configs_what_has_no_effect_is_refused(files: MemoryFiles) -
         create(strict, "b", {"message.format.version": "2.8"}),
     ):
         assert (code, "strict.configs=true refuses" in str(text)) == ("INVALID_CONFIG", True)
-    # What was given before hinders nobody, and can be taken away.
+    # Settings that were stored before block no other change, and they can be deleted.
     assert change(strict, THIS, ("log.roll.ms", SET, "6")) == OK
     assert change(strict, THIS, ("num.io.threads", DELETE, None)) == OK
     assert change(strict, "a", ("flush.ms", SET, "6"), kind=TOPIC) == OK

@@ -1,4 +1,4 @@
-"""Single things that a cleaned log has and others have not, and who could be misled by them."""
+"""Features that only a cleaned log has, and code that they could mislead."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +37,7 @@ def write(log: PartitionLog, *batches: CleanedBatch) -> None:
 
 # --- looking up ----------------------------------------------------------------------------------
 def test_an_index_row_of_several_batches_leads_to_the_last_one() -> None:
-    """As brokers wrote it that appended several at once: the first's place, the last's offset."""
+    """Batches as brokers wrote them that appended several at once: first position, last offset."""
     log = open_log(MemoryFiles(), replace(SMALL, index_interval_bytes=1 << 20))
     for _ in range(4):
         append(log, batch(2))
@@ -64,7 +64,7 @@ def test_the_largest_time_is_that_of_a_record() -> None:
     assert found is not None
     assert (found.offset, found.timestamp_ms) == (1, FIRST_MS + 5)
     assert log.offset_for_timestamp(FIRST_MS + 6) is None
-    # Whoever may not block gets the same from a helper.
+    # A caller that may not block gets the same result from a helper.
     with pytest.raises(LongLookUp) as raised:
         log.offset_for_timestamp(-3, may_block=False)
     assert raised.value.search() == found
@@ -73,7 +73,7 @@ def test_the_largest_time_is_that_of_a_record() -> None:
 # --- producers and transactions ------------------------------------------------------------------
 @pytest.mark.parametrize("with_kernel", [True, False])
 def test_an_emptied_batch_opens_no_transaction(with_kernel: bool) -> None:
-    """It stays for its producer's sequence; the marker behind it may go."""
+    """An emptied batch keeps its producer's sequence; the marker behind it may be removed."""
     files = MemoryFiles()
     log = open_log(files)
     write(log, CleanedBatch(0, 1, [(0, FIRST_MS)]), EMPTIED, CleanedBatch(20, 1, [(0, FIRST_MS)]))

@@ -1,4 +1,4 @@
-"""What `klog groups describe` tells where a partition has no leader, or nobody is known."""
+"""Rows of `klog groups describe` for a partition without a leader, and without known members."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def test_a_partition_without_a_leader_has_no_lag(capsys: pytest.CaptureFixture[s
         ["t", "0", "4", "9", "5", "busy", "h", "c"],
         ["t", "1", "4", "-", "-", "-", "-", "-"],
         ["t", "2", "4", "-", "-", "-", "-", "-"],
-        # Who reads nothing is there, too.
+        # A member without partitions has a row, too.
         ["-", "-", "-", "-", "-", "idle", "h", "c"],
     ]
 

@@ -118,7 +118,7 @@ class TestProgress:
 
 
 def completed(words: str, incomplete: str = "") -> list[str]:
-    """What bash is offered behind these words."""
+    """Return the completions that bash gets for these words."""
     count = len(words.split())
     result: Result = CliRunner().invoke(
         commands.command,

@@ -1,4 +1,4 @@
-"""What `klog consume` prints of records, and how it reads them from record sets."""
+"""The lines that `klog consume` prints for records, and how it reads records from record sets."""
 
 import json
 
@@ -60,7 +60,7 @@ class TestFormat:
 
 
 def transactions() -> Fetched:
-    """Of two producers: what 7 wrote is void, what 8 wrote is not."""
+    """Records of two producers: 7's transaction is aborted, 8's is committed."""
     data = b""
     for offset, producer_id in ((0, 7), (2, 8)):
         builder = BatchBuilder(

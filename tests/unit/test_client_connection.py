@@ -29,7 +29,7 @@ def _connection(max_reply_bytes: int = 1 << 20) -> Connection:
 
 
 def _sent(connection: Connection) -> list[tuple[int, int, Request]]:
-    """What the connection wants to send, as (correlation id, version, message)."""
+    """Return the requests that the connection sends, as (correlation id, version, message)."""
     data = bytearray()
     while (part := connection.to_send()) is not None:
         data += part

@@ -1,4 +1,4 @@
-"""The reading of a range, with a broker on paper and a clock that only moves when asked to wait."""
+"""The reading of a range, from a made-up broker, with a clock that moves only during waits."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -39,7 +39,7 @@ _MOST_BYTES = 4_194_304
 """max.partition.fetch.bytes, unless set."""
 
 Answer = Callable[[int], PartitionData | KlogError | None]
-"""What a broker says to a fetch at an offset; None: a reply without any partition."""
+"""The broker's response to a fetch at an offset; None: a response without any partition."""
 
 
 class _PaperClient:
@@ -237,7 +237,7 @@ def test_a_gap_in_what_the_leader_has_itself_is_one(monkeypatch: pytest.MonkeyPa
 def test_nobody_but_the_leader_that_gave_nothing_tells_of_a_gap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Another one may have more on its own disks."""
+    """Another replica may have more on its own disks."""
     moved = BrokerError(ErrorCode.FENCED_LEADER_EPOCH, "it leads anew")
     _first_local(monkeypatch, [moved, 40])
     client = _PaperClient([_nothing(end=50), _nothing(end=50), _records(4, 6)])
@@ -250,7 +250,7 @@ def test_nobody_but_the_leader_that_gave_nothing_tells_of_a_gap(
 
 
 def test_a_reader_above_its_quota_waits() -> None:
-    """Apache Kafka answers it without any partition (FetchContext.getThrottledResponse)."""
+    """Apache Kafka answers without any partition (FetchContext.getThrottledResponse)."""
     client = _PaperClient([_records(0, 5), lambda _: None, lambda _: None, _records(5, 5)])
     client.throttle_time_ms = 10
     assert _read(client, 0, 10) == list(range(10))
@@ -265,7 +265,7 @@ def test_a_reader_above_its_quota_waits() -> None:
 def test_a_log_that_stays_shorter_than_the_range_is_reported(
     monkeypatch: pytest.MonkeyPatch, wait_ms: int
 ) -> None:
-    """As after an election that lost records: not to be read on, however often it is tried."""
+    """After an election that lost records, reading must stop, however often it is tried."""
 
     def client() -> _PaperClient:
         def nothing(_: int) -> PartitionData | KlogError:
@@ -490,7 +490,7 @@ def test_a_replica_that_fails_is_left_for_the_leader(trouble: Answer) -> None:
 
 
 def test_a_replica_that_brings_nothing_is_left_for_the_leader() -> None:
-    """It may be cut off from the leader, and will not have the range for as long as that lasts."""
+    """The replica may be cut off from the leader, and lacks the range for as long as that lasts."""
     nothing = [_nothing(end=0)] * 5
     client = _PaperClient([_prefer(2), *nothing, _records(0, 5)], client_rack="b")
     assert _read(client, 0, 5) == list(range(5))
@@ -522,7 +522,7 @@ def _metadata_says(client: _PaperClient, topic_id: UUID) -> None:
 
 
 def _read_old(client: _PaperClient, lost: list[OffsetsLost]) -> list[int]:
-    """What is read of the topic with the id `_ID`, and no other."""
+    """Return the records read of the topic with the id `_ID`, and of no other topic."""
     return _read(client, 3, 10, lost.append, topic_id=_ID)
 
 

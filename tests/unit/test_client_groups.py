@@ -1,4 +1,4 @@
-"""What a client tells of groups whose coordinators move while brokers are asked."""
+"""A client's view of groups whose coordinators move while brokers are asked."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -22,7 +22,7 @@ from pyspark_klog.protocol.message import Request, Response
 
 
 class _PaperClient:
-    """Two brokers that list the group g, and what they say of it when they are asked."""
+    """Two brokers that list the group g, and respond to DescribeGroups with a given error."""
 
     def __init__(self, group_type: str, *said: tuple[ErrorCode, str]) -> None:
         self._group_type = group_type
@@ -52,7 +52,7 @@ class _PaperClient:
 
 @pytest.mark.parametrize("group_type", ["classic", "consumer"])
 def test_a_group_that_moves_away_is_not_told_to_be_empty(group_type: str) -> None:
-    """Who asks every broker asks anew after such an error."""
+    """A client that asks every broker repeats its requests after such an error."""
     client = _PaperClient(group_type, (ErrorCode.NOT_COORDINATOR, ""))
     with pytest.raises(BrokerError, match="NOT_COORDINATOR: describe group g"):
         list_groups(cast(Any, client))

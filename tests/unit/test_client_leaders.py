@@ -1,4 +1,4 @@
-"""Asking leaders about their partitions: those that changed are asked again, errors are kept."""
+"""Requests to partitions' leaders: after a leader change they are repeated; errors are kept."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -51,8 +51,8 @@ class Client(BlockingClient):
 def asked(
     client: Client, partitions: Iterable[TopicPartition], *answers: Any
 ) -> tuple[Answers[str], list[tuple[int, list[int]]]]:
-    """What was answered, and who was asked about which partitions. Answers are given in turn:
-    for each partition, or an error that is raised."""
+    """Return the results, and each request's broker and partitions. ``answers`` are given in turn:
+    one for all partitions of a request, or an error that is raised."""
     calls = []
     left = list(answers)
 

@@ -1,4 +1,4 @@
-"""What becomes of the connector's warnings while nobody has configured logging, and then."""
+"""The connector's warnings before and after a program configures logging."""
 
 import io
 import logging

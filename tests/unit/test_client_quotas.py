@@ -1,4 +1,4 @@
-"""Quotas of clients: who can have which, which ones a filter asks for, and that they are stored."""
+"""Quotas of clients: possible entities, entities that match a filter, and durable changes."""
 
 import logging
 import math
@@ -71,7 +71,7 @@ def put(broker: BrokerServer, names: Names, quotas: Quotas, **more: Any) -> str:
 def ask_for(
     broker: BrokerServer, *components: tuple[str, int, str | None], strict: bool = False
 ) -> dict[Who, dict[str, float]] | str:
-    """What has quotas, or the error."""
+    """Return the matching entities' quotas, or the error."""
     rows = [
         describing.ComponentData(entity_type=kind, match_type=match_type, match=name)
         for kind, match_type, name in components

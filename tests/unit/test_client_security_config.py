@@ -1,4 +1,4 @@
-"""What settings of security mean and which are refused; what is secret stays so."""
+"""Security settings: their meaning, the refused ones, and secrets that appear in no text."""
 
 import copy
 import logging

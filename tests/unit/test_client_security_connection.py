@@ -54,7 +54,7 @@ class Peer:
         self.answer(ApiVersionsResponse(api_keys=keys))
 
     def requests(self) -> list[Any]:
-        """What the connection has sent since the last call."""
+        """Return the requests that the connection has sent since the last call."""
         data = bytearray()
         while (part := self.connection.to_send()) is not None:
             data += part

@@ -1,4 +1,4 @@
-"""Records that their topic does not take: left out, and everything behind them is written."""
+"""Records that their topic refuses: they are left out, and all records behind them are written."""
 
 import pytest
 
@@ -71,7 +71,7 @@ def test_what_is_behind_goes_on_under_a_new_identity() -> None:
     assert core.verdict(last, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
     core.begin_anew(behind)
     core.retry(last, 0)
-    # Nothing is sent before all that is under way has come back.
+    # No batch is sent before the responses to all batches in flight have arrived.
     assert not core.needs_identity
     assert core.ready(0) == []
     core.written(other, 0)

@@ -20,7 +20,7 @@ _WITHOUT = {
     State.MUST_ABORT: {Event.ABORT, Event.FAIL},
     State.UNUSABLE: {Event.FAIL},
 }
-"""What may happen in each state, besides an error after which nothing helps."""
+"""The events that each state allows, besides an error after which the producer is unusable."""
 
 
 def test_every_state_has_a_row() -> None:
@@ -109,9 +109,9 @@ _EXPECTED: dict[Step, dict[Outcome, set[ErrorCode]]] = {
     },
     Step.ABORT: {Outcome.FENCED: _FENCED, Outcome.FIND: _MOVED},
 }
-"""What is named at each step in Kafka 4.3's TransactionManager. Codes that are not named here are
-retried if they pass by themselves (but those of a batch, which was retried before); of the others
-the whole is `_ELSE`."""
+"""The outcomes that Kafka 4.3's TransactionManager names at each step. Codes that are absent here
+are retried if they are retriable (not those of a batch, which was retried before); all other
+absent codes have the outcome in `_ELSE`."""
 _ELSE = {
     Step.ADD_PARTITIONS: Outcome.ABORT,
     Step.COMMIT_OFFSETS: Outcome.ABORT,

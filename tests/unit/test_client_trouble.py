@@ -1,4 +1,4 @@
-"""What the log says of an operation that is tried again and again."""
+"""Log lines about an operation that is retried again and again."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What clients of a broker in a cluster are told of topics and brokers that are elsewhere."""
+"""Responses of a broker in a cluster about topics and brokers that are elsewhere."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -376,7 +376,7 @@ def test_each_partition_says_that_another_is_the_controller(is_all: bool) -> Non
 
 @pytest.mark.parametrize("version", range(3))
 def test_all_partitions_of_nothing_are_no_success(version: int) -> None:
-    """A broker that was not told of the topics has no partition to say it of."""
+    """A broker without UpdateMetadata knows no partition that could carry the error."""
     told = Told()
     told.context.api_version = version
     elections: Any = Elections(ErrorCode.NOT_CONTROLLER)
@@ -390,7 +390,7 @@ def test_all_partitions_of_nothing_are_no_success(version: int) -> None:
 
 # --- producer ids -----------------------------------------------------------------------------
 class Blocks:
-    """Gives blocks when it is told to."""
+    """Allocates blocks of producer ids when the test says so."""
 
     def __init__(self, size: int = 10) -> None:
         self.asked: list[Any] = []
@@ -525,7 +525,7 @@ def test_a_failed_prefetch_is_tried_again() -> None:
 def test_version_0_says_of_no_partition_that_it_has_no_offset_before_all_is_told(
     knows_all: bool, error: ErrorCode
 ) -> None:
-    """A consumer without one begins anew."""
+    """A consumer without a committed offset starts from its reset policy."""
     told = Told()
     told.context.api_version = 0
     told.broker.known_topics = SimpleNamespace(is_complete=knows_all)

@@ -81,7 +81,7 @@ def cluster() -> ClusterWorld:
 
 
 def write(cluster: ClusterWorld, names: Entity, config: Mapping[str, str]) -> None:
-    """As kafka-configs.sh --zookeeper does it."""
+    """Change settings as kafka-configs.sh --zookeeper does."""
     path = config_path(names)
     if cluster.stat(path) is None:
         cluster.ask("create", path, encode_config(config), makes_parents=True)
@@ -244,7 +244,7 @@ def test_what_may_not_be_read_is_named_and_left(
 
 
 def _deny(patch: pytest.MonkeyPatch, name: str, paths: set[str]) -> None:
-    """Nobody may read these znodes."""
+    """Make reads of these znodes fail with NoAuth."""
     original = getattr(CarriedSession, name)
 
     def read(self: Any, path: str, done: Any, **options: Any) -> None:

@@ -17,7 +17,7 @@ STATES = {0: PartitionState((BrokerId(1),), (BrokerId(1),), BrokerId(1))}
 
 
 class NotedChanges:
-    """Notes how often it was told of another image."""
+    """Counts the notifications about a changed image."""
 
     def __init__(self) -> None:
         self.images = 0
@@ -126,7 +126,7 @@ def test_of_two_topics_of_one_name_the_first_may_never_be_told(stored: Stored) -
     learnt: list[bool] = []
     stored.learn(7, lambda: learnt.append(True))
     stored.cluster.until(lambda: learnt)
-    # It is deleted, and the next one has no replica here.
+    # The topic is deleted, and the next topic of this name has no replica here.
     stored.set("orders", "6")
     stored.tell(8)
     stored.cluster.until(lambda: stored.topic.configs == {"retention.ms": "6"})
@@ -135,7 +135,7 @@ def test_of_two_topics_of_one_name_the_first_may_never_be_told(stored: Stored) -
 def test_a_topic_that_is_told_before_its_settings_are_known_is_still_to_be_learnt(
     stored: Stored,
 ) -> None:
-    """A broker that was behind is told of topics before its roles."""
+    """A broker that lags behind receives UpdateMetadata for a topic before its roles."""
     stored.set("orders", "5")
     stored.tell(7)
     learnt: list[object] = []

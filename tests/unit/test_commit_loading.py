@@ -115,7 +115,7 @@ def test_names_of_the_same_bytes_are_told_apart() -> None:
 
 
 def test_what_was_forgotten_is_found_again() -> None:
-    """A place that a run has found may be gone in the next."""
+    """A place that one run has found may be deleted in the next run."""
     metadata_tombstone = batch((encode_key(GroupMetadataKey(group="g")), None))
     log = log_of(
         batch((KEY, value(1))),
@@ -231,7 +231,7 @@ def test_a_region_has_so_many_rows_at_most() -> None:
     assert rows_in_runs(log_of(few, batch(*rows, codec=Codec.GZIP), few)) == [1, 1]
 
 
-# --- beside the loop -----------------------------------------------------------------------------
+# --- in a helper thread --------------------------------------------------------------------------
 def test_one_group_with_very_many_offsets_is_applied_in_slices() -> None:
     rows = [(encode_offset_key("g", "t", n), value(n)) for n in range(30_000)]
     walk = KernelWalk()

@@ -271,7 +271,7 @@ def test_a_log_is_cut_only_when_a_swap_is_over(world: World) -> None:
     world.manager.close()
     again = open_manager(world.files, config=CONFIG).get(PARTITION)
     assert again is not None
-    # What remains may end before the cut: offsets that were cleaned away have no batch.
+    # The remaining log may end before the cut: cleaned offsets have no batch.
     assert again.log_end_offset <= 20
     assert {each.offset for each in read_all(again)} <= set(range(20))
 
@@ -321,7 +321,7 @@ def test_retention_waits_for_a_round() -> None:
     world.clock.advance(10_000)
     assert world.log.apply_retention(world.clock.now_ms()) == 0
     world.bench.run()
-    # It need not wait for the next check: another round could follow at once.
+    # Retention runs as soon as the round ends, because another round could follow at once.
     assert len(world.log.segments) == 1
     assert world.log.apply_retention(world.clock.now_ms()) == 0
 
@@ -386,7 +386,7 @@ def test_a_log_that_is_closed_in_a_swap_leaves_nothing_open(world: World) -> Non
 
 
 def test_a_clean_part_ends_with_the_log(world: World) -> None:
-    """Of a log that lost its end in a power cut, what comes there later is not clean."""
+    """If a power cut removes the end of a log, records appended there later are not clean."""
     world.write(100)
     world.manager.close()
     checkpoint = DATA / CLEANER_CHECKPOINT

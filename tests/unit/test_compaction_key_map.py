@@ -1,4 +1,4 @@
-"""The map of keys that compaction goes by: its hash, its growth, and where it is full."""
+"""The key map of compaction: its hash, its growth, and its limit."""
 
 import numpy as np
 import pytest
@@ -12,8 +12,8 @@ from pyspark_klog.records.legacy import encode_message
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from tests.support.compaction_cases import scanned
 
-# Of the paper's reference implementation, vectors.h: the key is 00 to 0f, the message as many bytes
-# from 00 on as the number says.
+# Values of the reference implementation (vectors.h): the key is 00 to 0f; the message consists of
+# the bytes from 00 on, as many as the number says.
 SIPHASH_128 = {
     0: "a3817f04ba25a8e66df67214c7550293",
     1: "da87c1d86b99af44347659119b22fc45",

@@ -39,7 +39,7 @@ def test_server_properties_with_all_lines_taken_in_is_the_defaults() -> None:
 
 
 def _names_in_use() -> set[str]:
-    """What the broker's code reads by name, the tables of settings left out."""
+    """Return the settings that the broker's code reads by name, outside of the settings' tables."""
     package = Path(klog_broker.__file__).parent
     tables = {
         package / "config" / f"{name}.py"

@@ -1,4 +1,4 @@
-"""What settings become: types, bounds, precedence, sources, and what is refused."""
+"""Values of settings: types, bounds, precedence, sources, and refused values."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""The states of a connection: the table is complete, and nothing happens that it does not say."""
+"""The states of a connection: the table is complete, and only its transitions happen."""
 
 import random
 import struct
@@ -69,7 +69,7 @@ class PlansOfAWalk:
             return False
 
         def plan() -> None:
-            # What a plan appends can answer other requests, and it can find that a log has failed.
+            # A plan's appends can complete other requests, and a plan can find that a log failed.
             if self._chance.random() < 0.3:
                 self._answer()
             if self._chance.random() < 0.02:

@@ -1,4 +1,4 @@
-"""/consumers/G/offsets: what consumers of long ago commit, through broken connections, too."""
+"""/consumers/G/offsets: commits of very old consumers, even through broken connections."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ ORDERS = [TopicPartition("orders", number) for number in range(3)]
 
 
 class Offsets:
-    """Asks, and waits for the answer."""
+    """Sends requests and waits for their responses."""
 
     def __init__(self, cluster: ClusterWorld) -> None:
         self.cluster = cluster
@@ -38,7 +38,7 @@ class Offsets:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_commit_is_kafkas_znode_and_any_broker_reads_it(seed: int) -> None:
-    """Also a broker whose ZooKeeper server lags behind."""
+    """A broker reads the commit even if its ZooKeeper server lags behind."""
     cluster = ClusterWorld(seed)
     one, other = Offsets(cluster), Offsets(cluster)
     for offset in (5, 7):

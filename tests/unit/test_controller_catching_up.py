@@ -1,4 +1,4 @@
-"""A broker that is registered and does not answer: what waits for it, and what it is told then."""
+"""A registered broker that does not respond: requests that wait for it, and the later ones."""
 
 import pytest
 
@@ -62,7 +62,7 @@ def test_what_waits_for_it_is_dropped_and_it_is_told_everything_topics_first(
     assert (full.type, named(full)) == (FULL, {"t", "kept", "new"})
     assert of(cluster, THREE) == [], "the others knew all that"
     assert len([each for each in caplog.messages if "broker_id=2 does not answer" in each]) == 1
-    # It is like all others again.
+    # The broker is treated like all others again.
     cluster.orders.clear()
     cluster.create(2, name="v")
     assert [named(each) for each in of(cluster, TWO)][:2] == [{"v"}, {"v"}]

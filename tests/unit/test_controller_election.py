@@ -1,4 +1,4 @@
-"""One controller, in an epoch of its own; what it writes is written only while it is that."""
+"""One controller in its own epoch; its writes are applied only while it is the controller."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ from tests.support.cluster_world import ClusterWorld
 
 
 class Candidate:
-    """A broker's candidacy, and what it was told."""
+    """A broker's candidacy, and the notifications that the broker got."""
 
     def __init__(self, cluster: ClusterWorld, number: int) -> None:
         self.told: list[Any] = []

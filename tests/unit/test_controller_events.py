@@ -1,6 +1,6 @@
-"""One controller at work on a simulated ZooKeeper: what it writes, whom it tells, what it answers.
+"""One controller on a simulated ZooKeeper: its writes, its requests and its responses.
 
-Which promises it keeps when all goes wrong is the simulation's (tests/simulation/controllers).
+The simulation (tests/simulation/controllers) checks its promises under faults.
 """
 
 from typing import Any
@@ -279,7 +279,7 @@ def test_a_broker_about_to_stop_leads_only_what_nobody_else_can(cluster: Control
     three = ControlledShutdownRequest(broker_id=3, broker_epoch=cluster.epoch(3))
     (remaining,) = cluster.call(stop, three).remaining_partitions
     assert (remaining.topic_name, remaining.partition_index) == ("t", 0)
-    # Who is about to stop is no secret that a break would end.
+    # A broken connection does not make the controller forget which broker is about to stop.
     cluster.client.reset()
     cluster.advance(3_000)
     cluster.end(3)
@@ -384,7 +384,7 @@ def test_bad_znodes_are_named_once_and_left(
     for path in (partition_state_path(PARTITION), topic_path("bad"), "/brokers/ids/07x"):
         assert len([each for each in caplog.messages if f"znode={path} " in each]) == 1, path
     assert cluster.data(partition_state_path(PARTITION)) == b"rubbish"
-    # What can be read again is taken up at once; what was to be deleted can be.
+    # Znodes that are readable again are used at once, and marked topics can be deleted.
     cluster.ask("create", delete_topic_path("bad"), b"")
     cluster.advance(500)
     assert cluster.data(delete_topic_path("bad")) is not None
@@ -418,7 +418,7 @@ _PARENTS_OF_U = (partitions_path("u"), topic_path("u"))
 
 
 def _told_anew(cluster: Controlled) -> dict[str, UpdateMetadataTopicState]:
-    """All that brokers are told when everything is read anew."""
+    """Return the topics in the requests that brokers get when the controller reads all again."""
     cluster.advance(500)
     cluster.orders.clear()
     cluster.client.reset()

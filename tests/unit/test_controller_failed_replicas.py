@@ -53,7 +53,7 @@ def test_a_leader_that_cannot_use_its_log_is_offline_until_its_broker_is_back(
     unable = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     assert cluster.call(elect, [PARTITION], unclean=False) == {PARTITION: unable}
     assert cluster.controller.offline_partitions == 0
-    # Nobody is left: the one that cannot use its log does not lead, though it is alive.
+    # No replica is left: broker 2 is alive but cannot use its log, so it does not lead.
     cluster.end(3)
     assert cluster.state() == PartitionState(NO_BROKER, LeaderEpoch(2), (THREE,), 3)
     assert cluster.controller.offline_partitions == 1
@@ -98,7 +98,8 @@ def test_who_can_use_its_log_again_may_be_in_sync_and_lead(cluster: Controlled) 
     cluster.advance(FAILED_RETRY_MS)
     told = [order for number, order in cluster.orders if isinstance(order, UpdateMetadataRequest)]
     assert told[-1].topic_states[0].partition_states[0].offline_replicas == []
-    # What it answered may have been an older order than the last one that it could not carry out.
+    # There are two requests, because the first success may respond to an older request than the
+    # one that failed.
     roles = [order for number, order in cluster.orders if isinstance(order, LeaderAndIsrRequest)]
     assert len(roles) == 2
     asked = AlterPartitionRequest(
@@ -106,7 +107,7 @@ def test_who_can_use_its_log_again_may_be_in_sync_and_lead(cluster: Controlled) 
     )
     answer = cluster.call(cluster.controller.alter_partition, asked)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
-    # Nobody else is asked again from now on.
+    # No other broker gets a retry from now on.
     cluster.orders.clear()
     cluster.advance(2 * FAILED_RETRY_MS)
     assert cluster.orders == []
@@ -144,7 +145,7 @@ def test_the_last_replica_in_sync_stays_it_though_its_log_failed(cluster: Contro
 
 
 def _wanted(*members: BrokerId, cluster: Controlled) -> TopicData:
-    """That these are in sync in partition 0, from the state of now."""
+    """Return an ISR change of partition 0 to these members, based on the present state."""
     known = cluster.state()
     assert known is not None
     data = PartitionData(

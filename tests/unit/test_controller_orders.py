@@ -1,4 +1,4 @@
-"""What brokers are told: batches of orders, and the queues in which they wait.
+"""Requests to brokers: batches of role changes, and the queues in which they wait.
 
 tests/golden/test_controller_batches_golden.py compares batches with Kafka's.
 """

@@ -1,4 +1,4 @@
-"""What a controller keeps between two readings of everything."""
+"""State that a controller keeps when it reads everything again."""
 
 from collections.abc import Callable
 from typing import Any

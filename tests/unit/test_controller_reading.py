@@ -1,4 +1,4 @@
-"""What a controller reads and watches, where reading is interrupted."""
+"""A controller's reads and watches when reading is interrupted."""
 
 from collections.abc import Callable
 from typing import Any

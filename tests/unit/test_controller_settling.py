@@ -1,4 +1,4 @@
-"""What becomes of a partition when brokers come, go, bounce or are about to stop."""
+"""A partition's next state when brokers start, fail, bounce or are about to stop."""
 
 import pytest
 

@@ -43,14 +43,14 @@ from tests.support.controlled_cluster import THREE, TOPIC_ID, TWO, Controlled
 
 COUNT = 350
 LOOKED_AT = 40
-# What comes from outside begins one slice, and that the next one in the same turn.
+# An event from outside begins one slice, and this slice may begin the next one in the same turn.
 LOOKED_AT_MOST = 2 * LOOKED_AT
 SETTLED = 100
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Controlled:
-    """With one topic, which brokers 2 and 3 have."""
+    """A cluster with one topic, whose replicas are on brokers 2 and 3."""
     for module in (znode_writer, controller_requests):
         monkeypatch.setattr(module, "LOOKED_AT_A_TURN", LOOKED_AT)
     made = Controlled.of_three()
@@ -95,7 +95,7 @@ MostATurn = Callable[[type[Any], str], Callable[[], int]]
 
 
 def told(cluster: Controlled, kind: type[Any]) -> list[int]:
-    """Of how many partitions each order of a kind to brokers 2 and 3 is."""
+    """Return the number of partitions in each request of a kind to brokers 2 and 3."""
     return [
         sum(len(topic.partition_states) for topic in order.topic_states)
         for to, order in cluster.orders

@@ -23,7 +23,7 @@ NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
 
 
 class Texts:
-    """A state: the newest text by key, and where each stands."""
+    """A state: the newest text by key, and the offset of each."""
 
     def __init__(self) -> None:
         self.found: dict[str, tuple[int, str]] = {}
@@ -88,7 +88,7 @@ class World:
         return self.shard.state.found
 
     def visible(self) -> list[ErrorCode]:
-        """Filled once what was appended so far is."""
+        """Return a list that is filled once all records appended so far are visible."""
         codes: list[ErrorCode] = []
         self.shard.when_visible(codes.append)
         return codes
@@ -329,7 +329,7 @@ def test_a_partition_that_is_led_anew_is_loaded_anew() -> None:
 
 
 def test_a_partition_that_is_led_on_is_served_on() -> None:
-    """In a newer epoch, with a log that has nothing new: who waits does so for its watermark."""
+    """In a newer epoch, a log without new records is served on, and waits for its watermark."""
     world, codes = waiting()
     served, newer = world.shard, log_of(batch(("a", "1")))
     newer.high_watermark = Offset(0)

@@ -1,5 +1,5 @@
 """Groups and transactions while their partitions get other leaders: in the middle of a commit, a
-join, an end. Nobody waits for ever, nothing is told that is not so, and time acts at leaders only.
+join, an end. No request waits for ever, no response is false, and timers act at leaders only.
 """
 
 from typing import Any
@@ -39,7 +39,7 @@ SESSION_MS = 10_000
 
 
 class World:
-    """A broker, and what the controller tells it of the coordinators' partitions."""
+    """A broker, and the controller's requests about the coordinators' partitions."""
 
     def __init__(self) -> None:
         self.broker = broker_with_coordinators(group_initial_rebalance_delay_ms=0)
@@ -62,7 +62,7 @@ class World:
         self._order(topic)
 
     def lead_with_another(self, topic: str) -> None:
-        """The other one is in sync and fetches nothing: no record becomes visible."""
+        """Add a second in-sync replica that fetches nothing: no record becomes visible."""
         self._order(topic, replicas=(ME, OTHER_BROKER))
 
     def follow(self, topic: str) -> None:
@@ -151,7 +151,7 @@ def test_a_commit_that_is_not_replicated_is_not_told_as_done(world: World) -> No
     world.follow(CONSUMER_OFFSETS)
     assert commit_code(sent) == NOT_COORDINATOR
     assert commit_code(world.commit(5)) == NOT_COORDINATOR
-    # Nothing was taken from the log meanwhile: what it has, counts.
+    # No record was truncated meanwhile, so the log's records count.
     world.lead_alone(CONSUMER_OFFSETS)
     assert world.client.committed() == 4
 

@@ -59,7 +59,7 @@ def delete(
 
 
 def pass_time(broker: MemoryBroker, ms: int) -> None:
-    """And a turn for each log, since retention looks at one a turn."""
+    """Pass time, and run a turn for each log, since retention looks at one log a turn."""
     broker.clock.advance(ms)
     for _ in range(50):
         broker.broker.loop.run_turn(0)
@@ -155,14 +155,14 @@ def test_the_brokers_own_topics_stay() -> None:
 def test_an_offline_log(broker: MemoryBroker) -> None:
     fill(broker, "plain", 1)
     log = broker.log("plain")
-    # It would end the broker, whose only one it is.
+    # The broker would stop, because this is its only log directory.
     broker.broker.services.logs.on_directory_offline = None
     log.log_directory.go_offline(OSError("the disk is gone"))
     assert delete(broker, ("plain", 0, 1)) == [("plain", 0, -1, "KAFKA_STORAGE_ERROR")]
 
 
 def test_a_fetch_that_waits_is_told(broker: MemoryBroker) -> None:
-    """Records that it waits behind are gone: it comes back and tells the new start."""
+    """The records that a fetch waits behind are deleted: it returns with the new log start."""
     fill(broker, "plain", 1)
     waits: FetchRequest = fetch_request("plain", 3, max_wait_ms=60_000)
     stream = broker.send(waits, 12)
@@ -195,7 +195,7 @@ def test_the_start_survives_a_stop(broker: MemoryBroker) -> None:
 
 
 def test_the_start_survives_a_kill_once_it_is_in_the_checkpoint(broker: MemoryBroker) -> None:
-    """As in Kafka, a kill before that brings the records back: they were not lost."""
+    """A kill before the checkpoint brings the records back, as in Kafka; none are lost."""
     fill(broker, "plain", 2)
     delete(broker, ("plain", 0, 4))
     again = MemoryBroker(broker.files.killed(), with_kernel=False)
@@ -210,7 +210,7 @@ def test_the_start_survives_a_kill_once_it_is_in_the_checkpoint(broker: MemoryBr
 def test_fetches_that_a_connection_sends_again_see_the_new_start(
     broker: MemoryBroker, in_session: bool
 ) -> None:
-    """Also where the broker knows the request by its bytes, or has the partition in a session."""
+    """The new start is reported even for a cached request, or a partition in a session."""
     fill(broker, "plain", 2)
     session = {"session_id": 0, "session_epoch": 0} if in_session else {}
     request: FetchRequest = fetch_request("plain", 0, **session)

@@ -1,4 +1,4 @@
-"""DescribeProducers: who writes to a partition, and since when its transaction is open."""
+"""DescribeProducers: the producers of a partition, and the starts of their open transactions."""
 
 import pytest
 

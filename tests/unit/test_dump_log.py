@@ -1,6 +1,6 @@
-"""`klog dump-log`: what it says of damage, of strangers, and of how it is called.
+"""`klog dump-log`: its reports of damage and of foreign files, and its arguments.
 
-That its lines are those of Kafka's tool is shown in tests/golden/test_dump_log_golden.py.
+tests/golden/test_dump_log_golden.py compares its lines with those of Kafka's tool.
 """
 
 import json

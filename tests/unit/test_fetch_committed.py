@@ -1,4 +1,4 @@
-"""Fetch with read_committed: where it ends, what it lists, and when one that waits goes on."""
+"""Fetch with read_committed: its end, its aborted transactions, and when a waiting one returns."""
 
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +43,7 @@ def fetch(
 
 
 def in_a_turn(broker: MemoryBroker, action: Callable[[], object]) -> None:
-    """What the log does in the loop reaches those who wait."""
+    """Run the action in the loop, so that waiting fetches see its effect on the log."""
     broker.broker.loop.post(action)
     broker.turns()
 

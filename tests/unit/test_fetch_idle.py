@@ -1,4 +1,4 @@
-"""Fetches that wait cost nothing until something happens to what they wait for."""
+"""Waiting fetches cost nothing until their partitions change."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_fetches_that_wait_cause_no_turns_and_no_reads(
     turns = 0
     end_ms = loop.now_ms() + WAIT_MS
     while (wake_ms := loop.next_wake_ms()) is not None and wake_ms < end_ms:
-        # What housekeeping there is, not the clients: its number does not depend on theirs.
+        # Housekeeping alone wakes the loop: the number of its turns is independent of the clients.
         broker.clock.advance(max(wake_ms - broker.clock.monotonic_ms(), 0))
         loop.run_turn(0)
         turns += 1

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): what is told, what is not, and who gets a session."""
+"""Fetch sessions (KIP-227): partitions that are reported or left out, and who gets a session."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write(broker: MemoryBroker, topic: str, partition: int = 0, *values: bytes) 
 
 
 def at_end(broker: MemoryBroker, **options: Any) -> SessionClient:
-    """A client that waits at the ends of three partitions, and was told of them."""
+    """Return a client that waits at the ends of three partitions, and knows all of them."""
     client = SessionClient(broker, **options)
     assert len(client.begin(PLAIN)) == 3
     assert client.session_id > 0

@@ -1,4 +1,4 @@
-"""What a waiting or an early Fetch sees of a log that is being synced, or that fails."""
+"""A waiting or an early Fetch of a log that is being synced, or that fails."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What followers ask of a leader, and what becomes of the answers."""
+"""A follower's requests to a leader, and its use of the responses."""
 
 from collections import Counter
 from typing import Any
@@ -94,7 +94,7 @@ def test_what_lacks_of_what_the_leader_shows_is_the_lag() -> None:
 
 
 def _only(part: PartitionData) -> FetchResponse:
-    """Of partition 0, outside of a session."""
+    """Return a response with one part of partition 0, outside of a session."""
     topic = FetchableTopicResponse(topic_id=topic_id(), partitions=[part])
     return FetchResponse(session_id=77, responses=[topic])
 
@@ -160,8 +160,8 @@ def test_a_leader_without_room_for_a_session_is_told_everything_each_time() -> N
 
 
 def test_without_a_session_who_had_records_is_behind_the_others() -> None:
-    """A leader fills its answers in the order of the request: who is far behind would keep the
-    others waiting until it has everything."""
+    """A leader fills its responses in the order of the request, so a follower that is far behind
+    would keep the other partitions waiting until it has everything."""
     world = FetcherWorld()
     world.leader.knows_sessions = False
     for number in range(4):
@@ -206,7 +206,7 @@ def test_without_a_session_many_partitions_are_named_in_turn(
     assert max(times.values()) - min(times.values()) <= 2, "nor comes first"
     for number in (0, 55, 99):
         assert world.log(number).log_end_offset == 1
-    # The leader does not hold the whole time what keeps the others waiting.
+    # The leader must not hold the response all the time, because that delays other partitions.
     assert waits == {WAIT_MS * 40 // 100}
 
 
@@ -292,7 +292,7 @@ def test_a_partition_with_an_error_waits_while_the_others_go_on() -> None:
     "error", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER]
 )
 def test_a_leader_that_gets_its_order_later_is_asked_again_soon(error: ErrorCode) -> None:
-    """And ever less often, while it does not."""
+    """The follower tries again ever less often while the leader does not respond."""
     world = FetcherWorld()
     world.leader.lead(0)
     world.leader.refuses[topic_id(), 0] = error
@@ -362,7 +362,7 @@ def test_who_leads_takes_no_answer_of_an_earlier_leader() -> None:
     response = world.leader.fetched(ask.request)
     assert response is not None
     given = order(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=(ME,))
-    # The answer comes in the turn of the order, before anybody could be told.
+    # The response arrives in the turn of the role change, before any callback could run.
     world.replicas.apply([given], lambda _: None)
     ask.answer(response)
     world.turns()

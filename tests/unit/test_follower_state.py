@@ -1,4 +1,4 @@
-"""What a follower asks its leader for, and what it does with the answer."""
+"""A follower's requests to its leader, and its use of the responses."""
 
 from collections.abc import Iterable
 

@@ -1,5 +1,5 @@
-"""What was appended leaves for the followers before anything else that the turn has to do: acks=all
-waits for them."""
+"""Appended records are sent to followers before all other work of the turn, because acks=all waits
+for the followers."""
 
 import pytest
 
@@ -13,7 +13,7 @@ TOPIC = "two-in-sync"
 
 
 class Appends(DelayedOperation):
-    """Waits for a record to be seen, and appends another one: as a transaction's end does."""
+    """Waits for a record to become visible, then appends another, as a transaction's end does."""
 
     kind = "Appends"
 
@@ -32,7 +32,7 @@ class Appends(DelayedOperation):
 
 
 def parked(leader: LeaderOfMany) -> list[FakeFollower]:
-    """Followers that have all there is, and wait for more."""
+    """Followers that have fetched all records, and wait for more."""
     followers = [FakeFollower(leader, number) for number in (OTHER, THIRD)]
     for follower in followers:
         follower.fetch(0, TOPIC)

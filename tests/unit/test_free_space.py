@@ -1,4 +1,4 @@
-"""The floor of free disk space: its steps, what it refuses of a whole broker, and that it ends."""
+"""The floor of free disk space: its steps, the requests that a broker refuses, and its end."""
 
 import logging
 from pathlib import Path
@@ -84,7 +84,7 @@ def test_a_broker_refuses_records_until_there_is_room(
     assert caplog.messages == [
         f"log_dir=/data free_bytes={FLOOR // 2} log.dir.min.free.bytes={FLOOR} refused=records"
     ]
-    # Plans are made anew, without this partition.
+    # Produce plans are made again, without this partition.
     assert broker.services.replicas.version > version
     assert not leader.has_room
     for acks_all in (False, True):

@@ -57,7 +57,7 @@ def code_of(stream: FakeStream) -> int:
 
 
 def committed(broker: MemoryBroker) -> dict[int, int]:
-    """What the group has committed, asked for in both ways."""
+    """Return the group's committed offsets, requested in both ways."""
     everything = broker.call(OffsetFetchRequest(group_id="g", topics=None), 7)
     assert everything.error_code == 0
     found = {

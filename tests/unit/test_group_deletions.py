@@ -1,6 +1,6 @@
-"""DeleteGroups and OffsetDelete: each version, many things at once, and open transactions.
+"""DeleteGroups and OffsetDelete: each version, long requests, and open transactions.
 
-What a group's states answer is in tests/simulation/transcripts/delete_group.txt and
+The responses in each state of a group are in tests/simulation/transcripts/delete_group.txt and
 delete_offsets.txt.
 """
 
@@ -188,7 +188,7 @@ def test_very_many_offsets_are_deleted_in_parts(broker: MemoryBroker) -> None:
 
 
 LONG = "g" * 4_000
-"""Of a group with this id so many tombstones are more than max.message.bytes."""
+"""A group id so long that TOMBSTONES_AT_ONCE tombstones exceed max.message.bytes."""
 
 
 def test_the_offsets_of_a_long_group_id_are_deleted_in_smaller_parts(broker: MemoryBroker) -> None:

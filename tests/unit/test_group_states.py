@@ -1,4 +1,4 @@
-"""docs/groups.md: current, and each cell of its table is what the machine answers."""
+"""docs/groups.md is current, and the group machine does what each cell of its table says."""
 
 from typing import Any
 
@@ -38,8 +38,8 @@ def machine_in(state: GroupState) -> GroupMachine:
 
 
 def ask(machine: GroupMachine, asked: Asked, protocol: str = "range") -> ErrorCode | None:
-    """The error that is answered at once; None if the request waits. Of an empty group a new
-    member's JoinGroup is asked."""
+    """Return the error of an immediate response; None if the request waits. In an empty group, a
+    new member sends the JoinGroup."""
     group = machine.group
     member, generation = FOLLOWER, group.generation_id
     if asked is Asked.HEARTBEAT:
@@ -77,7 +77,8 @@ def test_each_cell_is_what_the_machine_answers(asked: Asked, state: GroupState) 
     told = ask(machine_in(state), asked)
     parked = PARKED.get((asked, state), "")
     if parked.startswith("waits") and ANSWERS[asked][state] is ErrorCode.NONE:
-        # It is the last that is missing; without a delay one member is enough for the first.
+        # In PREPARING_REBALANCE only this request is missing; in EMPTY, without an initial delay,
+        # one member suffices.
         is_last = state in (GroupState.EMPTY, GroupState.PREPARING_REBALANCE)
         assert told is (ErrorCode.NONE if is_last else None)
     else:

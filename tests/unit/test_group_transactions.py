@@ -177,7 +177,7 @@ def test_readers_see_the_end_of_a_transaction_when_its_marker_is_visible(
 
 
 def test_what_is_committed_while_somebody_reads_is_not_seen_too_early(offsets: Offsets) -> None:
-    """Many offsets are told in several turns."""
+    """The response with many offsets is assembled in several turns."""
     old, new = TopicPartition("t", 0), TopicPartition("new", 0)
     offsets.commit(5)
     shard = offsets.shard

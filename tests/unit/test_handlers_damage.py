@@ -1,4 +1,4 @@
-"""Stored batches that are damaged, and disks that cannot read: what clients are told."""
+"""Stored batches that are damaged, and disks that cannot read: the responses to clients."""
 
 import logging
 from typing import Any
@@ -47,7 +47,7 @@ def with_batches(codec: Codec = Codec.NONE) -> MemoryBroker:
         broker.log("plain").append_as_leader(
             batch(codec), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS
         )
-    # What is remembered of places would spare it looking.
+    # Restart the broker: its cached positions would let it skip the damaged bytes.
     broker.close()
     return MemoryBroker(broker.files.killed(), with_kernel=False)
 
@@ -83,7 +83,7 @@ def no_bug_in(broker: MemoryBroker) -> bool:
 
 @pytest.mark.parametrize("version", [4, 9, NEWEST])
 def test_what_is_not_looked_into_goes_as_it_is(version: int) -> None:
-    """As in Kafka the client finds out, by the CRC."""
+    """The client finds the damage by the CRC, as with Kafka."""
     broker = with_batches()
     damage(broker, 0, RECORDS_AT + 20)
     answer = fetch(broker, version)
@@ -140,7 +140,7 @@ def test_a_disk_that_cannot_read(version: int | None, monkeypatch: pytest.Monkey
             assert offset_at(broker, NOW_MS + 1) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
         else:
             assert fetch(broker, version, 1).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    # As in Kafka the directory is not trusted again before the next start.
+    # The directory stays offline until the next start, as in Kafka.
     assert broker.log("plain").is_offline
     assert no_bug_in(broker)
 
@@ -168,7 +168,7 @@ def found(broker: MemoryBroker, group: str) -> tuple[int, int]:
 def test_groups_that_cannot_be_loaded_have_no_coordinator(
     how: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Kafka's coordinator once loading has failed; the other groups are served."""
+    """A coordinator that cannot load refuses its groups, as Kafka's does; others are served."""
     groups = [f"g{number}" for number in range(6)]
     before = new_broker(with_kernel=False, offsets_topic_num_partitions=2)
     name = "__consumer_offsets"

@@ -1,4 +1,4 @@
-"""Fetch before version 4: converted beside the loop, one response at a time, within bounds."""
+"""Fetch before version 4: converted in a helper, one response at a time, within bounds."""
 
 from dataclasses import replace
 from typing import Any
@@ -75,7 +75,7 @@ def settle(broker: MemoryBroker) -> None:
         broker.broker.loop.run_turn(0)
 
 
-# --- beside the loop -----------------------------------------------------------------------------
+# --- in a helper thread --------------------------------------------------------------------------
 def test_others_are_served_while_a_response_is_converted(broker: MemoryBroker) -> None:
     append(broker, batch(b"a", b"b"))
     broker.helpers.hold = True
@@ -148,11 +148,11 @@ def test_the_whole_response_has_one_bound(
     for partition in range(3):
         for _ in range(4):
             append(broker, batch(bytes(30_000)), partition)
-    # Nobody is starved: each response begins with another partition.
+    # Every partition gets its turn: each response begins with another partition.
     first, second, third = (fetch(broker, 0, 1, 2) for _ in range(3))
     counts = [[len(records(each)) for each in one] for one in (first, second, third)]
     assert counts == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
-    # What is left comes with the fetches that follow.
+    # The remaining records come with the fetches that follow.
     offsets = []
     while len(offsets) < 4:
         offsets += [each.offset for each in records(fetch(broker, offset=len(offsets))[0])]
@@ -171,7 +171,7 @@ def test_one_batch_comes_however_large(
 
 # --- what old formats do not know ----------------------------------------------------------------
 def append_emptied(broker: MemoryBroker, *base_offsets: int) -> None:
-    """Of one record each, as the log cleaner leaves them."""
+    """Append batches of one record each, emptied as the log cleaner empties them."""
     for base_offset in base_offsets:
         emptied = CleanedBatch(base_offset, 1, [], producer_id=7)
         broker.log("plain").append_as_follower(
@@ -180,7 +180,7 @@ def append_emptied(broker: MemoryBroker, *base_offsets: int) -> None:
 
 
 def test_emptied_batches_are_passed_over(broker: MemoryBroker) -> None:
-    """Where they are all that was read nothing would be left, and the client would stay there."""
+    """A fetch that read emptied batches alone would return nothing, and the client would stay."""
     append(broker, batch(b"first"))
     append_emptied(broker, 1, 2)
     broker.log("plain").roll(NOW_MS)
@@ -199,7 +199,7 @@ def test_no_more_headers_are_looked_at_than_allowed(
     append_emptied(broker, 0, 1, 2, 3)
     append(broker, batch(b"last"))
     size = len(batch(b"last"))
-    # As where nothing is left of what was converted: the head of a larger message.
+    # If no converted record is left, the response has the head of a larger message.
     assert records(fetch(broker, max_bytes=size)[0]) == []
     assert values(fetch(broker, offset=3, max_bytes=size)[0]) == [b"last"]
 

@@ -1,4 +1,4 @@
-"""Transactional Produce: the coordinator is asked first, and what its answers become."""
+"""Transactional Produce: verification by the coordinator, and the errors that result from it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ NONE = ErrorCode.NONE
 
 @dataclass
 class FakeCoordinator:
-    """Answers at once with ``codes``, or when ``answer`` is called."""
+    """A coordinator that responds with ``codes``, at once or when ``answer`` is called."""
 
     codes: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
     is_late: bool = False
@@ -182,7 +182,7 @@ def test_what_does_not_begin_a_transaction_is_left_to_the_handler(
     stream, log = broker.connect(), broker.log("plain")
     send(broker, stream, records(0), 13)
     end(log, 7, commit=True, epoch=1)
-    # Not the epoch of now, not its first sequence, not what its CRC says.
+    # Batches with an old epoch, with a wrong first sequence, and with a wrong CRC.
     broken = bytearray(records(0, epoch=1))
     broken[-1] ^= 1
     for data in (records(0), records(1, epoch=1), bytes(broken)):
@@ -300,7 +300,7 @@ def test_a_marker_that_comes_first_voids_the_answer(
 def test_a_client_that_goes_while_it_is_verified(
     broker: MemoryBroker, coordinator: FakeCoordinator
 ) -> None:
-    """As with any append: it was asked for."""
+    """The append goes on although the client has gone, as any append does."""
     coordinator.is_late = True
     stream = broker.connect()
     send(broker, stream, records(0, b"last"))

@@ -40,7 +40,7 @@ def test_every_command_has_an_example() -> None:
     assert {name for name in COMMANDS if f"`klog {name}`" not in PAGE} == set()
     here = [" ".join(path) for path, _ in leaves(command) if path[0] not in ELSEWHERE]
     shown = [name for name in here if any(each.startswith(name) for each in EXAMPLES)]
-    # Each of these two is told in a sentence.
+    # The page describes these commands in a sentence, without an example.
     assert set(here) - set(shown) == {"completion", "configs list", "transactions find-hanging"}
 
 

@@ -13,7 +13,7 @@ from tests.support.protocol_samples import sample_message
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "protocol"
 
-# Nobody whose package is installed here writes them any more; they have the bytes of version 1.
+# No package installed here writes these versions any more; their bytes equal those of version 1.
 AS_VERSION_1 = (
     ApiKey.CREATE_DELEGATION_TOKEN,
     ApiKey.RENEW_DELEGATION_TOKEN,

@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md, docs/exactly-once.md: what they quote as klog's words the code says."""
+"""docs/troubleshooting.md, docs/exactly-once.md: each quoted message exists in klog's code."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ _GAP = "…"
 
 
 def _quoted(text: str) -> list[str]:
-    """What the first columns of the tables have as code, and what the page's text marks so."""
+    """Return the messages that the tables' first columns quote as code."""
     rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `")]
     return [message for row in rows for message in re.findall("`([^`]+)`", row)]
 

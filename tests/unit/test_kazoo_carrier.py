@@ -1,4 +1,4 @@
-"""What kazoo does when servers cannot be found or do not answer; no server is there."""
+"""kazoo when servers cannot be found or do not respond; no server runs."""
 
 import socket
 import threading

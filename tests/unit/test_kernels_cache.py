@@ -20,7 +20,7 @@ KERNELS = "records-0123456789abcdef"
 
 
 def unwritable(path: Path) -> Path:
-    """A place where no folder can be made, whoever asks: below a file."""
+    """Return a folder that no user can make, because it is below a file."""
     path.write_text("a file")
     return path / "below"
 
@@ -71,7 +71,7 @@ def test_no_place_at_all(tmp_path: Path) -> None:
 
 
 def test_a_temporary_folder_of_somebody_else_is_not_used(tmp_path: Path) -> None:
-    # What lies there is loaded as machine code.
+    # Files in the folder are loaded as machine code.
     theirs = tmp_path / "theirs"
     theirs.mkdir(mode=0o700)
     assert find_cache_directory([CacheCandidate(theirs, True)], KERNELS, UID + 1) is None

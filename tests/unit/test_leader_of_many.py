@@ -1,4 +1,4 @@
-"""A leader with followers, over the wire: watermark, in-sync set, acks=all, and who is refused."""
+"""A leader with followers, over the wire: watermark, in-sync set, acks=all, refused requests."""
 
 from __future__ import annotations
 
@@ -141,7 +141,8 @@ def test_changes_of_the_set_are_counted(leader: LeaderOfMany) -> None:
     leader.pass_time(2 * LAG_MS)
     leader.grant()
     assert (counts.expanded, counts.shrunk, counts.refused) == (1, 1, 1)
-    # What was answered, and is asked for again because nobody knew that, is no change.
+    # The controller made the change, but its response was lost: the repeated request changes
+    # nothing, and does not count.
     FakeFollower(leader, OTHER).fetch(1)
     leader.answer(None)
     leader.pass_time(60)
@@ -214,7 +215,7 @@ def test_before_the_logs_start_nothing_is_said_of_epochs(leader: LeaderOfMany) -
 
 
 def test_the_same_fetch_once_more_counts_once_more(leader: LeaderOfMany) -> None:
-    """Of an older broker, without a session: nothing that was found for the last one is kept."""
+    """An older broker fetches without a session: state of the last request is not reused."""
     follower = FakeFollower(leader, OTHER)
     follower.version = 14
     for offset in range(5):
@@ -421,7 +422,7 @@ def test_who_has_caught_up_joins_once_the_controller_says_so(leader: LeaderOfMan
 
 
 def test_a_broker_that_is_gone_holds_nothing_up(leader: LeaderOfMany) -> None:
-    """It kept pace, as one that is told to stop does, and was not let in."""
+    """The follower kept pace, as a stopping one does, and the controller refused to add it."""
     leader.lead(in_sync=(ME, OTHER))
     one, two = FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)
     two.fetch(0)
@@ -584,7 +585,7 @@ def test_records_are_deleted_when_no_replica_shows_them(leader: LeaderOfMany) ->
 
 
 def test_a_deletion_waits_on_in_the_leaders_next_epoch(leader: LeaderOfMany) -> None:
-    """As in Kafka, whose leader is still the leader when a follower dies."""
+    """Kafka's leader, too, stays the leader when a follower dies."""
     one, two = FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)
     leader.send(acks=1)
     one.fetch(1)

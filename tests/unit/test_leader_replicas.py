@@ -1,4 +1,4 @@
-"""What a leader decides of its replicas: the in-sync set, the watermarks, and acks=all."""
+"""A leader's decisions about its replicas: the in-sync set, the watermarks, and acks=all."""
 
 import pytest
 
@@ -166,7 +166,7 @@ def test_after_an_error_both_sets_count_unless_the_change_was_surely_not_made(
 
 
 def given_up() -> tuple[LeaderReplicas, IsrChange]:
-    """The change was refused, after a request was given up. What is asked for now."""
+    """Return a leader whose ISR change was refused after a lost request, and its next change."""
     leader, change = expanding()
     leader.unanswered(change)
     assert leader.answered(change, ErrorCode.INELIGIBLE_REPLICA) is Afterwards.AGAIN
@@ -225,7 +225,7 @@ def test_a_newer_order_ends_the_change_and_an_old_one_does_not() -> None:
     leader.take_over(order(4, 10, replicas=(ME, OTHER), in_sync=(ME,)))
     assert (leader.replicas, leader.in_sync) == ((ME, OTHER), Committed((ME,)))
     assert leader.answered(change, ErrorCode.INELIGIBLE_REPLICA) is Afterwards.TOO_LATE
-    # What a replica has told of itself stays known; one that is gone counts no more.
+    # A replica's reported state stays known; a removed replica is refused.
     assert leader.followers[OTHER].log_end_offset == 10
     with pytest.raises(NotAReplica, match="the replicas are"):
         leader.check_fetch(THIRD, 5)
@@ -283,7 +283,7 @@ def test_who_had_all_until_the_log_grew_has_the_whole_limit_from_then_on() -> No
 
 
 def test_who_is_no_replica_does_not_count_as_in_sync() -> None:
-    """Nothing keeps such a state out of ZooKeeper."""
+    """ZooKeeper may hold such a state: the ISR has a broker that is no replica."""
     leader = replicas((ME, OTHER, BrokerId(9)), min_in_sync=3)
     assert not leader.is_enough_in_sync
     change = leader.shrink(10, MAX_LAG_MS + 1)
@@ -314,7 +314,7 @@ def test_an_order_of_the_same_partition_epoch_can_name_other_replicas() -> None:
 
 
 def test_an_answer_with_the_same_partition_epoch_commits_what_was_there() -> None:
-    """A controller that finds nothing to change answers so."""
+    """A controller that finds nothing to change responds in this way."""
     leader, change = expanding()
     answer = CommittedIsr(leader.leader_epoch, leader.partition_epoch, (ME,))
     assert leader.answered(change, answer) is Afterwards.COMMITTED
@@ -323,7 +323,7 @@ def test_an_answer_with_the_same_partition_epoch_commits_what_was_there() -> Non
 
 
 def test_idle_followers_are_asked_for_in_turns() -> None:
-    """The controller may refuse one of them for good, and must not keep the other one out."""
+    """The controller may refuse one follower for good, which must not keep the other one out."""
     leader = replicas((ME,))
     fetch(leader, OTHER, 10)
     fetch(leader, THIRD, 10)

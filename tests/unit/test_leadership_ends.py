@@ -1,4 +1,4 @@
-"""Who waits for a partition is told, with the right error, once this broker does not lead it."""
+"""Waiting requests get the right error once this broker does not lead their partition."""
 
 from collections.abc import Callable
 from typing import Any
@@ -137,7 +137,7 @@ def test_a_fetch_that_knows_no_epoch_waits_on_in_the_next_one(broker: MemoryBrok
 
 
 def test_a_fetch_of_an_older_epoch_is_told_of_the_next_one(broker: MemoryBroker) -> None:
-    """Nobody else leads: the client asks for the new epoch, and comes back here."""
+    """No other broker leads: the client asks for the new epoch, and comes back here."""
     request = fetch_request("plain", max_wait_ms=LONG_MS, current_leader_epoch=0)
     stream = broker.send(request, FETCH)
     assert not stream.sent
@@ -160,7 +160,7 @@ def test_a_session_waits_on_in_the_next_epoch(broker: MemoryBroker, version: int
 
 
 def test_a_set_that_shrank_below_the_least_waits_for_others(broker: MemoryBroker) -> None:
-    """As in Kafka the watermark stands still meanwhile (KIP-966)."""
+    """The watermark does not move meanwhile, as in Kafka (KIP-966)."""
     topic = "two-in-sync"
     give(broker, order_for(broker, topic, replicas=BOTH))
     stream = produce(broker, topic)

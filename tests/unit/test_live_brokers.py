@@ -1,4 +1,4 @@
-"""/brokers/ids as a broker reads it: who lives, who cannot be read, who changes while it reads."""
+"""/brokers/ids as a broker reads it: live brokers, unreadable ones, changes during a read."""
 
 import sys
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from tests.support.cluster_world import ClusterWorld
 
 
 class Reader:
-    """What is read."""
+    """Records the results of each read."""
 
     def __init__(self, cluster: ClusterWorld) -> None:
         self.read: list[Mapping[BrokerId, BrokerRegistration]] = []
@@ -147,7 +147,7 @@ def test_without_the_parent_it_is_tried_again(
 
 @pytest.mark.parametrize("seed", range(10))
 def test_in_the_end_it_sees_who_is_there(seed: int) -> None:
-    """Whatever happens while it reads."""
+    """The last read is right whatever happens during earlier reads."""
     cluster = ClusterWorld(seed)
     cluster.ask("create", BROKER_IDS, b"", makes_parents=True)
     reader = Reader(cluster)

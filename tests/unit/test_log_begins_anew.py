@@ -49,7 +49,7 @@ def test_all_is_dropped_and_the_log_goes_on_from_the_offset(offset: int) -> None
 
 
 def four_segments() -> tuple[MemoryFiles, PartitionLog]:
-    """Of five records each, all flushed."""
+    """Return a log with four segments of five records each, all flushed."""
     files = MemoryFiles()
     log = open_manager(files).create(PARTITION, TOPIC_ID, SMALL)
     for number in range(4):
@@ -92,7 +92,7 @@ def test_nobody_uses_the_log_before_it_is_there() -> None:
     append_in(log, 0, batch(2))
     log.when_flushed(4, lambda error: told.append(type(error)))
     log.begin_anew_beside(9, 0, lambda error: told.append(("done", error)))
-    # What they wait for is gone.
+    # The records that the second callback waits for are gone.
     assert told == [None, LogStorageError]
     log.after_cut(lambda: told.append("over"))
     assert log.is_being_cut

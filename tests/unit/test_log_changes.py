@@ -29,7 +29,7 @@ OTHER_ID = TopicId(UUID(int=99))
 
 
 class World:
-    """A manager whose helpers do one piece of work when told."""
+    """A log manager whose helpers do one piece of work when the test says so."""
 
     def __init__(self, files: MemoryFiles | None = None) -> None:
         self.files = files or MemoryFiles()

@@ -1,4 +1,4 @@
-"""Data directories: whose they are, their lock, partitions that come and go."""
+"""Data directories: their owner, their lock, partitions that are made and deleted."""
 
 from dataclasses import replace
 from errno import EACCES, EIO, ENOSPC
@@ -342,7 +342,7 @@ def test_what_is_noted_of_a_deleted_partition_does_not_count_for_the_next_one(
 
 
 def test_a_checkpoint_that_cannot_be_replaced_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would name what was deleted; without it more is scanned, and that is all."""
+    """The checkpoint would name a deleted partition; without a checkpoint, a start scans more."""
 
     def write(_self: MemoryFiles, path: Path, _data: bytes) -> None:
         raise OSError(ENOSPC, "no space left", str(path))
@@ -471,7 +471,7 @@ def test_what_may_lie_in_a_directory_that_is_offline_is_neither_made_anew_nor_fo
         assert set(failures) == set(not_made)
         assert all(isinstance(failure, LogStorageError) for failure in failures.values())
     assert {log.path.parent for log in logs} == {first, second}
-    # What is said not to be served is that, and nothing else is.
+    # A log is missing exactly if it was reported as not made.
     assert set(not_made) == {
         log.topic_partition for log in logs if manager.get(log.topic_partition) is None
     }

@@ -1,4 +1,4 @@
-"""When something is synced, what waits for it, and what a failed sync does."""
+"""When a log is synced, who waits for the sync, and the effect of a failed sync."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ SYNCED = replace(SMALL, flush_messages=1)
 
 
 class World:
-    """A log whose helpers run when told, and what its producers were told."""
+    """A log whose helpers run when the test says so, and the results that its producers got."""
 
     def __init__(self, config: LogConfig = SYNCED, settings: LogManagerSettings | None = None):
         self.files = MemoryFiles()
@@ -388,7 +388,7 @@ def test_a_directory_takes_all_its_logs_along_and_no_other_directorys() -> None:
     assert offline == [first]
     assert sorted(told) == [(0, False), (1, True), (2, False), (3, True)]
     assert [log.is_offline for log in logs] == [True, False, True, False]
-    # What is new goes to the directory that is left.
+    # New logs go to the remaining directory.
     assert manager.create(PARTITION._replace(partition=9), TOPIC_ID, SYNCED).path.parent == second
     manager.close()
     assert not files.exists(first / ".kafka_cleanshutdown")

@@ -1,4 +1,4 @@
-"""What a start makes of the files that a cleaning has left, klog's or Kafka's."""
+"""Files that an interrupted cleaning, klog's or Kafka's, has left, and the next start."""
 
 from collections.abc import Mapping
 from contextlib import suppress

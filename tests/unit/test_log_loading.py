@@ -1,4 +1,4 @@
-"""Starting: clean and unclean, recovery points, indexes made anew, what lies about."""
+"""Starting: clean and unclean, recovery points, rebuilt indexes, stray files."""
 
 from dataclasses import replace
 from pathlib import Path

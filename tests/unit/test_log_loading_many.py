@@ -1,4 +1,4 @@
-"""Loading many logs: in any order the same, told of on the way, given up when the broker stops."""
+"""Loading many logs: equal results in any order, progress lines, aborted when the broker stops."""
 
 import logging
 from collections.abc import Callable, Sequence

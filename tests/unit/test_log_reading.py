@@ -174,7 +174,7 @@ def test_the_special_timestamps(log: PartitionLog) -> None:
     assert log.offset_for_timestamp(-4) == (-1, 13, 0)
     assert log.offset_for_timestamp(-5) == (-1, -1, -1)
     assert log.offset_for_timestamp(-6) == (-1, -1, -1)
-    # What lies before the start is not found.
+    # Records before the log start are not found.
     assert log.offset_for_timestamp(0) == (1_003, 13, 0)
 
 

@@ -99,7 +99,7 @@ def test_files_are_replaced_whole(tmp_path: Path) -> None:
     FILES.write_atomically(path, b"short")
     assert path.read_bytes() == b"short"
     assert FILES.list_dir(tmp_path) == ["checkpoint"]
-    # What a crash left of an earlier try does no harm.
+    # A temporary file that a crash has left does no harm.
     (tmp_path / "checkpoint.tmp").write_bytes(b"a long rest of an earlier try")
     FILES.write_atomically(path, b"new")
     assert path.read_bytes() == b"new"

@@ -111,7 +111,7 @@ def test_a_full_time_index_rolls_and_keeps_room_for_the_final_entry() -> None:
     for number in range(30):
         append(log, batch(timestamp_ms=1_000 + number))
     for segment in log.segments[:-1]:
-        # Of four rows one is kept free; the last batch's row made the final one needless.
+        # Each index keeps one of four rows free; the last batch's row serves as the final one.
         assert segment.time_index.entries == 3
         assert segment.time_index.last.timestamp_ms == segment.max_timestamp.timestamp_ms
 

@@ -1,4 +1,4 @@
-"""Transactions in a log: who may append what, markers, what readers see, the index on the disk."""
+"""Transactions in a log: allowed appends, markers, visible records, the index on the disk."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_a_transaction_is_begun_with_the_guard_of_its_verification(log: Partitio
         send_unverified(log)
     guard = verified(log, ONE)
     send_unverified(log, guard=guard)
-    # Within the transaction nothing needs to be asked.
+    # Within the transaction no further verification is needed.
     assert verified(log, ONE) is None
     send_unverified(log, 1)
     assert log.log_end_offset == 2
@@ -100,13 +100,13 @@ def test_a_retry_of_what_is_there_needs_no_guard(log: PartitionLog) -> None:
 
 
 def test_the_lowest_sequence_that_was_asked_about_comes_first(log: PartitionLog) -> None:
-    """Its verification may fail in between, while that of the next batch succeeds (KIP-890)."""
+    """The first batch's verification may fail while the next batch's succeeds (KIP-890)."""
     verified(log, ONE, sequence=5)
     guard = verified(log, ONE, sequence=7)
     with pytest.raises(OutOfOrderSequence, match="before the batch with sequence 5"):
         send_unverified(log, 7, guard=guard)
     send_unverified(log, 5, guard=guard)
-    # A newer epoch begins anew.
+    # A newer epoch has a lowest verified sequence of its own.
     verified(log, TWO, epoch=0, sequence=3)
     assert verified(log, TWO, epoch=1, sequence=9) is not None
     with pytest.raises(OutOfOrderSequence, match="sequence 10"):
@@ -171,7 +171,7 @@ def test_a_marker_is_a_batch_as_kafka_writes_it(log: PartitionLog) -> None:
 
 
 def test_after_a_marker_of_the_same_epoch_sequences_go_on(log: PartitionLog) -> None:
-    """As in Kafka (ProducerStateEntry.update); its clients do so with transaction version 1."""
+    """Kafka (ProducerStateEntry.update) does so; clients rely on it with transaction version 1."""
     write(log, ONE, 0, 3)
     end(log, ONE, commit=True)
     write(log, ONE, 3)
@@ -245,7 +245,7 @@ def test_a_marker_without_a_transaction_changes_nothing_for_readers(log: Partiti
     end(log, ONE, commit=False)
     assert (log.log_end_offset, log.last_stable_offset) == (1, 1)
     assert index_of(log) == []
-    # It has told of the producer, whose first batch has sequence 0 now.
+    # The marker made the producer known, whose first batch must have sequence 0 now.
     with pytest.raises(OutOfOrderSequence):
         write(log, ONE, 1)
 
@@ -370,7 +370,7 @@ def test_an_index_that_cannot_be_right_is_made_anew(damage: str) -> None:
     files = files.killed()
     path = log.path / f"{log.segments[0].base_offset:020d}.txnindex"
     if damage == "gone":
-        # Nobody can miss it, as it need not be there; so this is a start after a kill.
+        # A missing index cannot be noticed, as it need not exist; so this is a start after a kill.
         files.remove(path)
         files.remove(log.path.parent / ".kafka_cleanshutdown")
         files.remove(log.path.parent / "recovery-point-offset-checkpoint")

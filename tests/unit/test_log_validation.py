@@ -1,4 +1,4 @@
-"""What may be appended and how it is stored, as Kafka's LogValidator has it."""
+"""Batches that may be appended, and their stored form, as Kafka's LogValidator has it."""
 
 import tracemalloc
 from dataclasses import replace
@@ -375,7 +375,7 @@ def test_timestamps_out_of_bounds_are_named_one_by_one(check: Validator) -> None
         check(builder.build(), **bounds)
     assert [fault.batch_index for fault in refused.value.record_errors] == [1, 4]
     assert "expected 49900 to 50010" in str(refused.value)
-    # What the broker sets itself is in order, whatever the producer said.
+    # Timestamps that the broker sets itself are valid, whatever the producer sent.
     stored = check(builder.build(), message_timestamp_type=TimestampType.LOG_APPEND_TIME, **bounds)
     assert stored.row.max_timestamp_ms == NOW_MS
 
@@ -531,7 +531,7 @@ def test_the_loop_s_share_is_of_a_batch_and_of_a_turn() -> None:
 
 
 def test_ordinary_batches_are_within_the_loop_s_share() -> None:
-    """What Java's producer sends by default, and ten times as much."""
+    """Batches of the size that Java's producer sends by default, and ten times as many records."""
     share = LoopShare()
     for turn, (codec, count) in enumerate(product(Codec, [130, 1_300])):
         share.begin_batch(turn)
@@ -627,7 +627,7 @@ def test_the_config_of_topics_maps_to_rules() -> None:
     assert config.roll_bytes == 1
     large = tc | {"segment.bytes": 1 << 30}
     assert LogConfig.from_topic_config(large).roll_bytes == 1 << 30
-    # What a coordinator loads at its start is rolled early, to be compacted early.
+    # A coordinator's segments are rolled early, so that a start has little to load.
     assert LogConfig.from_topic_config(large, holds_state=True).roll_bytes == 4 << 20
     untouched = LogConfig.from_topic_config(
         {**tc, "cleanup.policy": "delete", "compression.type": "uncompressed", "flush.messages": 2}
