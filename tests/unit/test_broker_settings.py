@@ -1,4 +1,4 @@
-"""A broker's settings change while it runs: which value counts, who applies it, what is refused."""
+"""A broker's settings change while it runs: precedence, application, refused values."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""The first conversation with ZooKeeper: the cluster's id, the broker's number, who may join."""
+"""The first conversation with ZooKeeper: the cluster's id, the broker's id, and checks to join."""
 
 import pytest
 

@@ -91,7 +91,7 @@ class PlansOfAWalk:
 
 
 class Walk:
-    """A broker and its clients, who do anything at any time."""
+    """A broker and its clients; any client may do anything at any time."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)

@@ -107,7 +107,7 @@ def test_what_is_so_already_is_answered_whatever_version_the_leader_knows() -> N
 
 
 def test_who_asks_for_what_is_so_in_the_present_version_gets_another_version() -> None:
-    """However its followers are registered: who gave a request up needs an end of it."""
+    """A leader that gave a request up needs its end, however the request names the followers."""
     made, request = context(), asked({1: -1, 2: -1})
     decision = decide(made, request)
     assert decision.changes == {PARTITION: made.leadership(PARTITION).state}  # type: ignore[union-attr]

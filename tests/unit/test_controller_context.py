@@ -1,4 +1,4 @@
-"""The controller's picture of its cluster: what it refuses, and in which order it lists."""
+"""The controller context: the changes that it refuses, and the order of its lists."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): partitions that are reported or left out, and who gets a session."""
+"""Fetch sessions (KIP-227): partitions that are reported or left out, and the session cache."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_the_end_of_a_session_ends_its_wait(broker: MemoryBroker) -> None:
     assert (purgatory.waiting, purgatory.listening_to(key)) == (0, 0)
 
 
-# -- who gets one -----------------------------------------------------------------------------
+# -- the session cache ------------------------------------------------------------------------
 
 
 def settled(slots: int) -> MemoryBroker:

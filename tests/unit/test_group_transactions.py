@@ -194,7 +194,7 @@ def test_what_is_committed_while_somebody_reads_is_not_seen_too_early(offsets: O
     assert (offsets.seen(), offsets.seen("new")) == (6, 1)
 
 
-# --- who asks for stable offsets (KIP-447) -------------------------------------------------------
+# --- fetches of stable offsets (KIP-447) ---------------------------------------------------------
 def is_stable(offsets: Offsets, topic: str = "t") -> bool:
     found = [
         shard.state.visible_offsets("g", shard.log.high_watermark).is_stable(

@@ -1,4 +1,4 @@
-"""When a log is synced, who waits for the sync, and the effect of a failed sync."""
+"""When a log is synced, which callbacks wait for the sync, and the effect of a failed sync."""
 
 from dataclasses import replace
 

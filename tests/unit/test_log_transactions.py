@@ -54,7 +54,7 @@ def index_of(log: PartitionLog, number: int = 0) -> list[AbortedEntry]:
     return decode_transaction_index(files.read_bytes(path)) if files.exists(path) else []
 
 
-# --- who may begin one ---------------------------------------------------------------------------
+# --- begins of transactions ----------------------------------------------------------------------
 def send_unverified(log: PartitionLog, sequence: int = 0, epoch: int = 0, **more: object) -> None:
     records = batch(
         producer_id=ONE, producer_epoch=epoch, base_sequence=sequence, is_transactional=True

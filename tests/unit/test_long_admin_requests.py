@@ -69,7 +69,7 @@ def users(of: list[str]) -> credentials.DescribeUserScramCredentialsRequest:
     )
 
 
-# What is asked, in which version, and where in the answer the things stand, and how many.
+# Request, version, the response's list of items, and the number of items.
 ALL = MANY + len(TOPICS)
 LONG: dict[str, tuple[Request, int, str, int]] = {
     "delete records": (delete(THERE), 2, "topics", MANY),

@@ -54,7 +54,7 @@ def broker() -> MemoryBroker:
 
 
 def names(count: int = MANY) -> list[str]:
-    """Of topics that there are, `plain` the last."""
+    """Return the names of existing topics, `plain` the last."""
     return [*(f"many-{number}" for number in range(count - 1)), "plain"]
 
 
@@ -148,7 +148,7 @@ def forget(of: list[str]) -> offset_delete.OffsetDeleteRequest:
 
 THERE, GONE = names(), [f"gone-{number}" for number in range(MANY)]
 
-# What is asked, in which version, and where in the answer the things stand that were asked about.
+# Request, version, and the response's list of the requested items.
 LONG: dict[str, tuple[Request, int, str]] = {
     "metadata": (describe_topics(THERE), 9, "topics"),
     "metadata of all": (topics.MetadataRequest(topics=None), 9, "topics"),
@@ -176,7 +176,7 @@ def put(stream: FakeStream, request: Request, version: int) -> None:
 
 
 def begin(broker: MemoryBroker, stream: FakeStream, request: Request, version: int) -> None:
-    """Until the whole request has been received."""
+    """Run turns until the whole request has been received."""
     put(stream, request, version)
     while stream.inbox:
         broker.broker.loop.run_turn(0)
@@ -273,7 +273,7 @@ def test_every_topic_that_is_refused_is_told_why(broker: MemoryBroker) -> None:
         found = ask(broker, case)
         codes = [each.error_code for each in found]
         if case == "create partitions":
-            codes.pop()  # `plain` has three and is told so: the code is the same
+            codes.pop()  # `plain` has three partitions, so it gets another error of this code
         assert set(codes) == {code}, case
 
 

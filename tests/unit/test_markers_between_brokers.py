@@ -1,4 +1,4 @@
-"""Markers to partitions that other brokers lead: batched, sent again, to whoever leads then."""
+"""Markers to partitions that other brokers lead: batched, and sent again to the current leader."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -103,7 +103,7 @@ class Cluster(Partitions):
         return message
 
     def answer(self, number: int, **codes: ErrorCode) -> None:
-        """A broker answers: by topic, NONE if not given."""
+        """Respond for a broker: error codes by topic, NONE if not given."""
         request = self.asked(number)
         self.brokers.to(number).answer(answer_to(request, codes))
         self.turns()
@@ -135,7 +135,7 @@ def answer_to(
 
 
 def told(request: WriteTxnMarkersRequest) -> list[tuple[int, bool, list[str]]]:
-    """Of each marker: its producer, whether it commits, its topics."""
+    """Return for each marker its producer, whether it commits, and its topics."""
     return [
         (each.producer_id, each.transaction_result, [topic.name for topic in each.topics])
         for each in request.markers
@@ -288,7 +288,7 @@ def test_that_a_partition_is_deleted_is_not_taken_from_another_broker() -> None:
 
 
 def test_what_the_image_does_not_show_and_may_exist_is_not_taken_for_deleted() -> None:
-    """Roles are given before all partitions are told; the controller may be unable to read some."""
+    """Roles arrive before all partitions are known; the controller may fail to read some topics."""
     cluster = Cluster()
     producer = cluster.begun("t", TWOS, THREES)
     whole = cluster.image

@@ -109,9 +109,9 @@ class TestElection:
             partition("a", 0): found(a, 0, unclean=True),
             partition("a", 1): found(a, 7),
             partition("a", 2): found(a, 7, unclean=True),
-            # Never led, so without an epoch of its own.
+            # The partition was never led, so its log has no epoch.
             partition("a", 3): found(a, -1),
-            # Of a broker that knew no topic ids.
+            # The log was written by a broker that knew no topic ids.
             partition("b", 0): FoundLog(NO_TOPIC_ID, LeaderEpoch(3), False),
             partition("gone", 0): found(b, 9, unclean=True),
         }
@@ -210,7 +210,7 @@ class TestPublishing:
             f"RoleAssignment of {begun + 2} images",
             f"RoleRemoval of {begun + 4} images",
         ]
-        # Partitions that were added are orders' business; nobody's settings are others by them.
+        # Roles of added partitions come by role changes; other topics' settings stay the same.
         assert [names for _, names in store.images[begun:]] == [["a"], [], ["a"], ["a"], []]
         versions = [image.version for image, _ in store.images]
         assert versions == sorted(set(versions))
@@ -391,7 +391,7 @@ class TestPartitionsThatCannotBeMade:
     def test_an_internal_topic_stays_and_is_completed_later(
         self, files: CountedFiles, store: BlockingStore
     ) -> None:
-        """Coordinators need it: what is there serves."""
+        """Coordinators need the topic: the partitions that exist serve."""
         name = "__consumer_offsets"
         store.orders.failures[partition(name, 1)] = self.FULL
         with pytest.raises(KlogError, match="the disk is full"):
@@ -418,7 +418,7 @@ class TestPartitionsThatCannotBeMade:
             assert delay_ms == RETRY_MS
             store.loop.run_timers()
             (order,) = store.orders.given[-1]
-            # Not as a new one: what there is of it may be in a directory that went offline.
+            # The partition is not new: its log may be in a directory that went offline.
             assert isinstance(order, RoleAssignment)
             assert (order.topic_partition, order.is_new) == (partition("a", 2), False)
             assert order.topic_id == topic.topic_id

@@ -425,7 +425,7 @@ class TestDescribeConfigs:
 
     @pytest.mark.parametrize(("kind", "name"), [(TOPIC, "a"), (BROKER, "1")])
     def test_an_empty_list_of_names_asks_for_all(self, world: World, kind: int, name: str) -> None:
-        """As in Kafka."""
+        """An empty list of names means all settings, as in Kafka."""
         world.create(new("a"))
         found = self.describe(world, kind, name, []).configs
         assert found == self.describe(world, kind, name).configs != []
@@ -633,7 +633,7 @@ def test_settings_that_are_asked_for_often_are_told_once(world: World) -> None:
 
 
 class TestAskingForTopics:
-    """Metadata creates what is asked for."""
+    """Metadata requests create missing topics."""
 
     def test_no_more_than_one_request_may_create(
         self, world: World, monkeypatch: pytest.MonkeyPatch
@@ -713,7 +713,7 @@ class TestTwoAtOnce:
         }
 
     def test_a_change_that_comes_while_another_one_is_written(self, world: World) -> None:
-        """It is made of what the first one left, and written after it."""
+        """The second change starts from the first one's result, and is written after it."""
 
         def alter(name: str, value: str) -> Any:
             config = AlterableConfig(name=name, config_operation=SET, value=value)

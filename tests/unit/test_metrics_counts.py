@@ -1,4 +1,4 @@
-"""What is counted for metrics: requests and their times, errors in answers, records by topic."""
+"""Counts for metrics: requests and their times, errors in responses, records by topic."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ def times() -> RequestTimes:
 
 
 def shown(row: Sequence[int]) -> tuple[dict[float, int], int]:
-    """(how many by bucket's bound, the sum in ns)."""
+    """Return (counts by bucket's bound, the sum in ns)."""
     bounds = (*BOUNDS_MS, float("inf"))
     return {bounds[i]: row[i] for i in range(BUCKETS) if row[i]}, row[SUM]
 
@@ -119,5 +119,5 @@ def test_topics_are_counted_as_long_as_they_have_logs() -> None:
     assert set(counts.by_topic) == {"b"}
     gone = counts.gone()
     assert (gone.messages_in, gone.bytes_in, gone.bytes_out) == (3, 30, 0)
-    # A topic of the same name begins anew.
+    # The counts of a new topic of the same name start at 0.
     assert counts.join("a").messages_in == 0

@@ -618,7 +618,7 @@ def test_a_reply_of_bytes_and_regions_arrives_in_order(broker: Broker) -> None:
         stream.room_bytes = 777_777
         broker.turns(5)
     assert stream.sent == b"head" + data[5:2_000_005] + b"mid" + data[1:3]
-    # What stands before a region leaves with it, in no packet of its own.
+    # Bytes before a region are sent with MSG_MORE, so they get no packet of their own.
     assert stream.sends_more == 2
 
 

@@ -65,7 +65,7 @@ def test_what_was_not_probed_before_is_probed(broker: Broker) -> None:
 
 
 def test_a_probe_is_good_for_its_own_turn_alone(broker: Broker) -> None:
-    """What the socket did not take may have left the cache when it takes more."""
+    """Pages that the socket did not take in this turn may have left the cache by the next one."""
     file = CountingFile(SIZE)
     broker.answers = lambda _, slot: slot.complete([b"H", ProbedRegion(file, 0, 1000)])
     stream = broker.connect()

@@ -1,4 +1,4 @@
-"""What one broker answers where a cluster would elect, move or list: Kafka's answers of one."""
+"""Responses of a standalone broker to elections, moves and listings: those of a Kafka broker."""
 
 from typing import Any
 

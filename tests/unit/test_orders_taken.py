@@ -1,4 +1,4 @@
-"""A broker takes a controller's orders: one request at a time, none of what is over."""
+"""A broker applies a controller's requests: one at a time, and none of an old controller."""
 
 from collections.abc import Callable
 
@@ -123,7 +123,7 @@ def test_the_settings_of_a_topic_are_learned_before_its_log_is_made(
     assert (reply.answer, world.has_log()) == (None, False)
     [(names, learned)] = waiting
     assert names == ["orders"]
-    # Meanwhile another controller was elected.
+    # Another controller is elected before the configurations are read.
     assert world.answer(tell(0, controller_epoch=4)).error_code == ErrorCode.NONE
     learned()
     world.turns()
@@ -134,7 +134,7 @@ def test_the_settings_of_a_topic_are_learned_before_its_log_is_made(
 def test_roles_come_after_the_settings_of_topics_that_were_just_told_of(
     world: OrderWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that was behind hears of topics before its roles."""
+    """A broker that lags behind receives UpdateMetadata for topics before its roles."""
     waiting: list[Callable[[], None]] = []
     monkeypatch.setattr(world.store.settings, "learn_topics", lambda _, done: waiting.append(done))
     world.answer(tell(0))
@@ -152,7 +152,8 @@ def test_roles_come_after_the_settings_of_topics_that_were_just_told_of(
 def test_nothing_is_learned_for_an_order_that_is_refused(
     world: OrderWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else whoever reaches the listener could have this broker read, and keep, any names."""
+    """If there were no such check, any client of the listener could make this broker read and keep
+    any names."""
     learned: list[str] = []
 
     def learn(topics: dict[str, TopicId], done: Callable[[], None]) -> None:
@@ -327,7 +328,7 @@ def test_what_the_controller_cannot_read_is_remembered_until_it_is_told_of(
 def test_all_is_known_once_the_newest_controller_has_told_it_in_this_life(
     world: OrderWorld,
 ) -> None:
-    """Roles come before: until then a partition that is not told of is not deleted."""
+    """Roles arrive before the full UpdateMetadata; until then no partition counts as deleted."""
     assert not world.orders.knows_all
     world.answer(lead())
     world.answer(tell(0))

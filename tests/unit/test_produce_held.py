@@ -1,4 +1,4 @@
-"""Produce that takes more than the loop's share: validated beside it, in order, within bounds."""
+"""Produce that exceeds the loop's share: validated in a helper, in order, within bounds."""
 
 from collections import deque
 from collections.abc import Callable
@@ -130,7 +130,7 @@ def test_sequences_are_checked_in_the_order_in_which_they_were_sent(broker: Memo
     stream.inbox += frame(large(b"6", producer_id=5, producer_epoch=0, base_sequence=6))
     broker.turns()
     let_all_run(broker)
-    # The last is a duplicate, which is told what the first got.
+    # The last request is a duplicate, which gets the response of the first one.
     assert [(each.error_code, each.base_offset) for each in answers(stream)] == [
         *((0, number) for number in range(7)),
         (0, 6),

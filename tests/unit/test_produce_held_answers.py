@@ -124,7 +124,7 @@ class Pipeline:
         self.leader.memory.turns()
 
     def answered(self) -> list[int]:
-        """The correlation ids of the answers, in their order."""
+        """Return the correlation ids of the responses, in their order."""
         found, data = [], bytes(self.stream.sent)
         while data:
             size = int.from_bytes(data[:4], "big")
@@ -238,7 +238,7 @@ def test_each_request_is_waited_for_as_long_as_it_asks(
 
 
 def codes_of(data: bytes) -> list[tuple[int, int]]:
-    """Of each answer its correlation id and the error of its only partition."""
+    """Return each response's correlation id and the error of its only partition."""
     found = []
     while data:
         size = int.from_bytes(data[:4], "big")
@@ -292,7 +292,7 @@ def test_a_connection_that_goes_is_waited_for_no_longer(monkeypatch: pytest.Monk
 
 
 def test_a_change_of_the_in_sync_set_counts_from_the_next_plan_on() -> None:
-    """A plan keeps what it has found of partitions."""
+    """A plan keeps cached partitions, which must go when the partition changes."""
     leader = LeaderOfMany(with_kernel=True)
     leader.lead("two-in-sync")
     assert leader.outcome(leader.send("two-in-sync")) is None

@@ -1,4 +1,4 @@
-"""The produce kernel's constants are those of the protocol, of the log and of what packs rows."""
+"""The produce kernel's constants equal those of the protocol, the log and the packing of rows."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -147,7 +147,7 @@ def test_the_head_of_a_frame_is_as_long_as_the_kernel_thinks(version: int) -> No
     topic = TopicProduceData(name=NAME, topic_id=UUID(int=1), partition_data=[partition])
     request = ProduceRequest(acks=0x0123, timeout_ms=0, topic_data=[topic])
     data = encode_request(RequestHeader(ApiKey.PRODUCE, version, 1, ""), request)
-    # Behind it: in flexible versions two bytes (tags, transactional id), else two for a null id.
+    # The client id is followed by 2 bytes: tags and transactional id if flexible, else a null id.
     at = kernel.FRAME_HEAD_BYTES + 2
     assert data[at : at + 2] == b"\x01\x23"
     key = UUID(int=1).bytes if version >= kernel.FIRST_WITH_TOPIC_ID else NAME.encode()

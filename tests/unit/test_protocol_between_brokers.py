@@ -1,6 +1,6 @@
-"""What followers, leaders and coordinators of a cluster send each other: both sides' codecs.
+"""Messages between followers, leaders and coordinators of a cluster: both sides' codecs.
 
-The messages alone; tests/golden and tests/peers have the bytes.
+These tests compare decoded messages; tests/golden and tests/peers compare bytes.
 """
 
 from pyspark_klog.ids import UUID

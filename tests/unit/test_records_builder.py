@@ -1,4 +1,4 @@
-"""What the builders refuse, and that a refusal leaves them as they were."""
+"""Records that the builders refuse; a refusal leaves the builder as it was."""
 
 from collections.abc import Callable
 

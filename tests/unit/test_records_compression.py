@@ -72,7 +72,7 @@ def test_one_byte_over_the_bound_is_refused_and_the_bound_named(codec: Codec) ->
 
 
 def in_parts(codec: Codec, parts: int) -> bytes:
-    """Nothing, in so many members, frames or blocks."""
+    """Compress no bytes, into ``parts`` members, frames or blocks."""
     if codec is Codec.SNAPPY:
         return xerial(*[snappy_block(b"")] * (parts - 1))  # the stream's head is one
     if codec is Codec.ZSTD:

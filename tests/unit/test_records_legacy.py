@@ -81,7 +81,7 @@ def test_a_wrapper_decides_about_timestamps() -> None:
     assert [(r.timestamp_ms, r.timestamp_type) for r in own] == [(100, CREATE), (101, CREATE)]
     appended = wrap(1, 1, inner, timestamp_ms=999, attributes=APPEND_BIT)
     assert [(r.timestamp_ms, r.timestamp_type) for r in appended.records()] == [(999, APPEND)] * 2
-    # What the messages say about the type is passed over.
+    # The timestamp type of the inner messages is ignored.
     typed = wrap(1, 1, messages(1, [0, 1], APPEND_BIT), timestamp_ms=999)
     assert [(r.timestamp_ms, r.timestamp_type) for r in typed.records()] == [
         (100, CREATE),

@@ -1,4 +1,4 @@
-"""The in-sync set as a state, and who belongs to it."""
+"""The in-sync set as a state, and its members."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Orders: carried out in order, refused when they are stale, and answered when the disk has."""
+"""Role changes: applied in order, refused if stale, answered when the disk work is done."""
 
 from pathlib import Path
 from uuid import UUID
@@ -122,7 +122,7 @@ def test_older_epochs_are_refused() -> None:
         assert isinstance(world.apply(stale)[PARTITION], StaleOrder)
         assert world.leader() is leader
         assert leader.ended is None
-    # The same once more changes nothing.
+    # A repeated role change changes nothing.
     assert world.apply(order(5, 3)) == {}
     assert world.leader() is leader
 
@@ -198,7 +198,7 @@ def test_a_disk_that_fails_in_the_middle_fails_what_is_on_it() -> None:
     assert set(world.replicas.led) >= set(partitions(8)) - set(failed)
     for each in (first, *world.replicas.led.values()):
         assert (each.ended is Ended.OFFLINE) == each.log.is_offline
-    # What there was before must not be made anew, empty, while it may lie there.
+    # An existing partition must not be made again, empty: its log may be in the failed directory.
     old = TopicPartition("old", 0)
     assert isinstance(world.apply(order(partition=old))[old], LogStorageError)
     assert isinstance(world.apply(stop(partition=TopicPartition("x", 0))), dict)

@@ -1,4 +1,4 @@
-"""What a leadership promises: who may append, how far readers see, and how it ends."""
+"""A leadership's promises: allowed appends, the end that readers see, and the leadership's end."""
 
 import pytest
 
@@ -143,6 +143,6 @@ def test_a_log_that_goes_offline_ends_its_leadership() -> None:
     assert world.told == [("lead 0", PARTITION), ("resign", PARTITION)]
     with pytest.raises(LeadershipEnded):
         append(leader)
-    # Orders do not bring it back.
+    # Role changes do not bring the leadership back.
     assert isinstance(world.apply(order(1))[PARTITION], LogStorageError)
     assert world.role() == "Offline"

@@ -22,7 +22,7 @@ def files_of(most: int) -> RealFiles:
 
 
 def open_descriptors(folder: Path) -> int:
-    """How many of this process are of files in the folder."""
+    """Return the number of this process's descriptors for files in the folder."""
     found = 0
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # the listing's own
@@ -129,7 +129,7 @@ def test_when_all_are_taken_nothing_has_happened(
             files.write_atomically(tmp_path / "checkpoint", b"new")
         with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
             files.open(tmp_path / "new", create=True)
-        # What was written before can be made durable, and is.
+        # Data written before can still be made durable.
         written.sync()
         assert (written.size(), files.exists(tmp_path / "new")) == (6, False)
     assert files.list_dir(tmp_path) == ["checkpoint", "written"]

@@ -1,4 +1,4 @@
-"""Connections to other brokers: their names are looked up beside the loop."""
+"""Connections to other brokers: their names are looked up in a helper thread."""
 
 import pytest
 

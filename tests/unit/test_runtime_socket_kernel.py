@@ -1,4 +1,4 @@
-"""Compiled receives and sends, on real sockets: what comes, what does not, and who is gone."""
+"""Compiled receives and sends, on real sockets: data, no data, and closed connections."""
 
 import socket
 from collections.abc import Iterator

@@ -19,7 +19,7 @@ CONFIG = LogConfig(segment_bytes=4_000, segment_index_bytes=400, index_interval_
 
 
 def offsets(data: Path, **more: str) -> list[int]:
-    """What a batch reads of the directory."""
+    """Return the offsets that a batch reads from the directory."""
     given: dict[str, Any] = {"path": str(data), "subscribe": "t", **more}
     reader = SegmentReader(read_options(given).for_batch())
     parts = reader.partitions()

@@ -1,4 +1,4 @@
-"""Work side by side: how much at once, in which order, what is told, and what an error does."""
+"""Work in parallel: at most so many at once, its order, its progress, and the effect of errors."""
 
 import threading
 from collections.abc import Iterator

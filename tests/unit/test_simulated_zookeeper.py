@@ -1,4 +1,4 @@
-"""The simulated ZooKeeper keeps the contract, and does all the harm that a real one may do."""
+"""The simulated ZooKeeper keeps the contract, and has all the faults of a real one."""
 
 from collections.abc import Callable
 from typing import Any
@@ -109,7 +109,7 @@ def test_a_lost_answer_may_have_worked_and_a_lost_request_has_not() -> None:
 
 
 def test_what_reading_back_says_stays_so() -> None:
-    """Nothing that was lost under way is done after a session has read back."""
+    """After a session has read back, none of its lost requests is carried out any more."""
     for seed in range(60):
         world = SimulatedWorld(seed)
         world.zookeeper.lag_ms = lambda between=world.world.between: between(0, 1_500)
@@ -135,7 +135,7 @@ def test_reads_of_what_others_wrote_may_lag() -> None:
         one, other = opened(world), opened(world)
         one.ask("create", "/a")
         lagged += other.ask("exists", "/a") is None
-        # Who connects after a write has it.
+        # A session that connects after a write sees it.
         assert opened(world).ask("exists", "/a") is not None
     assert 0 < lagged < 40
 

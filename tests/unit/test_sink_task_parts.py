@@ -1,5 +1,5 @@
-"""What a task of the exactly-once sink is made of, without a broker: who it is, what its failures
-mean, and the producers that a worker keeps."""
+"""Parts of a task of the exactly-once sink, without a broker: its identity, the sentences of its
+failures, and the producers that a worker keeps."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What a cluster needs: classes that pickle by name, light imports, refusals without packages."""
+"""Needs of a Spark cluster: classes that pickle by name, light imports, errors without packages."""
 
 import importlib.util
 import pickle

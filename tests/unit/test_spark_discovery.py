@@ -1,4 +1,4 @@
-"""Which partitions there are and where they end, with brokers on paper."""
+"""Partitions and their ends, found with made-up brokers."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -72,7 +72,7 @@ def _options(**given: str) -> Any:
 
 @pytest.fixture
 def offsets(monkeypatch: pytest.MonkeyPatch) -> list[dict[TopicPartition, int]]:
-    """What ListOffsets answers, in turn; the last answer stays."""
+    """Responses of ListOffsets, in turn; the last one is repeated."""
     answers: list[dict[TopicPartition, int]] = []
 
     def list_offsets(
@@ -177,7 +177,7 @@ def test_assigned_partitions_must_exist_at_the_start() -> None:
 def test_a_topic_is_not_believed_to_be_gone_at_once(
     given: dict[str, str], known: list[TopicPartition] | None
 ) -> None:
-    """A broker that lags behind does not know it for a moment: nothing is lost."""
+    """A broker that lags behind does not know the topic for a moment: no records are lost."""
     options = {**given, "fetchOffset__retryIntervalMs": "70"}
     absent = [] if "subscribePattern" in given else [_absent("t")]
     cluster = _Cluster(absent, [_topic("t", 1)])

@@ -1,4 +1,4 @@
-"""What a micro-batch takes, and when: a maximum shared, a minimum waited for, times as text."""
+"""Limits of a micro-batch: a shared maximum, a minimum with a maximum delay, times as text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What Spark sends to a worker is acknowledged when the task's code is unpickled."""
+"""Unpickling a task's code acknowledges the bytes that Spark sends to the worker."""
 
 import pickle
 import socket
@@ -44,10 +44,10 @@ SENT: dict[str, Callable[[], Any]] = {
 
 @pytest.fixture
 def worker() -> Iterator[socket.socket]:
-    """A worker's end of a connection on which it has answered: its system puts ACKs off.
+    """A worker's end of a connection on which it has sent data: its system delays ACKs.
 
-    Nothing that came is left to be acknowledged: the timer of an ACK that was put off would end
-    that state after 40 ms, in the middle of a test on a busy machine.
+    All received bytes are acknowledged: the timer of a delayed ACK would end that state after
+    40 ms, in the middle of a test on a busy machine.
     """
     with (
         closing(socket.create_server(("127.0.0.1", 0))) as server,

@@ -1,4 +1,4 @@
-"""Batches read from segment files, without Spark: what is there, may be seen, has gone."""
+"""Batches read from segment files, without Spark: existing, visible and deleted records."""
 
 import json
 import pickle
@@ -376,7 +376,7 @@ def test_an_end_before_the_start_names_the_open_transaction(log: LogFiles) -> No
         "2023-11-14 22:13:20+00:00, which begins at offset 2; nothing is lost: run the query again "
         "when the transaction has ended (klog transactions list shows it)"
     )
-    # Behind the high watermark there is nothing to wait for.
+    # Waiting does not help behind the high watermark.
     with pytest.raises(OffsetError, match="from 7 to 2; check the starting and ending options"):
         _ranges(log.data, startingOffsets=_json(7), **_COMMITTED)
     with pytest.raises(OffsetError, match="from 7 to 6; check the starting and ending options"):

@@ -1,4 +1,4 @@
-"""What the driver makes of the messages of a sink's tasks."""
+"""The driver's commit of the messages of a sink's tasks."""
 
 import logging
 import pickle
@@ -64,5 +64,5 @@ def test_a_message_crosses_processes_and_names_its_task() -> None:
     assert pickle.loads(pickle.dumps(message)) == message
     assert (message.query_id, message.batch_id, message.partition_id) == ("q", 4, 0)
     assert (message.attempt_number, message.task_attempt_id) == (0, 10)
-    # An empty task connects to nobody.
+    # A task without rows connects to no broker.
     assert write_task(read_options(_OPTIONS), iter(())).row_count == 0

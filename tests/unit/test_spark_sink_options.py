@@ -1,4 +1,4 @@
-"""What must hold of a sink's options and columns, and the function for foreachBatch."""
+"""Rules for a sink's options and columns, and the function for foreachBatch."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""What becomes of rows on their way to batches: partitions, times, dead letters, Spark's rows."""
+"""Rows on their way to batches: partitions, times, dead letters, Spark's rows."""
 
 import time
 from collections import defaultdict
@@ -34,7 +34,7 @@ _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 class _Producer:
-    """Takes batches for topics of three partitions; refuses what a test says."""
+    """Takes batches for topics of three partitions; refuses the batches that a test chooses."""
 
     memory = None
     is_transactional = False
@@ -229,7 +229,7 @@ def test_keyless_rows_of_a_batch_stay_together_and_the_next_go_on(producer: _Pro
 def test_a_task_that_failed_gives_up_its_workers_producer(
     monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
-    """What was under way in it is unknown: the next task of this worker begins with another."""
+    """The fate of batches in flight is unknown: the worker's next task gets a new producer."""
 
     def fail(*_: Any) -> None:
         raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -416,7 +416,7 @@ def test_each_reason_with_what_was_known(producer: _Producer) -> None:
     }
     # A topic that cannot be written to is not waited for again.
     assert producer.looked.count("absent") == 1
-    # What was refused late is written behind the flush that showed it, and flushed too.
+    # Dead letters of a late refusal are sent after the flush that showed it, and flushed, too.
     assert producer.flushes == 1
 
 

@@ -1,4 +1,4 @@
-"""The stream source's decisions, with brokers that only exist on paper."""
+"""The stream source's decisions, with made-up brokers."""
 
 import pickle
 from collections.abc import Collection, Iterable, Mapping
@@ -23,8 +23,8 @@ from pyspark_klog.spark.source.stream_reader import LimitedStreamReader, PlainSt
 class _Paper(Discovery):
     """Partitions with a begin and an end each.
 
-    ``questions`` counts requests for ends, ``looks`` those for the partitions that there are;
-    ``known`` is what the last of these was to find.
+    ``questions`` counts requests for ends, ``looks`` requests for the existing partitions;
+    ``known`` is the argument of the last such request.
     """
 
     def __init__(self, options: Options, **topic: tuple[int, int]) -> None:
@@ -344,7 +344,7 @@ def _look(reader: Any, start: dict[str, dict[str, int]]) -> dict[str, dict[str, 
 def test_a_topic_made_again_is_read_from_its_beginning_without_fail_on_data_loss(
     length: int, is_old_spark: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A batch without its records makes that durable, in plain offsets; then all of it follows."""
+    """A batch without records makes the loss durable, in plain offsets; the new topic follows."""
     made = (_plain if is_old_spark else _reader)(
         {"p0": (0, 3), "p1": (0, 9)}, failOnDataLoss="false"
     )
@@ -390,10 +390,10 @@ def test_brokers_without_ids_tell_no_topic_from_another() -> None:
     paper.ids = {}
     [task] = reader.partitions({"t": {"0": 0}}, {"t": {"0": 3}})
     assert task.topic_id == UUID(int=0)
-    paper.ids = {"t": UUID(int=1)}  # they were brought up to date
+    paper.ids = {"t": UUID(int=1)}  # the brokers were upgraded
     reader._client.now += 1_000
     assert _look(reader, {"t": {"0": 3}}) == {"t": {"0": 3}}
-    paper.ids = {}  # one of them was not
+    paper.ids = {}  # one broker was not upgraded
     reader._client.now += 1_000
     assert _look(reader, {"t": {"0": 3}}) == {"t": {"0": 3}}
 
@@ -454,7 +454,7 @@ def test_it_is_also_new_after_a_restart() -> None:
 
 
 def test_a_first_batch_that_is_planned_twice_is_empty_twice() -> None:
-    """As for a self-union, whose two relations share a reader."""
+    """A self-union has two relations that share a reader."""
     reader, paper = _reader({"p0": (0, 4)}, startingOffsets="latest")
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     old, _ = _plain({"p0": (0, 4)}, startingOffsets="latest")

@@ -1,4 +1,4 @@
-"""In which leader epochs a broker leads after it was closed, killed, or given other files."""
+"""Leader epochs of a broker that was closed, killed, or started with other files."""
 
 from random import Random
 
@@ -17,7 +17,7 @@ META = DATA / "klog-metadata"
 
 
 def led(broker: BrokerServer) -> list[int]:
-    """The epochs in which the topic's partitions are led; metadata and logs agree."""
+    """Return the leader epochs of the topic's partitions; metadata and logs agree."""
     topic = broker.services.metadata.image.topics["a"]
     epochs = [state.leader_epoch for state in topic.partitions]
     assert [log_of(broker, "a", number).leader_epoch for number in range(len(epochs))] == epochs
@@ -31,7 +31,7 @@ def stored(files: Files) -> list[int]:
 
 @pytest.fixture
 def files() -> MemoryFiles:
-    """Of a broker that was closed, with a topic of two partitions."""
+    """The files of a closed broker, with a topic of two partitions."""
     files = MemoryFiles()
     broker = start(files)
     make_topic(broker, "a", 2)

@@ -1,4 +1,4 @@
-"""Requests to the controller: they go to whoever the image shows, and each is answered once."""
+"""Requests to the controller: sent to the image's controller, each completed once."""
 
 from klog_broker.cluster.controller_channel import ToController
 from klog_broker.config import Listener

@@ -1,4 +1,4 @@
-"""Changes of topics at the controller: answered when the image shows them, or the time is over."""
+"""Changes of topics at the controller: answered once the image shows them, or at the time-out."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,7 +32,7 @@ def led_by(leader: BrokerId) -> PartitionState:
 
 
 class Changing:
-    """Notes what the controller is asked for, and answers when it is told to."""
+    """Records the requests to the controller, and responds when the test says so."""
 
     def __init__(self) -> None:
         self.cluster = ClusterWorld()

@@ -1,4 +1,4 @@
-"""What a group's offsets in one topic take, and where they are kept."""
+"""Memory and storage of a group's offsets in one topic."""
 
 import sys
 from collections.abc import Iterable

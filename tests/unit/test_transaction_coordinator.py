@@ -1,4 +1,4 @@
-"""The transaction coordinator: what is written, sent and answered, in which order."""
+"""The transaction coordinator: its records, markers and responses, and their order."""
 
 import logging
 
@@ -199,7 +199,7 @@ def test_lost_anywhere_it_ends_once_and_as_decided(
         assert again.error_code is (NONE if may_end else ErrorCode.INVALID_TXN_STATE)
         return
     if records == 2:
-        # Nothing was decided: the time-out decides.
+        # The end was not written, so the time-out decides.
         assert sim.partitions.markers == []
         sim.time.advance(TIMEOUT_MS + SWEEP_MS + 1)
         assert [each[0] for each in sim.partitions.sent()] == [False]

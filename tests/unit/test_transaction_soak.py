@@ -1,4 +1,4 @@
-"""The soak of transactions: what it does to whom, and what it calls lost, doubled or reordered."""
+"""The soak of transactions: its faults, and its reports of lost, doubled and reordered rows."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -16,7 +16,7 @@ INPUTS = [
 
 
 def _copied() -> dict[int, list[Output]]:
-    """What a right copy leaves: each key in one partition, in order."""
+    """Return the output of a right copy: each key in one partition, in order."""
     found: dict[int, list[Output]] = {0: [], 1: []}
     for source in INPUTS:
         partition = int(source.key[-1:]) % 2

@@ -1,4 +1,4 @@
-"""What a broker in a cluster is made of for transactions: its coordinator reaches other brokers."""
+"""A cluster broker's parts for transactions: its coordinator reaches other brokers."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -113,7 +113,7 @@ def test_a_topic_that_the_controller_cannot_read_gets_its_marker_once_it_is_told
 ) -> None:
     begin(cluster)
     own = {PLAIN: 0, **dict.fromkeys(cluster.coordinators, 0)}
-    # So a broker is told that has just started.
+    # A broker that has just started receives the topics in this way.
     cluster.view.topics_are([], is_all=True, unreadable={FAR.topic})
     cluster.image_is(image_of(own, {2: 9093}))
     assert cluster.client.end() == NONE

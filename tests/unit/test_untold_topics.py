@@ -1,4 +1,4 @@
-"""What a broker in a cluster says before the controller has told it of the topics."""
+"""Responses of a cluster's broker before the controller has sent it the topics."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -70,7 +70,7 @@ LIFE = 70
 
 
 class Untold:
-    """A broker whose controller tells of the topics when the test says so."""
+    """A broker whose controller sends UpdateMetadata when the test says so."""
 
     def __init__(self, broker: MemoryBroker) -> None:
         self.broker = broker
@@ -101,7 +101,7 @@ class Untold:
         self.broker.turns()
 
     def ask(self, *names: str | None, version: int = 12) -> FakeStream:
-        """None: for all topics."""
+        """Send Metadata for these topics; None asks for all topics."""
         topics = [MetadataRequestTopic(name=each) for each in names]
         request = MetadataRequest(topics=None if None in names else topics)
         return self.broker.send(request, version)
@@ -115,7 +115,7 @@ def untold() -> Untold:
 def codes(
     stream: FakeStream, version: int = 12, api_key: ApiKey = ApiKey.METADATA
 ) -> dict[str, ErrorCode] | None:
-    """Of the topics; None while there is no answer."""
+    """Return the topics' error codes; None while there is no response."""
     if not stream.sent:
         return None
     answer: Any = decode_response(bytes(stream.sent[4:]), api_key, version)
@@ -246,7 +246,7 @@ def test_topics_that_may_exist_are_not_denied_to_who_alters_them(untold: Untold)
 
 
 def test_a_controller_denies_no_topic_that_it_was_not_told_of_yet(untold: Untold) -> None:
-    """Whoever deletes a topic takes such an answer for the end of it, and it would stay."""
+    """A client that deletes a topic takes such a response for success, and the topic would stay."""
     grown = CreatePartitionsTopic(name="plain", count=9, assignments=None)
     grows = CreatePartitionsRequest(topics=[grown], validate_only=True)
     by_id = [DeleteTopicState(name=None, topic_id=topic_ids()["plain"])]
@@ -328,7 +328,7 @@ def test_offsets_of_a_topic_made_anew_are_not_hidden_by_an_older_image(version: 
     assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
     whole = services.metadata.image
     untold = Untold(broker)
-    # The one before, which this broker was told of by the last controller.
+    # The image shows the earlier topic of this name, from the last controller.
     draft = ImageDraft(services.metadata.image)
     draft.put(replace(whole.topics["plain"], topic_id=TopicId(UUID(int=77))))
     draft.put(whole.topics[CONSUMER_OFFSETS])
@@ -399,7 +399,7 @@ def test_partitions_that_it_was_not_told_of_may_be_led_elsewhere(untold: Untold)
 
 # --- leaders -------------------------------------------------------------------------------------
 def leading(**options: Any) -> LeaderOfMany:
-    """Orders came, and the image shows no topic yet."""
+    """Roles have arrived, but the image shows no topic yet."""
     leader = LeaderOfMany(**options)
     leader.lead(in_sync=(ME, OTHER, THIRD))
     Untold(leader.memory)
@@ -425,7 +425,7 @@ def test_a_leadership_that_is_over_is_known_by_no_id() -> None:
 
 @pytest.mark.parametrize("with_kernel", [False, True])
 def test_a_topic_made_anew_is_not_taken_for_the_one_before(with_kernel: bool) -> None:
-    """The roles are given; the image shows the old topic with its id."""
+    """Roles have arrived; the image shows the old topic with its id."""
     leader = LeaderOfMany(with_kernel=with_kernel)
     before, epoch = leader.ids["plain"], leader.leader().leader_epoch
     newer = order_for(leader.memory, "plain", leader_epoch=epoch, replicas=(ME, OTHER, THIRD))

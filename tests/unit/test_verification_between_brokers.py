@@ -81,7 +81,7 @@ class Cluster:
         return message
 
     def answer(self, code: ErrorCode = NONE, **codes: ErrorCode) -> None:
-        """With ``code`` for all partitions; by transactional id where one is given."""
+        """Respond with ``code`` for all partitions, or with the transactional id's own code."""
         request = self.asked()
         self.brokers.to(2).answer(
             AddPartitionsToTxnResponse(
@@ -291,7 +291,7 @@ class Offsets:
         return self.cluster.broker.log(CONSUMER_OFFSETS)
 
     def commit(self, offset: int = 5) -> FakeStream:
-        """What the request is answered on, later."""
+        """Send an offset commit; return the connection that gets the response later."""
         rows = [TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)]
         request = TxnOffsetCommitRequest(
             transactional_id="tx",
@@ -318,7 +318,7 @@ def test_offsets_are_appended_once_the_other_broker_has_agreed() -> None:
     cluster.answer()
     assert offsets.codes_of(stream) == [NONE]
     assert offsets.log.last_stable_offset == before
-    # The transaction is open here now: nobody has to be asked.
+    # The transaction is open here now: no verification is needed.
     assert offsets.codes_of(offsets.commit(6)) == [NONE]
     assert cluster.brokers.to(2).asked == []
 
@@ -337,7 +337,7 @@ def test_offsets_do_not_open_a_transaction_that_ended_while_the_other_broker_was
 
 
 def test_offsets_sent_again_meanwhile_are_part_of_the_transaction_too() -> None:
-    """By a client that lost its connection while the other broker was asked."""
+    """The client lost its connection while the other broker was asked."""
     cluster = Cluster()
     offsets = Offsets(cluster)
     streams = [offsets.commit(), offsets.commit()]

@@ -1,4 +1,4 @@
-"""`klog verify`, by its output and exit code: what is said of which damage."""
+"""`klog verify`, by its output and exit code: its report for each kind of damage."""
 
 import json
 import shutil
@@ -41,14 +41,14 @@ def klog(*arguments: object) -> Result:
 
 
 def verify(path: Path, *options: str) -> tuple[int, list[str]]:
-    """The exit code, and the lines without the folder's name."""
+    """Return the exit code, and the lines without the folder's name."""
     result = klog("verify", path, *options)
     return result.exit_code, result.output.replace(f"{path}/", "").splitlines()
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A directory that was closed properly: a log of 30 batches in several segments."""
+    """A directory of a closed broker: a log of 30 batches in several segments."""
     manager = open_manager(RealFiles(), config=CONFIG, directory=tmp_path)
     log = manager.create(PARTITION, TOPIC_ID, CONFIG)
     for number in range(30):
@@ -67,7 +67,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def transactions(tmp_path: Path) -> Path:
-    """What Kafka 4.3.1 wrote: commits, aborts, and one transaction that is open."""
+    """A folder that Kafka 4.3.1 wrote: commits, aborts, and one open transaction."""
     folder = tmp_path / "tx-0"
     shutil.copytree(GOLDEN / "tx-0", folder)
     (folder / "kafka-dump-log.txt").unlink()
@@ -163,7 +163,7 @@ def test_records_that_do_not_fit_their_header(data: Path) -> None:
     changed = bytearray(log.read_bytes())
     view = next(each for each in split_batches(changed) if each.codec is Codec.NONE)
     place = view.position
-    # Of the second record: attributes 0, timestamp delta 1, offset delta 1, as varints.
+    # The second record's attributes 0, timestamp delta 1, offset delta 1, as varints.
     deltas_at = changed.index(b"\x00\x02\x02", place + BATCH_HEADER_BYTES)
     changed[deltas_at + 2] = 0
     view.update_crc()
@@ -344,7 +344,7 @@ def test_an_index_row_behind_the_log(data: Path) -> None:
 
 
 def test_a_row_of_a_set_that_was_appended_at_once_is_right(data: Path) -> None:
-    """Kafka's followers and its cleaner name the last offset of all that they append."""
+    """Kafka's followers and its cleaner index the last offset of each append."""
     index = first_with(data, ".index", OFFSET_INDEX_ENTRY.size)
     rows = index.read_bytes()
     offset, position = OFFSET_INDEX_ENTRY.unpack_from(rows)

@@ -1,4 +1,4 @@
-"""What a bad znode's error says, and where znodes are."""
+"""Errors for bad znodes, and the znodes' paths."""
 
 import pytest
 
@@ -113,7 +113,7 @@ def test_nothing_is_set_where_there_is_no_data() -> None:
 
 
 def test_the_first_consumers_znodes_are_as_they_wrote_them() -> None:
-    # By the code of Kafka 0.8 to 1.1 (ZookeeperConsumerConnector): 3.9.1 has none for these two.
+    # Kafka 0.8 to 1.1 (ZookeeperConsumerConnector) has the rules: 3.9.1 has none for these two.
     registration = ConsumerRegistration({"orders": 2}, "static", 1700000000123)
     data = (
         b'{"version":1,"subscription":{"orders":2},"pattern":"static","timestamp":"1700000000123"}'
