@@ -1,4 +1,4 @@
-"""Whatever one client sends, the others are served; framing that is lost closes a connection."""
+"""A client may send anything: others are still served; a connection with lost framing is closed."""
 
 import logging
 import random
@@ -27,7 +27,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
 
 @pytest.fixture
 def bystander(broker: BrokerThread) -> Iterator[RawClient]:
-    """Somebody else, who is served before and after."""
+    """Another client, which is served before and after."""
     with broker.client() as client:
         client.call(MetadataRequest(topics=[]), 9)
         yield client

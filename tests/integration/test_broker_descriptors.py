@@ -63,7 +63,7 @@ def test_more_partitions_than_descriptors(tmp_path: Path) -> None:
 
 
 def test_more_clients_than_descriptors(tmp_path: Path) -> None:
-    """Those that are served leave descriptors for files; the others wait until one closes."""
+    """Served clients leave descriptors for files; the others wait until one of them closes."""
     with ExitStack() as stack:
         broker = stack.enter_context(BrokerProcess(tmp_path / "data", descriptors=LIMIT))
         clients = [stack.enter_context(RawClient(broker.address)) for _ in range(50)]

@@ -1,4 +1,4 @@
-"""The broker as a process: its one line, its exit codes, what it refuses, what it keeps."""
+"""The broker as a process: its one line, its exit codes, its refusals, and the data it keeps."""
 
 import re
 import shutil
@@ -26,7 +26,7 @@ _LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} level=([A-Z]+) logger=
 
 
 def refused(data: Path, *arguments: str) -> tuple[int, str]:
-    """Exit code of a broker that does not start, and what it says besides the lines of its log."""
+    """Return the exit code of a broker that does not start, and its output without log lines."""
     command = [sys.executable, "-P", "-m", "klog_broker", "--data", str(data), *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.stdout == ""
@@ -170,7 +170,7 @@ def test_a_port_in_use(tmp_path: Path) -> None:
         assert f"port {port}" in text
         assert "in use" in text
         assert text.count("\n") == 1
-    # The refusal has let go of the directory.
+    # The refused broker has released the directory.
     with BrokerProcess(tmp_path / "data", port=port) as broker:
         assert broker.address[1] == port
 
@@ -236,11 +236,11 @@ def test_several_data_directories(tmp_path: Path) -> None:
         assert len(list(directory.glob("t-*"))) == 2
 
 
-# --- what it says of its life --------------------------------------------------------------------
+# --- log lines from start to stop -----------------------------------------------------------------
 
 
 def told(broker: BrokerProcess) -> list[str]:
-    """What it has written from INFO on, without times and what changes from run to run."""
+    """Return the log from INFO on, without times and values that change from run to run."""
     lines = [_LINE.fullmatch(line) for line in broker.log().splitlines(keepends=True)]
     assert None not in lines, broker.log()
     changing = (

@@ -1,4 +1,4 @@
-"""SIGTERM: what was accepted is answered, nobody is waited for for long, and the next start is
+"""SIGTERM: accepted requests are answered, the wait for clients is bounded, and the next start is
 clean."""
 
 import threading
@@ -90,7 +90,7 @@ def test_requests_that_were_received_are_served_and_answered(
     with BrokerThread(data) as again, again.client() as client:
         assert again.broker.services.logs.is_clean_start
         values = [record.value for record in read_all(client, "topic")]
-    # What was appended was answered, and the other way round.
+    # Exactly the acknowledged records were appended.
     assert values == [b"%d" % number for number in answered]
 
 
@@ -111,7 +111,7 @@ def test_a_reply_that_waits_for_a_sync_comes_after_it(
         client.send(request, 9)
         assert waits.wait(DEADLINE_S)
         broker.broker.stop()
-        # The loop goes on: others are told that they are not accepted any more.
+        # The loop goes on: new connections are refused.
         eventually(lambda: not _can_connect(broker), DEADLINE_S, "the listener's end")
         assert not client.has_answer(0.05)
         may_go_on.set()

@@ -1,6 +1,6 @@
 """klog's client as it speaks with brokers of older releases, down to 0.10.1.
 
-The broker is klog's, which serves every version; the client is told of no more than a release had.
+The broker is klog's, which serves every version; the client sees only those of an older release.
 """
 
 from collections.abc import Callable, Iterator

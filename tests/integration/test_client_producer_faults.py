@@ -1,4 +1,4 @@
-"""The producer where brokers are slow, silent, starting, or a topic is created anew."""
+"""The producer with brokers that are slow, silent or starting, or a topic that is created again."""
 
 import itertools
 import re
@@ -92,7 +92,7 @@ def test_without_acknowledgements_memory_is_bounded_by_what_was_sent() -> None:
 
 
 def test_a_leader_that_is_silent_at_first_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes a connection and says nothing for longer than a request may take."""
+    """The leader accepts a connection and sends nothing for longer than a request may take."""
     really_connect = socket.create_connection
 
     def connect(*args: object, **named: object) -> socket.socket:
@@ -235,7 +235,7 @@ def test_a_second_new_identity_waits_unless_records_were_written_in_between(
 
 
 def test_answers_by_the_id_of_a_topic_that_was_created_anew() -> None:
-    """What is known of the topic changes before the answer by its old id is looked at."""
+    """The topic's new id is known before the response with its old id is processed."""
     old, new = UUID(int=1), UUID(int=2)
     current = old
     named = []

@@ -1,4 +1,4 @@
-"""The client whose first broker is cut off from the controller, and tells what was before."""
+"""The client whose first broker is cut off from the controller, and reports an old state."""
 
 import pytest
 
@@ -124,7 +124,7 @@ def test_a_broker_that_tells_something_new_is_not_in_doubt() -> None:
 
 
 def test_what_a_broker_had_that_left_meanwhile_is_asked_of_the_others() -> None:
-    """It died, and is in the cluster for as long as its session lasts."""
+    """The broker died, and stays in the cluster until its session expires."""
     with cut_off_and_whole() as (old, new):
         new.opinion.groups = ["before"]
         old.close()

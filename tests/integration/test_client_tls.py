@@ -1,4 +1,4 @@
-"""The client over TLS: records both ways, certificates of both sides, and what goes wrong."""
+"""The client over TLS: records both ways, certificates of both sides, and failures."""
 
 import re
 import ssl
@@ -53,7 +53,7 @@ def brokers(given: dict[str, str]) -> int:
 
 
 def failure(given: dict[str, str], kind: type[ClientError] = TlsFailed) -> str:
-    """What the client says when it can't; what may pass is tried for two seconds."""
+    """Return the client's error; errors that may pass are retried for two seconds."""
     limits = {"default.api.timeout.ms": "2000", "request.timeout.ms": "2000"}
     with pytest.raises(kind) as caught:
         brokers({**given, **limits, "delivery.timeout.ms": "2000"})
@@ -216,7 +216,7 @@ def test_tls_to_a_plaintext_port_and_back(secured: str, authority: Authority, sh
 
 def test_tls_to_what_speaks_something_else(authority: Authority) -> None:
     with PlayedBroker() as plain:
-        # It takes the hello for a frame of 16 MB and more, and waits for the rest.
+        # The plain listener reads the ClientHello as a frame of more than 16 MB, and waits for it.
         text = failure(
             settings(plain.address, authority, socket__connection__setup__timeout__ms="500"),
             TimedOut,

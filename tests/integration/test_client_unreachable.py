@@ -1,4 +1,4 @@
-"""What the client says of a broker that it cannot reach: addresses, from where, what to check."""
+"""The client's errors for unreachable brokers: addresses, the source of these, what to check."""
 
 import re
 import socket

@@ -54,7 +54,7 @@ def zookeeper() -> Iterator[ZooKeeper]:
 
 
 def producer_id(broker: Broker) -> int:
-    """One that the broker gives at once; -1 if it has none."""
+    """Return a producer id that the broker allocates at once; -1 if it has none."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
     with BlockingClient({"bootstrap.servers": broker.bootstrap_servers}) as client:
         link = client.link_to_any(client.deadline())
@@ -86,7 +86,7 @@ def test_a_killed_controller_is_followed_by_another_in_the_next_epoch(cluster: C
     second = controller_told_by_all(cluster, left)
     assert second != first
     assert epoch(cluster) == before + 1
-    # It comes back while ZooKeeper may still have its last life: that is waited for.
+    # The broker comes back while ZooKeeper may still have its last session: it waits for the end.
     cluster.broker(second).kill()
     cluster.broker(second).start()
     cluster.broker(first).start()
@@ -125,7 +125,7 @@ def test_a_broker_that_ends_is_gone_at_once(cluster: Cluster) -> None:
 
 
 def test_brokers_outlive_a_zookeeper_that_comes_back(cluster: Cluster) -> None:
-    """The last one on this cluster: nobody sees when each broker is connected again."""
+    """The last test on this cluster, because no one can see when each broker is connected again."""
     first = controller_told_by_all(cluster)
     before = epoch(cluster)
     registered = "registered broker_epoch="
@@ -199,7 +199,7 @@ def test_the_command_starts_a_cluster_and_ends_all_of_it() -> None:
 
 
 def _follow(lines: list[str], first_pid: int) -> None:
-    """What is printed works as it is printed: a topic, and a broker that comes back."""
+    """The printed commands work as they are: create a topic, and start a broker again."""
     klog = str(Path(sys.executable).with_name("klog"))
     create, broker = (
         shlex.split(line)[1:] for line in lines if line.startswith(("klog topics", "klog broker"))
@@ -330,7 +330,7 @@ def test_data_of_a_broker_that_runs_alone(zookeeper: ZooKeeper, tmp_path: Path) 
 
 
 def test_a_number_that_was_taken_ends_the_broker_that_had_it(zookeeper: ZooKeeper) -> None:
-    """It stood still, and somebody else has registered as it."""
+    """The broker was paused, and another process has registered under its id."""
     with (
         in_cluster(zookeeper, "/taken", broker_id=BrokerId(6)) as broker,
         ZooKeeperClient(f"{zookeeper.address}/taken") as client,

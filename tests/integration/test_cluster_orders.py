@@ -1,5 +1,5 @@
-"""Three brokers and a ZooKeeper, as processes: topics are led, and led on through what befalls the
-brokers and their controller."""
+"""Three brokers and a ZooKeeper, as processes: topics keep leaders through failures of brokers and
+of the controller."""
 
 import os
 import signal
@@ -252,7 +252,7 @@ def broker_epoch(cluster: Cluster, number: int) -> int:
 
 
 def asked(cluster: Cluster, number: int, reply_class: type[R], request: Request) -> R:
-    """What a broker answers to what other brokers ask."""
+    """Return a broker's response to a request that other brokers send."""
     with BlockingClient({"bootstrap.servers": cluster.broker(number).bootstrap_servers}) as client:
         link = client.link_to_any(client.deadline())
         return client.ask(link, reply_class, lambda _: request)

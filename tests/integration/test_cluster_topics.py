@@ -1,6 +1,6 @@
-"""Three brokers and a ZooKeeper, as processes: what clients change there, and what they are told.
+"""Three brokers and a ZooKeeper, as processes: changes by clients, and the responses to clients.
 
-Real clients ask any broker; they find the controller themselves.
+Real clients send to any broker; they find the controller themselves.
 """
 
 import json
@@ -142,7 +142,7 @@ def test_refusals(cluster: Cluster) -> None:
     )
     answer = ask(cluster, other_than_controller(cluster), CreateTopicsResponse, request)
     assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
-    # Nobody waits for a topic that has no time.
+    # A timeout of 0 means: do not wait for the topic.
     request.timeout_ms = 0
     answer = ask(cluster, controller(cluster, 1), CreateTopicsResponse, request)
     assert answer.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -198,7 +198,7 @@ def test_settings_are_changed_anywhere_and_in_force_everywhere(cluster: Cluster)
         path = f"{CONFIG_CHANGES}/config_change_9999999998"
         client.create(path, b'{"version":2,"entity_path":"topics/set"}')
         everywhere(ResourceType.TOPIC, "set", "retention.ms", "99")
-        # What another release, or a tool, has put there and nobody can use.
+        # Another release, or a tool, has stored values that no broker can use.
         config = {"retention.ms": "98", "of.tomorrow": "1", "segment.bytes": "many"}
         config["unclean.leader.election.enable"] = "perhaps"
         written = json.dumps({"version": 1, "config": config})
@@ -229,7 +229,7 @@ def test_the_same_coordinator_is_told_by_all_and_has_its_full_replication(cluste
 
 
 def test_version_0_has_offsets_in_zookeeper(cluster: Cluster) -> None:
-    """What one broker has written another one reads, whoever coordinates the group."""
+    """One broker reads the offsets that another one has written; the coordinator plays no role."""
     admin = librdkafkas(cluster)
     done(admin.create_topics([NewTopic("old", 2, 1)]))
     eventually(

@@ -55,7 +55,7 @@ def until_read(servers: str, partition: TopicPartition, value: str) -> None:
         try:
             return read_committed(servers, partition)[-1:] == [value]
         except TopicMissing:
-            return False  # says a broker that has just come back, and was not told of it yet
+            return False  # a broker that has just come back does not know the topic yet
 
     eventually(is_last, 60, f"{value!r} to be committed in {partition}")
 
@@ -110,8 +110,8 @@ def test_a_leader_that_is_away_gets_its_markers_when_it_is_back(cluster: Cluster
 
 
 def test_ids_and_groups_move_when_their_broker_is_killed(cluster: Cluster) -> None:
-    """What was answered is known to the next coordinator: a commit ends as decided, and its offsets
-    count."""
+    """The next coordinator knows the acknowledged requests: a commit ends as decided, and its
+    offsets count."""
     servers, topic, group = cluster.bootstrap_servers, "moved", "moved-group"
     with Admin(servers) as admin:
         settings = {"retention.ms": "-1", "min.insync.replicas": "2"}

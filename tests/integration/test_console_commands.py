@@ -68,7 +68,7 @@ def test_ctrl_c_ends_reading_with_a_count(servers: str) -> None:
     command = [*KLOG, "consume", topic, "--from-beginning", "--bootstrap-server", servers]
     reading = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert reading.stdout is not None and reading.stderr is not None
-    # What was printed is there while the reader waits for more.
+    # Printed lines can be read while the reader waits for more records.
     assert [reading.stdout.readline(), reading.stdout.readline()] == [b"1\n", b"2\n"]
     reading.send_signal(signal.SIGINT)
     assert (reading.wait(60), reading.stderr.read()) == (0, b"klog: 2 records\n")

@@ -29,7 +29,7 @@ from tests.support.raw_client import RawClient
 from tests.support.raw_requests import batch, produced, read_all, topic_id_of
 
 FILES = sorted(FOLDER.glob("*.json"))
-# What was kept is old by now.
+# The kept data are old by now: expire none of them.
 SETTINGS = {"producer.id.expiration.ms": 2**31 - 1, "offsets.retention.minutes": 2**31 - 1}
 
 

@@ -53,8 +53,8 @@ def create_topic(client: RawClient, name: str, partitions: int) -> None:
 
 
 def find(client: RawClient, group: str, version: int = 3) -> Any:
-    """Who coordinates the group, once the broker has made the topic that says so and has loaded
-    the group: until then it answers a heartbeat as if all were well, as Kafka does."""
+    """Find the group's coordinator, and wait until the broker has made the offsets topic and loaded
+    the group: until then it answers any heartbeat with NONE, as Kafka does."""
     found: list[Any] = []
 
     def served() -> bool:

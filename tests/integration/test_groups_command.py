@@ -27,7 +27,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture(scope="module")
 def topics(broker: BrokerProcess) -> tuple[str, str]:
-    """Of two partitions each, with records in partition 0."""
+    """Two topics of two partitions each, with records in partition 0."""
     names = new_topic(broker.bootstrap_servers, 2), new_topic(broker.bootstrap_servers, 2)
     with client_of(broker.bootstrap_servers) as client:
         producer = Producer(client)
@@ -39,7 +39,7 @@ def topics(broker: BrokerProcess) -> tuple[str, str]:
 
 @pytest.fixture
 def group(broker: BrokerProcess, topics: tuple[str, str], request: pytest.FixtureRequest) -> str:
-    """It has committed 3 in partition 0 of both topics."""
+    """A group that has committed 3 in partition 0 of both topics."""
     name = str(request.node.name)
     offsets = {TopicPartition(topic, 0): CommittedOffset(3, metadata="at 3") for topic in topics}
     with client_of(broker.bootstrap_servers) as client:
@@ -203,7 +203,7 @@ def test_offsets_are_deleted_in_topics_that_nobody_reads(
 
 
 def test_offsets_of_a_topic_that_is_gone(broker: BrokerProcess, group: str) -> None:
-    """They go with the topic."""
+    """A topic's offsets are deleted with the topic."""
     topic = new_topic(broker.bootstrap_servers, 1)
     with client_of(broker.bootstrap_servers) as client, Admin(client=client) as admin:
         commit_offsets(client, group, {TopicPartition(topic, 0): CommittedOffset(0)})

@@ -1,4 +1,4 @@
-"""A broker's metrics and health over HTTP: what clients did is what is told."""
+"""A broker's metrics and health over HTTP: the metrics equal the clients' work."""
 
 import json
 import re
@@ -84,7 +84,7 @@ def consume(broker: BrokerThread, topic: str, records: int) -> None:
             "bootstrap.servers": broker.bootstrap_servers,
             "group.id": "readers",
             "auto.offset.reset": "earliest",
-            # Nothing but the topic's own records is written.
+            # Without commits, only the topic's own records are written.
             "enable.auto.commit": False,
         }
     )
@@ -207,7 +207,7 @@ def test_all_that_the_catalogue_names_is_told_and_nothing_else(tmp_path: Path) -
         create_topic(client, "t")
         produce(client, "t", batch(b"x"))
         produce(client, "nowhere", batch(b"x"))
-        # What is rare, once.
+        # Make each rare event happen once.
         with broker.client() as other:
             other.send_bytes(b"\xff" * 8)
         eventually(lambda: broker.counter("connections-closed-for-bad-input") == 1)

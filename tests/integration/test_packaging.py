@@ -80,7 +80,7 @@ class Installed:
 
 
 def tracked_files() -> list[Path]:
-    """What git has or would take: the truth about which files are the project's."""
+    """Return the files that git has or would add: all files of the project."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,

@@ -207,7 +207,7 @@ def test_compressed_and_plain_batches_of_several_clients(tmp_path: Path) -> None
 
 
 def test_many_connections_with_one_request_outstanding(tmp_path: Path) -> None:
-    """They are received from and answered by compiled calls, with others in between."""
+    """Compiled calls receive and send for these connections, with others in between."""
     with BrokerThread(tmp_path / "data", load_kernel=load_produce_kernel) as thread:
         load(thread)
         clients = [thread.client() for _ in range(30)]

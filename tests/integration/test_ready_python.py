@@ -31,9 +31,9 @@ def python() -> Iterator[str]:
 
 @contextmanager
 def source(python: str) -> Iterator[tuple["subprocess.Popen[str]", socket.socket]]:
-    """A stream's source, as Spark starts it, and its connection to Spark.
+    """Start a stream's source as Spark does; yield the process and its connection to Spark.
 
-    It finds that one only by the variable that it is given, in the folder in which it is started.
+    The source finds the connection only by the variable in its environment and its folder.
     """
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as spark:
         spark.bind(f"{folder}/spark")
@@ -63,7 +63,7 @@ def test_what_is_no_source_of_a_stream_is_started(python: str) -> None:
 def test_a_source_writes_to_the_files_of_who_started_it_and_both_end_together(python: str) -> None:
     with source(python) as (process, connection):
         assert int.from_bytes(connection.recv(4), "big") not in (0, process.pid)
-        connection.close()  # it was to be told its Python's release
+        connection.close()  # the source waits for the Python release
         _, written = process.communicate(timeout=_DEADLINE_S)
     assert "EOFError" in written
 

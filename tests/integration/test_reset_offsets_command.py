@@ -43,7 +43,7 @@ def topic(broker: BrokerProcess) -> str:
 
 @pytest.fixture
 def group(broker: BrokerProcess, topic: str, request: pytest.FixtureRequest) -> str:
-    """It has committed 5 in partition 0, and 0 in partition 1."""
+    """A group that has committed 5 in partition 0, and 0 in partition 1."""
     name = str(request.node.name).replace(" ", "")
     commit(broker, name, {TopicPartition(topic, 0): 5, TopicPartition(topic, 1): 0})
     return name

@@ -15,7 +15,7 @@ from tests.support.sink_task_cases import CASES
 from tests.support.sink_workers import own_caches
 from tests.support.sink_world import World
 
-# Nothing here waits that long, unless for a row that nobody commits.
+# No test here waits this long, except for a row that is never committed.
 pytestmark = pytest.mark.timeout(100)
 
 

@@ -1,4 +1,4 @@
-"""A disk that takes its time over a sync: only who waits for that sync waits."""
+"""A disk whose syncs are slow delays only the requests that wait for a sync."""
 
 import os
 import threading

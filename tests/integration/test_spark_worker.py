@@ -1,4 +1,4 @@
-"""What lives as long as a Python worker of Spark's: connections, metadata, memory."""
+"""State that lives as long as a Python worker of Spark's: connections, metadata, memory."""
 
 import gc
 import json

@@ -104,7 +104,7 @@ def own_threads() -> list[threading.Thread]:
 
 def test_an_expired_session_makes_no_new_one_and_leaves_no_thread(world: RealWorld) -> None:
     other = Opened(world, "")
-    # Two hosts: with the second one kazoo would begin anew at once, without even a pause.
+    # With a second host in the list, kazoo would begin a new session at once, without a pause.
     connect = f"{world.server.address},{world.server.address}"
     log: list[Any] = []
     session = sessions_by_kazoo(connect, SESSION_MS)(world.loop, log.append)

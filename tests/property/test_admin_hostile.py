@@ -185,7 +185,7 @@ def broker() -> MemoryBroker:
 
 
 def records_flow(broker: MemoryBroker) -> None:
-    """What is written is read."""
+    """A produced record can be fetched."""
     written = broker.call(produce_request("flushed", batch(b"value")), 9)
     answer = written.responses[0].partition_responses[0]
     assert answer.error_code == 0

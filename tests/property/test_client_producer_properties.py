@@ -1,8 +1,8 @@
 """The producer against a broker that follows Kafka's rules, through lost replies and refusals.
 
-The model knows nothing of sockets: a schedule decides for each request whether it is lost before
-or after it was written, refused, or answered. Whatever happens, each record is written once, in
-order, as long as the broker keeps its state.
+The model has no sockets: a schedule decides for each request whether it is lost before or after it
+was written, refused, or answered. As long as the broker keeps its state, each record is written
+once, in order.
 """
 
 from collections import deque
@@ -60,7 +60,7 @@ def test_every_record_once_and_in_order(
 ) -> None:
     expected, logs, identities = _run(sizes, fates, replies_late)
     assert {p: log.records for p, log in logs.items()} == expected
-    # The broker kept its state, so the producer never had to begin anew.
+    # The broker kept its state, so the producer never needed a new identity.
     assert identities == 1
 
 
@@ -69,7 +69,7 @@ def test_every_record_once_and_in_order(
     fates=st.lists(st.sampled_from((*_FATES, "set aside")), max_size=60),
     replies_late=st.lists(st.booleans(), max_size=60),
 )
-@example(  # One partition begins anew while it is not known whether the other's batch is written.
+@example(  # One partition gets a new identity while the other's batch may or may not be written.
     sizes=[(0, 1), (1, 1)], fates=["lost after", "set aside"], replies_late=[]
 )
 @example(  # The same within one partition: what is lost lies before what is set aside.
@@ -85,7 +85,7 @@ def test_a_record_that_is_set_aside_lets_no_other_be_written_twice(
 def _run(
     sizes: list[tuple[int, int]], fates: list[str], replies_late: list[bool]
 ) -> tuple[dict[TopicPartition, list[int]], dict[TopicPartition, _Log], int]:
-    """What is to be written, what is, and how many identities that took."""
+    """Return the expected records, the broker's logs, and the number of identities."""
     core = BatchOrder(idempotent=True, max_in_flight=5, max_request_bytes=100, max_attempts=1_000)
     core.sets_aside = True
     logs = {TopicPartition("t", n): _Log() for n in range(2)}

@@ -1,4 +1,4 @@
-"""Whatever a stranger sends, a login ends or fails in one line; and no text is read amiss."""
+"""A foreign peer may send any bytes: a login ends or fails in one line. Texts are read exactly."""
 
 import base64
 

@@ -24,7 +24,7 @@ _CODES = (
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""What brokers may answer any request with, having done nothing."""
+"""Errors with which a broker may refuse any request, without carrying it out."""
 _LOSSES = (Fate.LOST_BEFORE, Fate.LOST_AFTER)
 _TRANSACTION = st.tuples(
     st.lists(st.tuples(st.integers(0, 1), st.integers(1, 3)), max_size=8),
@@ -50,7 +50,7 @@ class _Run:
             max_block_ms=1_500,
             retry_backoff_ms=20,
         )
-        # Nobody can call back a late batch: a leader that verifies nothing appends it (KIP-890).
+        # A late batch cannot be recalled: a leader that verifies nothing appends it (KIP-890).
         late = (Fate.LATE,) if verifies else ()
         self._choices: tuple[Fate | ErrorCode, ...] = (*_CODES, *_LOSSES, *_LOSSES, *late)
         self._trouble, self._random, self._left = trouble, random, most

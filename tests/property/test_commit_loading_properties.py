@@ -1,5 +1,5 @@
-"""Whatever a log of committed offsets holds: read in runs it leaves the state, the warnings and the
-errors that it leaves record by record."""
+"""A log of committed offsets, whatever it holds, gives the same state, warnings and errors whether
+it is loaded in runs or record by record."""
 
 from hypothesis import given, settings
 

@@ -56,7 +56,7 @@ def start(**configs: Any) -> MemoryBroker:
 
 
 def decode_each(broker: MemoryBroker) -> None:
-    """Nothing is prepared."""
+    """Make the broker decode each request: no request is cached."""
     server = broker.broker.server
     serve = server.handle_frame
 

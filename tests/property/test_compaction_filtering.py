@@ -1,5 +1,5 @@
-"""Compaction of random logs: map and filter do what the model does, and what is left is what the
-rule of the last record says. The kernels' three forms give the same."""
+"""Compaction of random logs: map and filter agree with the model, and the remaining records are
+those that the rule of the last record demands. The kernels' three forms give the same."""
 
 import os
 import random
@@ -211,7 +211,7 @@ def test_a_damaged_stream_among_good_ones(codec: Codec, damage: str) -> None:
         # Bytes behind a stream are ignored, but for those behind zstd's.
         assert bool(by_map[0]) == (codec is Codec.ZSTD or damage in ("cut", "bomb"))
     if by_map[0]:
-        # What comes before is in the map.
+        # The records before the damage are in the map.
         key_map = KeyMap(1 << 20, 0.9, (1, 2), max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
         table, rows = scanned(data)
         with pytest.raises(RecordsError):
@@ -246,7 +246,7 @@ def test_any_byte_of_the_records_may_be_damaged(has_headers: bool) -> None:
 
 
 def filtered(data: bytes, verdict: int, **options: int) -> bytes:
-    """What is left by an empty map, so that all records are kept."""
+    """Return the filtered bytes; the map is empty, so all records are kept."""
     each = ChunkFilter(
         KeyMap(10_000, 0.9, (1, 2)),
         now_ms=NOW_MS,

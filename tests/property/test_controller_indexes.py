@@ -1,4 +1,4 @@
-"""The controller's picture of its cluster: each index is what looking at everything finds."""
+"""The controller context: each index equals the result of a look at all partitions."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

@@ -63,7 +63,7 @@ def test_nothing_is_refused_without_a_reason(version: int) -> None:
 
 
 _BUGS = [
-    # What is wrong, and a seed from which on it shows.
+    # A bug, and the seed from which on schedules show it.
     ("chain", 150),
     ("no fence", 0),
     ("no comparison", 0),
@@ -112,8 +112,8 @@ def test_the_model_catches_in_batch_writes(bug: str) -> None:
 
 @pytest.mark.parametrize("is_stable", [True, False])
 def test_a_commit_that_readers_do_not_see_yet_is_waited_for(is_stable: bool) -> None:
-    """A task of the old run commits just before the new driver fences its index; its group learns
-    of that later. Whoever does not wait takes the batch for unwritten, and writes it again."""
+    """A task of the old run commits just before the new driver fences its index, but its group
+    shows the row later. A driver that does not wait takes the batch for unwritten."""
     world = World(7, 2, frozenset() if is_stable else frozenset(["unstable rows"]))
     world.copies = world.delays = 0
     old = world.run(Plan("old", 0, 1, 3))

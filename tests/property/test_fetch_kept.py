@@ -1,4 +1,4 @@
-"""A Fetch that is recognised by its bytes is answered as one that is decoded, byte for byte."""
+"""A Fetch that is recognised by its bytes gets the response of a decoded one, byte for byte."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FIRST_VERSION_WITH_REPLICA_STATE = 15
 OTHER = BrokerId(7)
 
 SESSION_ID_AT = 15
-"""In an answer of version 12 or newer."""
+"""Position of the session id in a response of version 12 or newer."""
 
 
 class Client:
@@ -202,7 +202,7 @@ def delete(broker: MemoryBroker, _: list[Client]) -> None:
 
 
 def run(steps: list[Step]) -> list[bytes]:
-    """What each connection got."""
+    """Return the bytes that each connection received."""
     broker = new_broker(with_kernel=False)
     clients = [Client(broker), Client(broker)]
     for step in steps:
@@ -297,7 +297,7 @@ def test_a_damaged_request_has_no_holes_or_decodes(version: int, data: st.DataOb
         try:
             _, request = decode_request(frame)
         except MalformedRequest:
-            return  # Then nothing is kept.
+            return  # The request is not cached then.
         assert isinstance(request, FetchRequest)
         found = [each.fetch_offset for topic in request.topics for each in topic.partitions]
         read = [int.from_bytes(frame[at : at + 8], "big", signed=True) for at in holes.offsets_at]

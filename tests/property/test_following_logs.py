@@ -1,5 +1,5 @@
-"""Followers on real logs, under a leader that changes, loses records and is not always reached: in
-the end each log is the leader's."""
+"""Followers on real logs, under a leader that changes, loses records and is sometimes unreachable:
+in the end each log equals the leader's."""
 
 from random import Random
 from typing import Any
@@ -24,7 +24,7 @@ ERRORS = (
 
 
 class Schedule:
-    """What a seed does to three partitions that follow."""
+    """The faults of one seed, for three partitions that follow."""
 
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
@@ -39,7 +39,7 @@ class Schedule:
         self.world.turns()
 
     def follow(self, number: int) -> None:
-        """The order may come while a log is cut: whoever gives it does not wait."""
+        """Apply a role change, even while the log is being truncated."""
         given = order(
             self.epoch[number],
             partition=TopicPartition(TOPIC, number),

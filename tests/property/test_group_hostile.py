@@ -162,7 +162,7 @@ def broker() -> MemoryBroker:
 
 
 def a_member_works(broker: MemoryBroker) -> None:
-    """It joins, commits, leaves; then its group is deleted."""
+    """A member joins, commits and leaves; then its group is deleted."""
     commit_row = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
     topic = OffsetCommitRequestTopic(topic_id=topic_ids()["plain"], partitions=[commit_row])
     joined = broker.call(

@@ -61,7 +61,7 @@ def served(log: MemoryStateLog) -> tuple[VirtualTime, GroupRuntime, GroupShard]:
 
 
 def seen(shard: GroupShard) -> dict[Place, tuple[int | None, bool]]:
-    """Of each place its offset, and whether that is stable."""
+    """Return each place's offset, and whether the offset is stable."""
     found: dict[Place, tuple[int | None, bool]] = {}
     for group, topic, number in PLACES:
         offsets = shard.state.visible_offsets(group, shard.log.high_watermark)

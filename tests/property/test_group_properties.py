@@ -51,7 +51,7 @@ class GroupPromises(RuleBasedStateMachine):
             return
         if isinstance(reply, JoinGroupResponse):
             assert reply.generation_id == self.group.generation_id
-            # Who takes a static member's place in a stable group is told the leader's old id.
+            # A member that replaces a static member in a stable group gets the leader's old id.
             assert reply.leader in self.group.members or not reply.members
             assert not reply.skip_assignment or reply.members
             if reply.members:
@@ -203,7 +203,7 @@ class GroupPromises(RuleBasedStateMachine):
         assert self.open <= parked
 
     def teardown(self) -> None:
-        """In the end nobody is left waiting and nobody who is silent stays."""
+        """In the end no request is left waiting, and no silent member is left in the group."""
         self.sim.fail_appends(ErrorCode.NONE)
         self.advance(2 * NEW_MEMBER_JOIN_TIMEOUT_MS)
         assert not self.open

@@ -44,7 +44,7 @@ def test_where_bytes_are_cut_changes_nothing(stream: bytes, cuts: list[int]) -> 
     whole = read([stream])
     assert read(pieces) == whole
     assert read([bytes([byte]) for byte in stream]) == whole
-    # Nothing is read behind the last request of a connection.
+    # The reader stops behind the last request of a connection.
     assert all(isinstance(each, HttpRequest) and each.keeps_alive for each in whole[:-1])
 
 

@@ -1,5 +1,5 @@
-"""A leader's requests for other in-sync sets, lost, late and refused: whoever the controller has in
-sync, the leader waits for. The leader's rules and the controller's are klog's; the network is not.
+"""A leader's requests for other in-sync sets, lost, late and refused: the leader always waits for
+every replica that the controller has in sync. The rules are klog's; the network is a model.
 """
 
 from dataclasses import dataclass
@@ -63,9 +63,9 @@ class Asking:
         self.now_ms = 0
         self.under_way: list[Sending] = []
         self.last: Sending | None = None
-        """What was sent last, while there is no answer."""
+        """The last request, while it has no response."""
         self.states = [self.known]
-        """What was told to everybody (UpdateMetadata), and may arrive late."""
+        """States that were sent to all brokers (UpdateMetadata); they may arrive late."""
         self.is_told = seed % 4 == 0
         self.is_tampered_with = False
 
@@ -84,7 +84,7 @@ class Asking:
         self.leader.told(CommittedIsr(state.leader_epoch, known.partition_epoch, state.in_sync))
 
     def registers(self, broker: BrokerId, epoch: int) -> None:
-        """The controller reads of another life. Followers fetch in the first one."""
+        """The controller reads a new registration; followers still fetch under the earlier one."""
         self.context.put_broker(RegisteredBroker(BrokerRegistration(broker, ()), epoch))
 
     def step(self) -> None:
@@ -157,7 +157,7 @@ class Asking:
         return known
 
     def fault(self) -> str:
-        """What is wrong now; "" if nothing is."""
+        """Return the present fault, "" if there is none."""
         in_sync, maximal = self.known.state.in_sync, self.leader.in_sync.maximal
         if set(in_sync) <= set(maximal):
             return ""
@@ -170,7 +170,7 @@ def first_fault(seed: int) -> str:
         world.step()
         if world.fault():
             return f"step {number}: {world.fault()}"
-    # What is asked for now is answered, whatever it is; what is late comes in between.
+    # The present request gets a response, while late requests arrive in between.
     for _ in range(4):
         world.send()
         while world.under_way:

@@ -1,4 +1,4 @@
-"""Elections: what holds for any partition. tests/peers compares them with Kafka's, case by case."""
+"""Elections: properties for any partition. tests/peers compares them with Kafka's, case by case."""
 
 from itertools import permutations, product
 from typing import NamedTuple
@@ -117,7 +117,7 @@ def test_a_replica_that_goes_offline_leaves_unless_it_is_the_last(
     expected = [broker for broker in state.in_sync if broker != gone] or list(state.in_sync)
     assert list(left.in_sync) == expected
     assert left.leader_epoch == state.leader_epoch + 1
-    # Nothing happens twice.
+    # A second removal of the same replica changes nothing.
     assert without_replica(left, gone) is None
 
 
@@ -133,7 +133,7 @@ def test_the_first_leader_is_the_first_live_replica(partition: Partition) -> Non
 def test_damaged_states_elect_nobody_whom_they_do_not_name(
     partition: Partition, unclean: bool
 ) -> None:
-    """What somebody else wrote into ZooKeeper: no replicas, or nobody in sync."""
+    """Other programs may have written such states into ZooKeeper: no replicas, or an empty ISR."""
     _, state, live = partition
     assert elect_leader((), state, live, unclean=unclean) is None
     assert elect_preferred((), state, live) is None
@@ -155,7 +155,7 @@ def test_every_bounce_of_up_to_three_replicas(size: int, unclean: bool) -> None:
     for members, bounces, lives in product(flags[1:], flags, flags):
         in_sync = tuple(broker for broker, is_in in zip(replicas, members, strict=True) if is_in)
         bounced = {broker for broker, has in zip(replicas, bounces, strict=True) if has}
-        # Who has registered again is alive.
+        # A broker that has registered again is alive.
         live = bounced | {
             broker for broker, is_live in zip(replicas, lives, strict=True) if is_live
         }
@@ -171,7 +171,7 @@ def check_bounce(
     where = (state, bounced, live, settled)
     steady = set(state.in_sync) - bounced
     if settled is None:
-        # Nobody bounced whom the state trusts, or the last in-sync replica, which does not lead.
+        # No in-sync replica bounced, or only the last in-sync replica, which does not lead.
         assert state.leader not in bounced, where
         assert not bounced & set(state.in_sync) or len(state.in_sync) == 1, where
         return
@@ -184,13 +184,13 @@ def check_bounce(
         return
     assert set(settled.in_sync) <= set(state.in_sync), where
     if steady:
-        # Whoever may have lost records is not trusted as long as somebody has all of them.
+        # A bounced replica may have lost records, and leaves the ISR if another has all of them.
         assert not bounced & set(settled.in_sync), where
         assert (settled.leader == NO_BROKER) == (not steady & live), where
         if state.leader in steady & live:
             assert settled.leader == state.leader, where
     else:
-        # The last one stays, whoever it is, and leads in a new epoch: it is alive.
+        # The last in-sync replica stays and leads in a new epoch, because it is alive.
         assert len(settled.in_sync) == 1, where
         assert settled.leader in bounced, where
         if state.leader in bounced:

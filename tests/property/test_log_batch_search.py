@@ -1,4 +1,4 @@
-"""Whatever a search remembers of the one before, it finds what a walk through the segment finds."""
+"""A search that remembers earlier searches finds what a walk through the segment finds."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def searches(draw: st.DrawFn) -> Step:
                 expected = first_at(log.segments, offset)
                 if log.log_start_offset <= offset < log.log_end_offset:
                     found = log.read(offset, 1, min_one_batch=True, end_offset=log.log_end_offset)
-                    # Behind the last batch is nothing where the log was cut within one.
+                    # No record follows the last batch if the log was cut within a batch.
                     assert (found.region and found.region[1:]) == expected
 
     return run

@@ -1,4 +1,4 @@
-"""A follower's log beside its leader's: the same bytes, indexes, epochs, producers and recovery."""
+"""A follower's log and its leader's: the same bytes, indexes, epochs, producers and recovery."""
 
 from typing import Any
 
@@ -116,7 +116,7 @@ def test_a_follower_holds_what_its_leader_holds(
     follower = open_log(MemoryFiles(), config, checks=checks)
     fetch(follower, everything(leader), piece=piece)
     assert facts(follower) == facts(leader)
-    # It goes on as a leader does.
+    # As a leader, the follower's log goes on in the same way.
     for log in (leader, follower):
         append_in(log, 40, batch(2, timestamp_ms=81), NOW_MS)
     assert facts(follower) == facts(leader)

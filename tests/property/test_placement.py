@@ -1,4 +1,4 @@
-"""Placement of replicas: what holds for any brokers, racks and numbers."""
+"""Placement of replicas: properties for any brokers, racks and numbers."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -90,7 +90,7 @@ def test_racks_count_only_if_every_broker_has_one(asked: Asked) -> None:
 
 @given(ANY)
 def test_more_partitions_of_a_topic_go_on_as_it_began(asked: Asked) -> None:
-    """As in Kafka: where the shift was the start, and no broker came or went meanwhile."""
+    """Kafka does so, too: if the shift was the start, and the brokers did not change meanwhile."""
     if set(asked.racks.values()) != {None}:
         return
     whole = asked._replace(shift=asked.start, first_partition=0)

@@ -1,5 +1,5 @@
-"""A coordinator's plain batches, and markers, leave a log as ordinary appends of the same bytes do,
-and whether it is to roll is found out as if nothing was remembered."""
+"""A coordinator's plain batches, and markers, leave the same log as ordinary appends of the same
+bytes, and rolls do not depend on cached values."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +54,7 @@ def files_of(files: MemoryFiles, path: Path = DATA) -> dict[str, bytes]:
 
 
 def append_marker(log: PartitionLog, now_ms: int, *, is_plain: bool) -> None:
-    """Of a producer whose first transaction is open, or of one that the log does not know."""
+    """Append a marker of a producer whose first transaction is open, or of an unknown producer."""
     marker = EndTransactionMarker(ControlType.ABORT if now_ms % 2 else ControlType.COMMIT, 3)
     producer_id, producer_epoch = now_ms % 3, 1
     if is_plain:

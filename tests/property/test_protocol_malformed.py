@@ -75,7 +75,7 @@ def test_mutated_bytes_are_read_or_refused() -> None:
             found = read(cls, version, damaged)
             if found is not None:
                 assert 0 <= found[1] <= len(damaged)
-                # What was read can be written: nothing half-read came out.
+                # A decoded message can be encoded: no message is decoded by halves.
                 encode_message(found[0], version)
 
 

@@ -1,4 +1,4 @@
-"""Whatever is put into a format with any codec comes out again; checksums against crcmod."""
+"""Records survive a round trip through each format and codec; checksums against crcmod."""
 
 import crcmod.predefined
 from hypothesis import HealthCheck, given, settings
@@ -96,7 +96,7 @@ def test_a_plain_batch_is_what_the_builder_makes(
 def test_v0_and_v1(
     magic: int, items: Items, codec: Codec, base_offset: int, append_ms: int | None
 ) -> None:
-    # An offset of 0 in a wrapper stands for "from 0", so gaps before it cannot be told.
+    # An offset of 0 in a wrapper means "from 0", so gaps before it are lost.
     base_offset = max(base_offset, 1)
     expected = records_from(items, base_offset, magic, append_ms)
     builder = LegacyBuilder(

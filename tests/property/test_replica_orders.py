@@ -1,4 +1,4 @@
-"""Any orders, with the disk's part done in any order: roles come out as a simple model says."""
+"""Any role changes, with the disk work done in any order: the roles are those of a simple model."""
 
 from dataclasses import dataclass
 from random import Random
@@ -38,7 +38,7 @@ ORDERS = st.one_of(
 
 
 class ShuffledHelpers(ManualHelpers):
-    """Works when told, whichever chance says."""
+    """Helpers that run a randomly chosen piece of work when the test says so."""
 
     def __init__(self, chance: Random) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Replica:
 
 
 class Model:
-    """What each order comes to, one after the other."""
+    """Applies role changes one after the other."""
 
     def __init__(self) -> None:
         self.replicas: dict[TopicPartition, Replica] = {}
@@ -121,14 +121,14 @@ def test_roles_come_out_as_the_model_says(calls: list[list[RoleChange]], chance:
             found = world.replicas.partition(*partition)
             assert found.epochs == replica.epochs
             assert found.topic_id == replica.topic_id
-        # Coordinators were told of beginnings and ends in turns, and last of how it is now.
+        # Coordinators got leads and resigns in turns; the last one is the present state.
         told = [what.split()[0] for what, where in world.told if where == partition]
         assert told == ["lead", "resign"] * (len(told) // 2) + ["lead"] * (len(told) % 2)
         assert (len(told) % 2 == 1) == (partition in world.replicas.led)
 
 
 def check(world: ReplicaWorld) -> None:
-    """What holds at any moment: whoever leads can."""
+    """Check properties that hold at any moment: each leader can append."""
     for key, leader in world.replicas.led.items():
         assert leader.ended is None
         assert leader.topic_partition == key

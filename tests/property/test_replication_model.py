@@ -1,6 +1,7 @@
-"""What replication promises, in a model of three brokers under faults; and bugs are caught by it.
+"""Replication's promises in a model of three brokers under faults, which also catches bugs.
 
-A broker's machines and the controller's elections are klog's own; logs, network and time are not.
+A broker's state machines and the controller's elections are klog's own; logs, network and time are
+models.
 """
 
 import pytest
@@ -44,7 +45,7 @@ def test_a_seed_runs_alike_each_time() -> None:
     "mutant", [each for each in MUTANTS if each.name in SEEDS], ids=lambda mutant: mutant.name
 )
 def test_a_bug_breaks_a_promise(mutant: Mutant) -> None:
-    """In the seed that is kept for it. A changed model needs new ones: the first that fails."""
+    """The mutant fails in its kept seed. A changed model needs new seeds: the first that fails."""
     with mutant.applied():
         assert broken_promise(SEEDS[mutant.name])
     assert not broken_promise(SEEDS[mutant.name])

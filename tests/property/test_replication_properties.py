@@ -1,4 +1,4 @@
-"""What holds of the high watermark and the in-sync set, whatever comes."""
+"""Properties of the high watermark and the in-sync set under any events."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,7 +57,7 @@ def test_caught_up_is_never_in_the_future_and_never_goes_back(steps):
         before = progress.caught_up_ms
         progress = progress.fetched(FollowerFetch(offset), leader_end, now_ms)
         assert before <= progress.caught_up_ms <= now_ms
-        # It has all that the leader had before the moment that it is said to have caught up at.
+        # The follower has all records that the leader had before its caught-up time.
         had = max((end for at_ms, end in ends if at_ms < progress.caught_up_ms), default=0)
         assert offset >= had or progress.caught_up_ms == NEVER_MS
     gone = fallen_behind(

@@ -28,7 +28,7 @@ MURMUR3_EXAMPLES = {
     b"The quick brown fox jumps over the lazy dog": (0xE34BBC7BBC071B6C, 0x7A433CA9C49A9347),
 }
 
-# What progress rows hold since the first release: these numbers must not change.
+# Progress rows have held such hashes since the first release: these values must not change.
 GOLDEN = {
     "all null": (
         Row(value=None, key=None, headers=None, topic=None, partition=None, timestamp_us=None),
@@ -210,7 +210,7 @@ def test_every_bit_of_a_row_turns_half_of_the_hash() -> None:
             assert 30 <= turns.bit_count() <= 98, (length, bit)
             turned += [turns >> i & 1 for i in range(128)]
             trials += 1
-    # Of 832 trials each bit turns in 416, give or take 14; 6 of these are 85.
+    # In 832 trials each bit turns 416 times on average; the standard deviation is 14, six are 85.
     assert trials == 832
     assert np.all(np.abs(turned - trials / 2) < 6 * trials**0.5 / 2)
 

@@ -1,4 +1,4 @@
-"""What a task of an exactly-once sink decides: its table, and what holds for any rows."""
+"""Decisions of a task of an exactly-once sink: the table, and properties for any rows."""
 
 import itertools
 

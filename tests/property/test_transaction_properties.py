@@ -1,6 +1,7 @@
 """Transactions of one id under any order of requests, time-outs, losses and restarts.
 
-The model knows owners: who was handed the id last, and who before. It says what Kafka promises.
+The model knows which process was handed the id last and which before, and checks what Kafka
+promises to each of them.
 """
 
 from hypothesis import given, settings
@@ -53,7 +54,7 @@ class World:
         return self.next_id if needed else -1
 
     def take(self, decision: Decision) -> None:
-        """What is decided is written; a step is always one of the table (decisions check that)."""
+        """Write a decision; each step must be in the table (the decisions check that)."""
         if decision.becomes is None:
             return
         before = self.known
@@ -127,7 +128,7 @@ class World:
             )
 
     def restart(self) -> None:
-        """All but the records is lost."""
+        """Lose all state but the records."""
         if self.known is not None:
             self.known = from_record(to_record(self.known))
 
@@ -172,7 +173,7 @@ def test_zombies_change_nothing_and_what_was_decided_stays(
             world.sweep()
         else:
             world.request(name, int(rest[0]), bool(rest[1]))
-    # Whatever has happened, a new process can take over.
+    # After any history a new process can take over.
     world.start_process()
     world.request("add", len(world.processes) - 1, False)
     assert world.known is not None

@@ -1,4 +1,4 @@
-"""Transactions of a log against a list of its batches: what is stable, what was aborted."""
+"""Transactions of a log against a list of its batches: stable offsets, aborted transactions."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class Ended(NamedTuple):
 
 
 def producers(log: PartitionLog, wanted: Collection[int] = range(9)) -> dict[int, tuple[int, ...]]:
-    """What is known of each that is wanted, but for the windows."""
+    """Return the wanted producers' states, except their windows of batches."""
     return {
         each.producer_id: (
             each.producer_epoch,
@@ -119,7 +119,7 @@ class Model:
 
     def delete(self, percent: int) -> None:
         target = self.start + (self.high_watermark - self.start) * percent // 100
-        # What begins before the log's start is known as long as a snapshot says so.
+        # Transactions that begin before the log start are known only while a snapshot has them.
         target = min(target, self.stable())
         self.start = self.log.delete_records_before(target)
         self.log.apply_retention(0)
@@ -138,7 +138,7 @@ class Model:
         self.open()
         assert producers(self.log, there) == before
         self.start = self.log.log_start_offset
-        # The harness shows all that was loaded, as a lone leader does.
+        # The harness shows all loaded records, as a standalone leader does.
         self.high_watermark = self.log.log_end_offset
 
     # --- what should be so -----------------------------------------------------------------------
@@ -156,7 +156,7 @@ class Model:
         return {each.producer_id: each.first for each in self.transactions() if each.marker < 0}
 
     def stable_after(self, ended: Ended) -> int:
-        """What a row of the index says: where the others were open when this one ended."""
+        """Return the last stable offset for an index row: the first transaction still open then."""
         others = [
             each.first
             for each in self.transactions()

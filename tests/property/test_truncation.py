@@ -115,6 +115,6 @@ def test_whatever_a_leader_says_the_log_stays_one(start, epochs, part, leader_st
             assert step is None or isinstance(step, Append) or step == ()
     if isinstance(state.phase, Changing):
         state.changed(0)
-    # It goes on: at once, or after a while.
+    # The follower goes on, at once or after a while.
     state.refused(0)
     assert state.position(1, flushes_first=False) is not None

@@ -1,4 +1,4 @@
-"""`klog verify` on logs that klog wrote: sound as they are, and no damage to a byte goes unseen."""
+"""`klog verify` on logs that klog wrote: sound logs have no faults; every damaged byte is found."""
 
 import random
 import shutil
@@ -132,7 +132,7 @@ def test_damage_to_one_byte_is_found_or_harmless(
 
 
 def answers_of(folder: Path) -> list[object]:
-    """What readers are answered out of the indexes, and whether the places lead to the offsets."""
+    """Return look-ups' results from the indexes, and whether the positions lead to the offsets."""
     files = PartitionFiles(folder)
     listing = files.listing()
     answers: list[object] = []
