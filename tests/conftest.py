@@ -1,4 +1,4 @@
-"""What holds for every test: hypothesis without clocks, the mark of tests that need peers."""
+"""Settings of all tests: hypothesis without deadlines, the mark of tests that need peers."""
 
 import gc
 from pathlib import Path
@@ -22,20 +22,20 @@ pytest.register_assert_rewrite(
 _PEERS = Path(__file__).parent / "peers"
 
 # A deadline per example would be a timing assertion, and a busy machine is no failure.
-# A failed example can be run again elsewhere by the blob that is printed with it.
+# The blob that is printed with a failed example reproduces it elsewhere.
 settings.register_profile(
     "klog", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("klog")
 
-# Hypothesis makes what failed smaller for up to 300 s before it tells of it: the tests' time-out,
-# of which all that was found would be lost.
+# Hypothesis shrinks a failed example for up to 300 s before it reports it: without a longer
+# time-out, the test would end first, and the example would be lost.
 _PROPERTY_TIMEOUT_S = 900
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What lies in tests/peers needs Apache Kafka or Spark's connector (`./dev peers`); a property
-    has the time to show the example that failed."""
+    """Mark the tests of tests/peers, which need Apache Kafka or Spark's connector (`./dev peers`);
+    give a property the time to report the example that failed."""
     for item in items:
         if _PEERS in item.path.parents:
             item.add_marker(pytest.mark.peers)
@@ -46,6 +46,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Python's collector need not look at all that was imported, again and again: it stays."""
+    """Freeze all imported objects, so that Python's collector does not scan them repeatedly."""
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What a stream's checkpoint says: which batches were begun, which are done, and how far."""
+"""Reads a stream's checkpoint: the batches that were begun, those that are done, the offsets."""
 
 import json
 from pathlib import Path

@@ -163,9 +163,9 @@ class Demo:
         )
 
     def _stopped_in_a_batch(self, driver: Driver) -> bool:
-        """Whether the driver now stands still in a batch, after enough others.
+        """Whether the driver is now stopped within a batch, after enough others.
 
-        It is stopped before its checkpoint is looked at: between a look and a kill it could commit.
+        Stop the driver before its checkpoint is read: between a look and a kill it could commit.
         """
         if not self._is_in_a_late_batch():
             return False
@@ -199,7 +199,7 @@ class Demo:
 
 
 def differences(found: dict[str, Any]) -> list[str]:
-    """What is wrong with the topics, a sentence each."""
+    """Return the faults of the topics, a sentence each."""
     wrong: list[str] = []
     if found["expected"] != ROWS:
         wrong.append(f"the file has {found['expected']:,} rows, expected {ROWS:,}")

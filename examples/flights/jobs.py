@@ -1,4 +1,4 @@
-"""Three Spark jobs around two topics. This is the part to read and copy.
+"""Three Spark jobs around two topics: the part of the example to read and copy.
 
 ``write``  a batch job: every flight becomes a record, keyed by the aircraft's tail number
 ``stream`` a streaming job: flights come in, delays by origin and hour go out

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 
 SAME_AGAIN_S = 5.0
-"""In a file nothing new is worth a line only so often."""
+"""Shortest time between two equal lines in a file."""
 
 
 class Progress:

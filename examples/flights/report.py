@@ -1,4 +1,4 @@
-"""The result as a table and as a picture."""
+"""The result as a table and as a chart."""
 
 from pathlib import Path
 from typing import Any

@@ -57,7 +57,7 @@ def kafka_python(broker: BrokerProcess) -> Iterator[KafkaAdminClient]:
 
 @pytest.fixture
 def topic(broker: BrokerProcess, request: pytest.FixtureRequest) -> str:
-    """Of the test's own: three partitions, the first one with records."""
+    """A topic of the test's own: three partitions, the first one with records."""
     name = str(request.node.name)
     with RawClient(broker.address) as client:
         create_topic(client, name, 3)

@@ -249,7 +249,7 @@ def test_a_member_that_dies_is_replaced_after_its_session(
         session_timeout_ms=1_500,
         heartbeat_interval_ms=300,
     )
-    # It says nothing more, not even that it leaves.
+    # The client stops without a further request, even without LeaveGroup.
     silent._client.close()
     heir = ConfluentConsumer(settings)
     heir.subscribe([topic])

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 CHILD = ROOT / "tests" / "support" / "old_client.py"
 CHILD_TIMEOUT_S = 120
 
-# What the clients import for snappy, lz4 and zstd; as new as klog's own, from constraints.txt.
+# Packages that the clients import for snappy, lz4 and zstd; as new as klog's (constraints.txt).
 CODEC_PACKAGES = ("cramjam", "python-snappy", "lz4", "xxhash", "zstandard")
 
 

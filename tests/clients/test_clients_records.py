@@ -62,7 +62,7 @@ def servers(broker: BrokerProcess) -> str:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A name of this test's own; whoever writes first creates the topic."""
+    """A name of this test's own; the first producer creates the topic."""
     return "".join(c if c.isalnum() else "-" for c in request.node.name)
 
 

@@ -167,7 +167,7 @@ def test_every_input_comes_out_once_though_most_transactions_are_lost(
     done = 0
     for life in range(100):
         producer = confluent(servers, topic)
-        # This ends the transaction of the life before: until then its position is unstable.
+        # InitProducerId ends the earlier process's transaction, which makes its position stable.
         producer.init_transactions(30)
         consumer = ConfluentConsumer(
             {

@@ -25,7 +25,7 @@ FLOOR = 1 << 20
 
 
 class Disk(RealFiles):
-    """Says of itself what it is told to say."""
+    """A disk that reports the usage that the test sets."""
 
     def __init__(self) -> None:
         super().__init__()

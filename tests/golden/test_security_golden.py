@@ -1,7 +1,7 @@
 """Handshakes between Apache Kafka's own client and broker, and stores made by Java's keytool.
 
-klog's client, given the broker's recorded frames, must send what Kafka's client sent, byte by byte
-in what authenticates. `python -m tests.support.golden_security` records them anew.
+klog's client, given the broker's recorded frames, must send the authentication bytes of Kafka's
+client. `python -m tests.support.golden_security` records them again.
 """
 
 import json
@@ -43,7 +43,7 @@ class Transcript:
         self.messages: list[Any] = [decode_request(frame) for frame in self.requests]
 
     def first_message(self) -> bytes:
-        """What Kafka's client sent first of its mechanism."""
+        """Return the first message of the mechanism that Kafka's client sent."""
         return bytes(self.messages[1][1].auth_bytes) if len(self.messages) > 1 else b""
 
     def like(self) -> Mechanism:

@@ -1,4 +1,4 @@
-"""ZooKeeper's znodes against what Apache Kafka 3.9.1 writes and reads there."""
+"""ZooKeeper's znodes against those that Apache Kafka 3.9.1 writes and reads there."""
 
 import json
 from collections.abc import Callable
@@ -262,7 +262,7 @@ def _shown(kind: str, text: str) -> str:
 
 
 def _of_kafka(kind: str, found: str) -> str:
-    """What Kafka's classes print, in so far as klog's values say it, too."""
+    """Return the output of Kafka's classes, reduced to the facts that klog's values have, too."""
     if found.startswith(("!", "Left(")):
         return "!"
     if kind == "controller":

@@ -1,4 +1,4 @@
-"""What tests beside Spark's own connector share with those of tests/spark."""
+"""Fixtures that the tests with Spark's own connector share with those of tests/spark."""
 
 from tests.support.parity_fixtures import kafka_server, parity, spark, spark_broker
 

@@ -1,7 +1,7 @@
-"""The admin APIs on Apache Kafka and on klog: the same answers, but for texts.
+"""The admin APIs on Apache Kafka and on klog: equal responses, except for texts.
 
-A play is a course of requests by raw connections. Its transcript has every field of every answer
-that is not chance, or an address, or said in words of one's own.
+A play is a series of requests by raw connections. Its transcript has every field of every response,
+without random values, addresses and texts.
 """
 
 import math
@@ -50,7 +50,7 @@ TOPIC, BROKER = 2, 4
 THIS, ALL = "0", ""
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
-# What differs by chance, is the machine's, or is said in words of one's own.
+# Fields with random values, values of the machine, or free texts.
 _LEFT_OUT = {
     "throttle_time_ms",
     "error_message",

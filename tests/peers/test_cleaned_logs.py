@@ -43,7 +43,7 @@ Offsets = dict[tuple[str, int], int]
 
 @dataclass
 class Cleaned:
-    """What Kafka served, and its directory, which nobody uses."""
+    """The records that Kafka served, and its directory, which no broker uses any more."""
 
     version: str
     data: Path
@@ -191,7 +191,7 @@ def _keys(rows: list[oracle.Row]) -> list[tuple[object, ...]]:
 
 
 def _rows(reader: BatchReader) -> list[tuple[object, ...]]:
-    """Of all tasks, which follow each other."""
+    """Return the rows of all tasks, in order."""
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     table = pa.Table.from_batches(batches)
     times = table["timestamp"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())

@@ -42,7 +42,7 @@ _STOPPED_MARKER = ".kafka_cleanshutdown"
 
 @dataclass
 class Round:
-    """What a broker makes of a round: how far it cleaned, what is in its files, what it serves."""
+    """A broker's result of a round: how far it cleaned, its files' content, the served records."""
 
     cleaned_to: dict[str, int]
     files: dict[str, oracle.FileContent]
@@ -60,7 +60,7 @@ class Side:
 
 @dataclass
 class Cleaned:
-    """Both have cleaned all rounds, and have ended."""
+    """Both brokers have cleaned all rounds, and have stopped."""
 
     kafka: KafkaServer
     kafkas: Side
@@ -173,7 +173,7 @@ def test_kafkas_tool_takes_klogs_files(cleaned: Cleaned) -> None:
         files = log_files(cleaned.klogs.data / f"{name}-0")
         times = [path for path in files if path.suffix == ".timeindex"]
         dump(NEWEST_KAFKA, [path for path in files if path not in times], "--deep-iteration")
-        # It looks for a row's time in the batch's records, of which there may be none any more.
+        # The tool looks for a row's time in the batch's records, which may be empty by now.
         said = _LOG_TIME.findall(kafkas_dump(NEWEST_KAFKA, times))
         assert set(said) <= {"-1"}, said
     result = CliRunner().invoke(command, ["verify", str(cleaned.klogs.data)])

@@ -1,4 +1,4 @@
-"""`klog`'s commands on Apache Kafka 3.9 and 4.3, beside Kafka's own tools."""
+"""`klog`'s commands on Apache Kafka 3.9 and 4.3, compared with Kafka's own tools."""
 
 import csv
 import io
@@ -55,7 +55,7 @@ def group(kafka: KafkaServer, request: pytest.FixtureRequest) -> tuple[str, str]
 
 
 def tool(kafka: KafkaServer, main_class: str, *arguments: str) -> str:
-    """What one of Kafka's tools prints."""
+    """Return the output of one of Kafka's tools."""
     words = ("--bootstrap-server", kafka.bootstrap_servers, *arguments)
     return kafka.run_tool(main_class, *words, timeout_s=120).stdout
 
@@ -293,7 +293,7 @@ def test_a_hanging_transaction(kafka: KafkaServer) -> None:
 
 
 def test_a_transaction_is_aborted_by_its_epochs(kafka: KafkaServer) -> None:
-    """As on brokers before Kafka 3.0, which do not tell who has begun where."""
+    """Abort by epochs, as on brokers before Kafka 3.0, which report no transaction's start."""
     servers = kafka.bootstrap_servers
     topic = new_topic(servers, 1)
     with client_of(servers) as client:

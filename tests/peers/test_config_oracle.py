@@ -1,7 +1,7 @@
-"""Our rows of settings beside Kafka's own definitions, 3.9.1 and 4.3.1, and its properties files.
+"""klog's rows of settings against Kafka's own definitions, 3.9.1 and 4.3.1, and properties files.
 
-3.9.1 speaks for names, types, defaults and bounds; 4.3.1 for what docs/configuration.md says that
-4.x changed. Every difference is listed here with its reason.
+3.9.1 is the reference for names, types, defaults and bounds; 4.3.1 for the changes of 4.x in
+docs/configuration.md. Every difference is listed here with its reason.
 """
 
 import random
@@ -233,7 +233,7 @@ OVERRIDES = {
     "preallocate": "true",
     "min.cleanable.dirty.ratio": "0.25",
 }
-# Names whose broker settings change nothing in klog: their synonyms are not told.
+# Broker settings that change nothing in klog: DescribeConfigs leaves these synonyms out.
 NOT_TOLD = {name for name, row in TOPIC_SETTINGS.items() if row.broker_name not in SETTINGS}
 
 

@@ -1,4 +1,4 @@
-"""`klog produce`, `consume` and `perf` on Apache Kafka, and beside Kafka's own console tools."""
+"""`klog produce`, `consume` and `perf` on Apache Kafka, compared with Kafka's console tools."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -76,7 +76,7 @@ def test_klog_prints_what_kafkas_console_producer_has_written(kafka: KafkaServer
 
 
 def test_a_position_is_kafkas_tools_and_klogs(kafka: KafkaServer) -> None:
-    """What klog has committed Kafka's console consumer goes on from."""
+    """Kafka's console consumer continues from the offset that klog has committed."""
     servers = kafka.bootstrap_servers
     topic = new_topic(servers, 1)
     group = f"group-{topic}"

@@ -50,7 +50,7 @@ TOPICS = {"orders": 3, "audit": 1}
 UNKNOWN_ID = UUID(int=77)
 FOLLOWS = {"protocol_type": "consumer", "protocol_name": "range"}
 
-# What differs by chance, or is said in words of one's own.
+# Fields with random values or free texts.
 _LEFT_OUT = {"throttle_time_ms", "host", "port", "client_host", "error_message"}
 _MEMBER_ID = re.compile(r".+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

@@ -81,7 +81,7 @@ def printed(version: str, servers: str, command: str) -> list[str]:
     result = run_tool(version, COMMAND, arguments)
     text = result.stdout.replace(servers, "the broker")
     text = re.sub(r"member-[0-9a-f-]{36}", "member-id", text)
-    # What a broker says is in its own words.
+    # Each broker has its own error texts.
     text = re.sub(r"(GroupIdNotFoundException: ).*", r"\1...", text)
     lines = (" ".join(line.split()) for line in text.splitlines())
     return [f"{command}: {result.returncode}", *sorted(line for line in lines if line)]

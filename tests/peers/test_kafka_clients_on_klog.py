@@ -41,7 +41,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def run(version: str, tool: str, *arguments: str, stdin: str | None = None) -> str:
-    """What the tool printed; it must end well."""
+    """Return the output of a tool, which must exit with 0."""
     main_class = tool if tool.startswith("kafka.") else f"{TOOLS}.{tool}"
     result = run_tool(version, main_class, arguments, stdin=stdin, timeout_s=120)
     assert result.returncode == 0, result.stdout[-2_000:] + result.stderr[-2_000:]
@@ -157,7 +157,7 @@ def test_kafkas_test_of_what_clients_need(broker: BrokerProcess, version: str) -
 
 
 def test_kafkas_test_of_a_cleaner(broker: BrokerProcess) -> None:
-    """It compares the last value of each key before and after, deletions among them."""
+    """The tester compares the last value of each key before and after, and deleted keys."""
     output = run(
         NEWEST_KAFKA,
         "LogCompactionTester",

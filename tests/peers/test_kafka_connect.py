@@ -1,7 +1,7 @@
 """Kafka Connect on klog: a file, line by line, into a topic, and from there into another file.
 
-Workers and the broker are killed in the middle. What the sink writes is promised at least once; a
-source is exactly once where its worker has `exactly.once.source.support`.
+Workers and the broker are killed in the middle. The sink writes each line at least once; a source
+is exactly once if its worker has `exactly.once.source.support`.
 """
 
 import json
@@ -155,7 +155,7 @@ class World:
 
         def is_there() -> bool:
             self.worker.expect_running()
-            # What the connector has read beyond a full batch it gives when the file grows.
+            # Lines that the connector has read beyond a full batch come when the file grows.
             self.write(1)
             return len(set(self.sunk())) >= wanted
 
@@ -236,7 +236,7 @@ def policies(servers: str) -> dict[str, str | None]:
 
 
 def test_a_worker_alone(tmp_path: Path) -> None:
-    """It keeps the source's position in a file: lines may come again after a kill."""
+    """The worker keeps the source's position in a file: lines may come again after a kill."""
     with world_of(tmp_path, STANDALONE) as world:
         world.until_sunk()
         for kill in ("worker", "broker"):
@@ -255,7 +255,7 @@ def test_a_worker_alone(tmp_path: Path) -> None:
 
 
 def test_a_worker_of_a_cluster(tmp_path: Path) -> None:
-    """It keeps everything in three compacted topics, and the source is exactly once."""
+    """The worker keeps its state in three compacted topics, and the source is exactly once."""
     with world_of(tmp_path, DISTRIBUTED) as world:
         world.create_connectors()
         world.until_sunk()

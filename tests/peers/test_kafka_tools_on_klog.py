@@ -45,7 +45,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _run(version: str, main_class: str, *arguments: str) -> str:
-    """What the tool printed; it must end well and have nothing to warn of."""
+    """Return the output of a tool, which must exit with 0 and log no warning."""
     result = run_tool(version, main_class, arguments)
     assert result.returncode == 0, result.stdout[-2_000:] + result.stderr[-2_000:]
     # 4.3.1 logs to stderr; 3.9.1's jars log nothing without a configuration.
@@ -162,7 +162,7 @@ def test_every_codec_and_every_acks(servers: str, version: str) -> None:
 
 
 def _codecs(servers: str, topic: str, ends: dict[int, int]) -> set[Codec]:
-    """What the stored batches are compressed with."""
+    """Return the codecs of the stored batches."""
 
     def fail(lost: OffsetsLost) -> None:
         raise lost
@@ -271,7 +271,7 @@ def _files(data: Path) -> list[Path]:
 
 
 def _part_of(dumped: str, topic: str) -> str:
-    """What was printed of the files of the topic's one partition."""
+    """Return the output about the files of the topic's one partition."""
     parts = re.split(r"^(?=Dumping )", dumped, flags=re.M)
     return "".join(part for part in parts if f"/{topic}-0/" in part.partition("\n")[0])
 
@@ -293,8 +293,8 @@ def _assert_dumps(data: Path, topic: str, records: int) -> None:
 def test_dump_log_segments_reads_a_brokers_directory(tmp_path: Path) -> None:
     """After a clean stop, and after kill -9 and a recovery.
 
-    Each time the broker has ended: of Kafka's own preallocated indexes, too, the tool complains
-    while their broker runs, if nothing is in them yet.
+    The broker has stopped each time, because the tool complains about preallocated indexes without
+    entries while their broker runs, even about Kafka's own.
     """
     data, topic = tmp_path / "data", "dumped"
     settings = {**SETTINGS, "log.segment.bytes": 60_000, "log.index.interval.bytes": 1_000}

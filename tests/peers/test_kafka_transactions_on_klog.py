@@ -89,7 +89,7 @@ class Tool:
         self._servers = ("--bootstrap-server", broker.bootstrap_servers)
 
     def rows(self, *words: str) -> list[list[str]]:
-        """What it prints as a table, without the head; columns are separated by tabs."""
+        """Return the printed table without its head; columns are separated by tabs."""
         lines = self.lines(*words)
         return [[cell.strip() for cell in line.rstrip().split("\t")] for line in lines[1:]]
 
@@ -130,7 +130,7 @@ def test_kafkas_tool_lists_and_describes_transactions(broker: BrokerProcess, ver
             "open-1": ["0", str(first.producer_id), "Ongoing"],
             "open-2": ["0", str(second.producer_id), "CompleteCommit"],
         }
-        # Those that have run for a day.
+        # The filter leaves transactions that have run for a day.
         assert tool.rows("list", "--duration-filter", "86400000") == []
         if version != OLDEST_KAFKA:
             pattern = ("--transactional-id-pattern", "open-[2-9]")

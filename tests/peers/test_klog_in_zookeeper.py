@@ -48,8 +48,8 @@ def cluster() -> Iterator[Cluster]:
 
 
 def shell(zookeeper: str, *words: str) -> str:
-    """What zookeeper-shell prints: the tool is ZooKeeper's own. A thread of its own tells of the
-    connection, before the answer or behind it."""
+    """Return the result that ZooKeeper's own zookeeper-shell prints. Another of its threads prints
+    the connection's state before or after the result."""
     done = run_tool(OLDEST_KAFKA, ZOOKEEPER_SHELL, ["-server", zookeeper, *words])
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line.strip()]
@@ -113,7 +113,7 @@ def test_kafkas_tools_change_topics(cluster: Cluster) -> None:
 def test_kafkas_configs_tool_changes_settings_through_brokers_and_through_zookeeper(
     cluster: Cluster,
 ) -> None:
-    """--zookeeper: what the tool writes there itself is followed."""
+    """Settings that the tool writes to ZooKeeper itself (--zookeeper) are applied."""
     servers = ["--bootstrap-server", cluster.bootstrap_servers]
 
     def configs(*words: str) -> str:

@@ -1,4 +1,4 @@
-"""`klog dump-log` and `klog verify` on directories that Apache Kafka wrote, beside its own tool."""
+"""`klog dump-log` and `klog verify` on directories of Apache Kafka, compared with Kafka's tool."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,7 +56,7 @@ def _dump_is_equal(version: str, folder: Path) -> None:
     option = decoder_option(folder)
     names = ",".join(map(str, files))
     if version == OLDEST_KAFKA and folder.name.startswith("__transaction_state-"):
-        # It tells these in other words. All but what is in the records is the same.
+        # 3.9.1's tool words these records differently; all lines but the records' are equal.
         expected = kafkas_dump(version, files, "--print-data-log")
         _, output = klog("dump-log", "--files", names)
         assert _without_records(output) == _without_records(expected)

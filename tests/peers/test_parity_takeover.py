@@ -1,6 +1,6 @@
 """klog goes on from a checkpoint of Spark's own connector, and the connector from klog's.
 
-docs/taking-over-a-checkpoint.md tells users what is tried here.
+docs/taking-over-a-checkpoint.md describes the steps that these tests try.
 """
 
 import json
@@ -51,7 +51,7 @@ class Query:
         return list(numbers)
 
     def run(self, name: str, **options: object) -> list[int]:
-        """What a run to the end (AvailableNow) read, in order of values."""
+        """Return the numbers that a run to the end (AvailableNow) read, in order of values."""
         engine = self.engines[name]
         stream = engine.stream(**{"subscribe": self.topic, "startingOffsets": "earliest"} | options)
         return _numbers(engine.collected(stream, self.folder))

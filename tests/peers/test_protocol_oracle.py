@@ -1,4 +1,4 @@
-"""The registry beside Kafka's own definitions: no difference, or a reason that is listed here."""
+"""The registry against Kafka's definitions: no difference, or a reason that is listed here."""
 
 from random import Random
 
@@ -68,8 +68,8 @@ LEFT_OUT = (
     | {88, 89, 93}  # streams groups
 )
 
-# What brokers and controller send each other: one version each, Kafka 3.9's. Kafka 4 has none of
-# the first four.
+# APIs between brokers and controller: one version each, Kafka 3.9's. Kafka 4 has none of the first
+# four.
 BETWEEN_BROKERS = {
     ApiKey.LEADER_AND_ISR,
     ApiKey.STOP_REPLICA,

@@ -18,7 +18,7 @@ QUIX = "quixstreams==3.28.1"
 
 
 def launch(servers: str, state: Path, output: Path) -> Program:
-    # Of klog's environment nothing is to be seen there.
+    # klog's own environment must not be visible in the child process.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [str(python_with(QUIX)), "-W", "ignore", str(PROGRAM), servers, str(state)]
     return Program(command, output, environment)

@@ -1,4 +1,4 @@
-"""Leader epochs, and where a follower's log has to end, beside Kafka's own classes."""
+"""Leader epochs and truncation points of followers, compared with Kafka's own classes."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations, combinations_with_replacement, product
@@ -68,7 +68,7 @@ def test_a_leader_says_of_every_epoch_where_it_ended_as_kafkas_does() -> None:
 
 
 def test_a_batch_of_any_epoch_is_noted_as_kafkas_log_notes_it() -> None:
-    """Also one that contradicts what is noted: that was of records which are gone."""
+    """A batch may also contradict the noted epochs, whose records are gone then."""
     questions, ours = [], []
     for starts, epoch, offset in product(histories(), range(7), range(END + 1)):
         questions.append(f"note {shown(starts)} {epoch}:{offset}")
@@ -124,7 +124,7 @@ def test_out_of_range_ends_as_for_kafkas_follower() -> None:
             if step is None:
                 ours.append(f"from {end}")
             else:
-                # Where the log starts later, Kafka's follower leaves it to its log to begin anew.
+                # If the leader's log starts later, Kafka's follower lets its log start again.
                 assert isinstance(step, Cut | BeginAnew)
                 is_anew = leaders[0] > end
                 assert isinstance(step, BeginAnew) == (is_anew or step.offset < start)

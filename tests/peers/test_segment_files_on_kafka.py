@@ -1,6 +1,6 @@
 """Apache Kafka's own data directory, read as files while its broker runs, and after kill -9.
 
-What the broker answers, with the same options, is what the files have to give.
+The broker's records, read with the same options, are the expected ones.
 """
 
 import json

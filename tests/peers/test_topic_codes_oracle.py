@@ -129,7 +129,7 @@ CASES: dict[str, tuple[ModuleType, Any]] = {
 
 
 def codes(response: Any) -> list[tuple[str, str]]:
-    """What each row is about, and its code; Kafka's order is by chance."""
+    """Return each row's subject and its error code, sorted, because Kafka's order is random."""
     rows = next(
         getattr(response, name)
         for name in ("topics", "responses", "results")

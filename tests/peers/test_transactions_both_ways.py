@@ -1,7 +1,7 @@
-"""Logs in the middle of transactions go over: from Apache Kafka to klog, and from klog to Kafka.
+"""Logs in the middle of transactions are taken over: from Kafka to klog, and from klog to Kafka.
 
-Both serve what the other one wrote, to readers of committed records and to others, and make of the
-same batches the same transaction index.
+Each broker serves the other one's log, to readers of committed records and to others, and builds
+the same transaction index from the same batches.
 """
 
 import os
@@ -177,7 +177,7 @@ def _send(producer: Producer, text: bytes, count: int) -> None:
 
 
 def _seen(kafka: KafkaServer, servers: str) -> Seen:
-    """What clients see of the partition: what is committed, all of it, and its producers."""
+    """Return the partition as clients see it: committed records, all records, its producers."""
     described = kafka.run_tool(
         "org.apache.kafka.tools.TransactionsCommand",
         *("--bootstrap-server", servers, "describe-producers", "--topic", TOPIC),

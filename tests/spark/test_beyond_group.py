@@ -1,4 +1,4 @@
-"""A query's position in a consumer group, and a query that begins where a group is."""
+"""A query's position in a consumer group, and a query that begins at a group's position."""
 
 import uuid
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Group:
         self._servers = servers
 
     def offsets(self, topic: str) -> dict[int, int]:
-        """Where the group is; nowhere, too, before the broker has made its topic of offsets."""
+        """Return the group's offsets; {} before the broker has made its topic of offsets."""
         try:
             found = self._admin.list_group_offsets([self.name]).get(self.name, {})
         except CoordinatorNotAvailableError:
@@ -37,7 +37,7 @@ class Group:
         return {p.partition: at.offset for p, at in found.items() if p.topic == topic}
 
     def lag(self, topic: str) -> dict[int, int]:
-        """What is left for it in each partition in which it has an offset."""
+        """Return the group's lag in each partition in which it has an offset."""
         offsets = self.offsets(topic)
         consumer = KafkaConsumer(bootstrap_servers=self._servers)
         ends = consumer.end_offsets([KafkaPartition(topic, n) for n in offsets])
@@ -55,7 +55,7 @@ class Group:
             commit_offsets(client, self.name, rows)
 
     def reaches(self, topic: str, lag: dict[int, int]) -> None:
-        """Wait until that is left for it."""
+        """Wait until the group has this lag."""
         eventually(lambda: self.lag(topic) == lag, deadline_s=60, what=f"a lag of {lag}")
 
 

@@ -1,4 +1,4 @@
-"""What klog's source reads less of than the peer, and what it says of how far it is behind."""
+"""Reads for which klog's source fetches less than the peer, and the lag that the source reports."""
 
 import json
 from collections import defaultdict
@@ -190,7 +190,7 @@ def test_the_records_of_a_key_are_read_from_segment_files(archive: Archive) -> N
     def frame(**options: Any) -> "DataFrame":
         return archive.batch(subscribe=archive.topic, path=archive.data, **options)
 
-    # What is known to be committed gets into the files every few seconds.
+    # The high watermark is written to its checkpoint file every few seconds.
     checkpoint = Path(archive.data, "replication-offset-checkpoint")
     eventually(checkpoint.exists, deadline_s=60, what="the first of them")
     total = 2 * HOURS * VALUES_OF_AN_HOUR

@@ -1,8 +1,8 @@
-"""What a user reads in the driver when something is wrong: one line, and what to do.
+"""Errors as a user reads them in the driver: one line, with what to do.
 
-The text is str() of what Spark raises. Its own words stand around klog's line, and for a stream the
-query's plan behind it: what is checked is that klog's line is whole, is the first of klog's or is
-led by Spark's alone, and that no traceback is anywhere.
+The text is str() of Spark's exception. Spark's own words surround klog's line, and a stream's query
+plan follows. Checked is that klog's line is whole, that it comes first or behind Spark's words
+alone, and that there is no traceback.
 """
 
 import json
@@ -39,7 +39,7 @@ _LED_BY = (
     r"\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: \[\w+\] [^:]*: ",
     r"",
 )
-"""What Spark puts before klog's words in the line that has them."""
+"""Spark's words before klog's in the same line."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The exactly-once sink of a stream, in Spark: what its driver compares, ends and refuses."""
+"""The exactly-once sink of a stream, in Spark: its driver's comparisons, ends and refusals."""
 
 import contextlib
 import shutil
@@ -124,8 +124,8 @@ def test_a_micro_batch_that_is_split_otherwise_is_refused(topics: Topics, tmp_pa
 def test_exactly_once_on_an_older_checkpoint(
     topics: Topics, client: BlockingClient, tmp_path: Path
 ) -> None:
-    """Nobody knows whether the batch was written: refused, or gone on with by an option. What was
-    refused leaves nothing open: readers of committed records go on at once."""
+    """The batch may be written or not: it is refused, or an option lets the query go on. A refused
+    batch leaves no open transaction: readers of committed records go on at once."""
     copy = Copy(topics, tmp_path)
     copy.put()
     copy.run(exactlyOnce="false")

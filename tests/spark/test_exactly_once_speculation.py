@@ -39,14 +39,14 @@ SPECULATION = {
     "spark.speculation.efficiency.enabled": "false",
     # Once one attempt has succeeded, Spark kills the other one's worker after so long.
     "spark.python.task.killTimeout": "120s",
-    # No attempt may fail. What Spark began instead would have no copy: both hosts had an attempt.
+    # No attempt may fail: Spark's next one would have no copy, as both hosts had an attempt.
     "spark.task.maxFailures": "1",
 }
 PARTITIONS = 2
 SLOW = 1
 """The task that waits for its copy."""
 LONGEST_WAIT_S = 120.0
-"""For a copy: nothing but a slow machine makes it come late."""
+"""The longest wait for a copy, which is late only on a slow machine."""
 LONGEST_STOP_S = 45.0
 """Longer than a copy waits for an attempt that has left its transaction to the driver, and less
 than an operation of the client's may take."""
@@ -77,11 +77,11 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traps]:
 def _with_copies(
     frame: "DataFrame", meetings: Path
 ) -> tuple["DataFrame", Callable[[], dict[str, int]]]:
-    """The rows of a frame; the slow task of each micro-batch gives its rows and does not end before
-    its copy has given them, too. Of the two, the one that first comes to the end of write() is
-    stopped there: Spark hears of it only when the other one has written all, too. (Spark makes a
-    copy when another task has succeeded: so nobody but these two can fall into the trap.) Also
-    gives how many attempts there were of each micro-batch."""
+    """Return a frame whose slow task, in each micro-batch, ends only after its copy has given its
+    rows, too; and a function that returns the number of attempts of each micro-batch. The first of
+    both attempts to reach the end of write() is stopped there, so that Spark hears of it only when
+    the other one has written all rows, too. (Spark makes a copy when another task has succeeded, so
+    only these two attempts can be stopped.)"""
 
     def wait_for_the_copy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -140,7 +140,7 @@ def written(calls: Traps, meetings: Path) -> Iterator[Callable[[], int]]:
         for pid in calls.all_sprung(Point.WRITE_DONE):
             calls.wake(pid)
         calls.disarm()
-        # For a test that fails: who met whom, and what was done.
+        # If the test fails, print the attempts that met, and their calls.
         for file in sorted(meetings.iterdir()):
             print(f"{file.stat().st_mtime:.3f} {file.name}")
         print(calls.story())
@@ -149,7 +149,7 @@ def written(calls: Traps, meetings: Path) -> Iterator[Callable[[], int]]:
 def _wake_in_time(calls: Traps, over: threading.Event) -> None:
     """Wake each stopped attempt when Spark has called commit() with the other one's message: until
     then it keeps its executor's only core. Wake it also if it has fenced the other one, which then
-    waits for it. Who is stopped for too long is woken, too: it would hold up the tests behind."""
+    waits for it. Wake any attempt that is stopped for too long: it would delay the next tests."""
     stopped_since_s: dict[int, float] = {}
     while not over.wait(0.05):
         sprung = calls.all_sprung(Point.WRITE_DONE)

@@ -19,10 +19,10 @@ TOO_SLOW_FOR_SPARK = "Timed out while waiting for the Python worker to connect b
 
 
 def _run(arguments: list[str], folder: Path) -> str:
-    """Run Python in a folder of its own; gives what it printed. Nothing may stay behind there.
+    """Run Python in a folder of its own; return its output. No process may stay behind.
 
-    Spark gives the Python of a stream's source ten seconds to start. Where a busy machine took
-    longer, and Spark says so, the whole is run once more.
+    Spark gives the Python of a stream's source ten seconds to start. If a busy machine took longer,
+    and Spark reports this, run the whole program once more.
     """
     done = _python(arguments, folder)
     if done.returncode != 0 and TOO_SLOW_FOR_SPARK in done.stdout:
@@ -38,7 +38,7 @@ def _python(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[s
         "MPLBACKEND": "Agg",
         "SPARK_HOME": str(compiled_home()),  # only quicker
     }
-    # What `./dev` sets is what a reader may not have.
+    # Remove the variables that `./dev` sets, because a reader may not have them.
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
         environment.pop(name, None)
     if " " in sys.executable:  # Spark trips over spaces

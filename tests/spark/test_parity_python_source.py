@@ -1,4 +1,4 @@
-"""What Spark lets no Python source do: that it says so, or what takes its place."""
+"""Things that Spark does not let a Python source do: klog's error, or its replacement."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def _stream(engine: Engine, topic: str, **options: Any) -> "DataFrame":
 
 
 def _refused(parity: Parity, topic: str, folder: Path, **trigger: Any) -> str:
-    """What Spark says to a trigger: at once, or as the query's failure."""
+    """Return Spark's error for a trigger, raised at once or as the query's failure."""
     engine = parity.engine("klog")
     with pytest.raises(PySparkException) as caught:
         writer = _stream(engine, topic).writeStream.format("noop").trigger(**trigger)

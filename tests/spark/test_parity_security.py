@@ -211,7 +211,7 @@ def test_a_wrong_password(parity: Parity, secured: Listeners, mechanism: str) ->
     before = front.connections if front else 0
     line = f"{secured.addresses['SECURED']} refused SASL {mechanism} for user 'alice': Authenticati"
     _fails(parity, options, line)
-    # It is not tried again and again: a broker would lock the user out.
+    # klog does not retry the login, because a broker would lock the user out.
     assert front is None or front.connections - before == 1
 
 

@@ -1,4 +1,4 @@
-"""What the source does when topics, records and queries come and go: klog beside the peer."""
+"""The source when topics, records and queries come and go: klog compared with the peer."""
 
 import json
 import random
@@ -61,7 +61,7 @@ def test_a_new_partition_is_read_from_its_earliest(parity: Parity, tmp_path: Pat
     def stream(engine: Engine) -> "DataFrame":
         topic = engine.topics.create(1)
         engine.topics.put_numbers(topic, [0])
-        # Also for a query that began at the end: what is new has nothing behind it.
+        # A query that began at the end reads a new partition from its beginning, too.
         frame = engine.stream(subscribe=topic, startingOffsets=_json(topic, 0))
         collected = engine.start(frame, tmp_path)
         try:
@@ -88,7 +88,7 @@ def test_a_new_topic_that_matches_joins_a_running_query(parity: Parity, tmp_path
         try:
             if first:
                 collected.wait_for(1)
-            else:  # It is up and has found nothing.
+            else:  # The query runs and has found no records.
                 eventually(
                     lambda: list(tmp_path.glob(f"{starting}-{first}/{engine.format}/metadata")),
                     deadline_s=60,
@@ -246,7 +246,7 @@ def test_a_pattern_goes_on_with_the_topics_left(parity: Parity, tmp_path: Path) 
 
 
 def _lives_through(engine: Engine, folder: Path, *, again: bool, **options: Any) -> "DataFrame":
-    """A query on two topics that runs while one is deleted and, ``again``, created anew."""
+    """Run a query on two topics while one is deleted and, with ``again``, created again."""
     prefix = engine.topics.create(1) + "-w"
     stays, goes = (engine.topics.create(1, f"{prefix}{number}") for number in (1, 2))
     engine.topics.put_numbers(stays, [1])
@@ -332,7 +332,7 @@ def test_a_topic_that_was_created_anew(parity: Parity, tmp_path: Path, fail: boo
         words = "-0 ends at offset 2, before offset 5, where reading was to begin: its topic may"
         parity.same_failure(stream, words)
     else:
-        # What is below the old position is skipped; then it goes on.
+        # Records below the old position are skipped; later ones are read.
         assert _runs(parity.same(stream)) == [*((1, n) for n in range(5)), (3, 102)]
 
 

@@ -74,7 +74,7 @@ def _legacy(magic: int, base_offset: int, *numbers: int) -> bytes:
 
 
 _LOGS: dict[str, bytes] = {
-    # What is left when an aborted transaction was compacted away: records and markers, and holes.
+    # A log from which an aborted transaction was compacted away: records, markers, and holes.
     "transactions": _batch(0, 0, 1, sequence=0)
     + _commit(2)
     + _batch(6, 2, 3, sequence=2)
@@ -101,7 +101,7 @@ def _create(servers: str) -> None:
 
 
 def _write(data: Path) -> None:
-    """The logs in place of what is there; the next start recovers them."""
+    """Replace the logs on the disk by these; the next start recovers them."""
     (data / ".kafka_cleanshutdown").unlink(missing_ok=True)
     for name, log in _LOGS.items():
         for file in (data / f"{name}-0").glob("0*"):

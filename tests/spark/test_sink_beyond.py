@@ -1,4 +1,4 @@
-"""What klog's sink has beyond Spark's own: record times, dead letters, a writer for foreachBatch;
+"""Features of klog's sink beyond Spark's: record times, dead letters, a writer for foreachBatch;
 and the texts with which it fails."""
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def _rows(topics: Topics, topic: str, *columns: str) -> list[tuple[Any, ...]]:
 
 
 def _letters(topics: Topics, topic: str) -> dict[str, dict[str, str | None]]:
-    """What the headers of dead letters say, by value (its first ten letters)."""
+    """Return the headers of dead letters, by value (its first ten letters)."""
     rows = _rows(topics, topic, "string(value)", "headers")
     prefix = "klog.deadLetter."
     return {
@@ -255,7 +255,7 @@ def failing(
         frame = topics.stream(subscribe=source, startingOffsets="earliest").select("value")
         with pytest.raises(StreamingQueryException) as failed:
             _start(frame, topics, tmp_path, **options)
-        # What Spark says of the query itself comes behind.
+        # Spark's description of the query follows.
         return str(failed.value).partition("=== Streaming Query ===")[0]
 
     yield fail

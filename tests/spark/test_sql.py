@@ -1,4 +1,4 @@
-"""Views and tables of SQL: where their options stand, and that it is said where they do not."""
+"""Views and tables of SQL: the places of their options, and the error for other places."""
 
 import json
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def sql(spark: "SparkSession") -> Iterator["SparkSession"]:
 
 
 def _options(topics: Topics, **options: Any) -> str:
-    """As they stand in OPTIONS and behind WITH."""
+    """Return options in the form for OPTIONS and WITH."""
     given = topics.options(**options)
     return ", ".join(f"`{name}` = '{value}'" for name, value in given.items())
 

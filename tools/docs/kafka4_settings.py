@@ -1,4 +1,4 @@
-"""What Kafka 4.x (up to 4.3) changed in the settings that klog has from Kafka 3.9.1."""
+"""Changes of Kafka 4.x (up to 4.3) in the settings that klog has from Kafka 3.9.1."""
 
 #: broker's setting -> what is different in 4.x
 BROKER_CHANGES = {

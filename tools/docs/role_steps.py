@@ -1,6 +1,6 @@
-"""The steps between the roles of a hosted partition, and what clients are told in each role.
+"""The steps between the roles of a hosted partition, and the error that clients get in each role.
 
-docs/roles.md is printed from these tables, and a test compares them with what a Partition does.
+docs/roles.md is printed from these tables, and a test compares them with a Partition's behaviour.
 """
 
 from enum import Enum
