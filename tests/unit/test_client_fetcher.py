@@ -238,7 +238,7 @@ def test_nobody_but_the_leader_that_gave_nothing_tells_of_a_gap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another replica may have more on its own disks."""
-    moved = BrokerError(ErrorCode.FENCED_LEADER_EPOCH, "it leads anew")
+    moved = BrokerError(ErrorCode.FENCED_LEADER_EPOCH, "it leads again")
     _first_local(monkeypatch, [moved, 40])
     client = _PaperClient([_nothing(end=50), _nothing(end=50), _records(4, 6)])
     assert _read(client, 4, 10) == list(range(4, 10))
