@@ -15,25 +15,25 @@ from klog_broker.coordinator_hosting.hosting import follow_leaderships
 from klog_broker.coordinator_hosting.state_topics import Endpoint
 from klog_broker.dispatch.authorizer import Authorizer
 from klog_broker.dispatch.dispatcher import Dispatcher
-from klog_broker.lifecycle.banner import Life
 from klog_broker.lifecycle.component_settings import (
     cleaner_settings,
     network_limits,
     real_network,
 )
 from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
-from klog_broker.lifecycle.opening import OpenStore, open_local_store, open_logs
+from klog_broker.lifecycle.lifecycle_log import LifecycleLog
+from klog_broker.lifecycle.log_opening import OpenStore, open_local_store, open_logs
 from klog_broker.lifecycle.refusals import (
     disks_lost,
-    given_up,
     refusal_of,
     refused_address,
     refused_directory,
     refused_metrics,
+    stopped_while_loading,
 )
 from klog_broker.lifecycle.settings_in_force import SettingsInForce
-from klog_broker.lifecycle.shutdown import Stopping
-from klog_broker.lifecycle.workers import workers_of
+from klog_broker.lifecycle.shutdown import Shutdown
+from klog_broker.lifecycle.workers import make_workers
 from klog_broker.log.errors import LoadingGivenUp, LogDirectoryError, OutOfDescriptors
 from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.membership.cluster_part import ClusterPart, InCluster, NoCluster
@@ -49,16 +49,16 @@ from klog_broker.metadata.image import (
 from klog_broker.metadata.live_brokers import LiveBrokers
 from klog_broker.metadata.role_changes import RoleChange, RoleChangeErrors
 from klog_broker.metrics.requests import RequestTimes
-from klog_broker.monitoring.collecting import Sources
+from klog_broker.monitoring.collection import Sources
 from klog_broker.monitoring.server import MetricsServer
 from klog_broker.network.server import Server
 from klog_broker.parts import BrokerParts
-from klog_broker.produce.idle import IdleKernels
-from klog_broker.produce.loading import CompileKernel, LoadKernel
+from klog_broker.produce.kernel_loading import CompileKernel, LoadKernel
 from klog_broker.produce.planner import ProducePlanner
+from klog_broker.produce.quiet_loading import QuietKernelLoader
 from klog_broker.produce.targets import ProduceTargets
-from klog_broker.produce.turns import TurnPlans
-from klog_broker.replication.leader import Surroundings
+from klog_broker.produce.turn_plans import TurnPlans
+from klog_broker.replication.leader import LeaderContext
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.resources.authorizer import ALLOWS_ALL
 from klog_broker.runtime.disk.files import Files, RealFiles
@@ -95,9 +95,9 @@ class BrokerServer:
     Call ``start``, then ``serve_forever`` in the same thread, which returns after ``stop``. One
     process can run any number of brokers. ``load_kernel`` loads the kernel for pipelined Produce at
     the first pipelined turn; without it the generic handler serves all requests. With
-    ``compile_kernel`` the kernel is loaded earlier (produce/idle.py). ``load_cleaner`` is called
-    before the first log is compacted (compaction/loading.py). ``adopt`` adds topics for partition
-    folders that the metadata lacks; without it, a standalone broker refuses such folders.
+    ``compile_kernel`` the kernel is loaded earlier (produce/quiet_loading.py). ``load_cleaner`` is
+    called before the first log is compacted (compaction/loading.py). ``adopt`` adds topics for
+    partition folders that the metadata lacks; without it, a standalone broker refuses such folders.
     ``accept_missing`` creates empty logs for partitions whose data is missing; without it, a
     standalone broker does not start. ``authorizer`` decides what each client may do.
     """
@@ -134,7 +134,7 @@ class BrokerServer:
         self._files = files or RealFiles()
         self._network = network or real_network(config)
         self.loop = Loop(self._clock, poller or default_poller())
-        self._workers = workers_of(self.loop, make_helpers, side_by_side)
+        self._workers = make_workers(self.loop, make_helpers, side_by_side)
         self._helpers = self._workers.helpers
         self._is_wanted = True
         self.cluster_part: ClusterPart = NoCluster(config, open_store)
@@ -150,7 +150,7 @@ class BrokerServer:
         self._authorizer = authorizer
         self._cleaner: Cleaner | None = None
         self._metrics: MetricsServer | None = None
-        self._life = Life(self._clock)
+        self._life = LifecycleLog(self._clock)
         self._offline: set[Path] = set()
         self._log_helpers = HelpersOfAStart()
         self._exit_code = ExitCode.OK
@@ -230,7 +230,7 @@ class BrokerServer:
             raise refused_directory(error) from error
         except LoadingGivenUp:
             self._release()
-            raise given_up() from None
+            raise stopped_while_loading() from None
         if self._exit_code is ExitCode.DISKS_LOST:
             # The broker has not registered or opened a listener yet, so releasing locks is enough.
             logs.release_locks()
@@ -315,7 +315,7 @@ class BrokerServer:
         self._cleaner.begin()
         self._listen_for_scrapes(self._cleaner)
         if self.plans is not None and self._compile_kernel is not None:
-            IdleKernels(server, self.plans, self._compile_kernel).begin()
+            QuietKernelLoader(server, self.plans, self._compile_kernel).begin()
         self.cluster_part.serve(services)
         self._life.serving(self.config, services.metadata.image, self.ports, services.advertised)
         self._is_serving = True
@@ -389,7 +389,7 @@ class BrokerServer:
             ),
             wake=purgatory.check_soon,
             call_soon=self.loop.call_soon,
-            around=Surroundings(
+            around=LeaderContext(
                 now_ms=self.loop.now_ms,
                 broker_epoch=lambda: self.services.broker_epoch(),
                 live=LiveBrokers(lambda: metadata.image),
@@ -516,7 +516,7 @@ class BrokerServer:
             self._life.stopping(self.server.connection_count, None)
             if self._cleaner is not None:
                 self._cleaner.stop()
-            stopping = Stopping(self.server, self.services, self._end_loop)
+            stopping = Shutdown(self.server, self.services, self._end_loop)
             if self._exit_code is ExitCode.OK:
                 # The broker serves while it leaves, so that followers can fetch missing records
                 # before they become leaders.

@@ -14,7 +14,7 @@ from klog_broker.app import BrokerServer
 from klog_broker.compaction.loading import load_cleaner_kernels
 from klog_broker.config import BrokerConfig
 from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
-from klog_broker.produce.loading import compile_produce_kernel, load_produce_kernel
+from klog_broker.produce.kernel_loading import compile_produce_kernel, load_produce_kernel
 from klog_broker.runtime.event_loop.garbage import LongLived
 from klog_broker.runtime.system import descriptors
 

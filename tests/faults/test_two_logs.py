@@ -18,15 +18,15 @@ from klog_broker.log.producers.producer_state import ProducerEntry
 from klog_broker.replication.follower_state import (
     Append,
     AskingEnds,
-    BeginAnew,
-    Cut,
     FetchedPart,
     Fetching,
     FollowBounds,
     FollowerState,
+    StartOver,
     Step,
+    Truncate,
 )
-from klog_broker.replication.truncation import tells_of_divergence
+from klog_broker.replication.truncation import is_diverging_epoch
 from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch, Offset
@@ -211,7 +211,7 @@ class Play:
         error, diverging, records = ErrorCode.NONE, None, memoryview(b"")
         if asked.last_epoch >= 0:
             told = leader.end_offset_for_epoch(asked.last_epoch)
-            if tells_of_divergence(told, asked.offset, asked.last_epoch):
+            if is_diverging_epoch(told, asked.offset, asked.last_epoch):
                 diverging = told
         if asked.offset < leader.log_start_offset:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
@@ -251,11 +251,11 @@ class Play:
             log.set_high_watermark(step.high_watermark)
             if step.log_start_offset > log.log_start_offset:
                 log.delete_records_before(step.log_start_offset)
-        elif isinstance(step, Cut | BeginAnew):
+        elif isinstance(step, Truncate | StartOver):
             if self.random.random() < 0.4:
                 files.crash_at_step = files.steps + self.random.randrange(1, 60)
             outcomes: list[BaseException | None] = []
-            if isinstance(step, Cut):
+            if isinstance(step, Truncate):
                 log.truncate_beside(step.offset, outcomes.append)
             else:
                 log.begin_anew_beside(step.offset, 5_000, outcomes.append)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from klog_broker.produce.loading import load_produce_kernel
+from klog_broker.produce.kernel_loading import load_produce_kernel
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.threads.helpers import HelperThreads
 from pyspark_klog.errors import ErrorCode

@@ -16,7 +16,7 @@ from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
 from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
 from klog_broker.monitoring.catalog import BY_NAME
-from klog_broker.produce.loading import load_produce_kernel
+from klog_broker.produce.kernel_loading import load_produce_kernel
 from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.api_versions import ApiVersionsRequest

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.produce.loading import compile_produce_kernel, load_produce_kernel
+from klog_broker.produce.kernel_loading import compile_produce_kernel, load_produce_kernel
 from pyspark_klog.protocol.apis.fetch import FetchRequest
 from pyspark_klog.protocol.apis.produce import ProduceRequest
 from pyspark_klog.records.compression import Codec
@@ -234,7 +234,7 @@ def test_many_connections_with_one_request_outstanding(tmp_path: Path) -> None:
 
 def test_a_broker_at_rest_has_not_imported_numba() -> None:
     check = (
-        "import sys, klog_broker.app, klog_broker.produce.loading;"
+        "import sys, klog_broker.app, klog_broker.produce.kernel_loading;"
         "sys.exit(any(name in sys.modules for name in ('numba', 'llvmlite', 'numpy')))"
     )
     assert subprocess.run([sys.executable, "-P", "-c", check], check=False).returncode == 0

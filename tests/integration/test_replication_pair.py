@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from klog_broker.cluster.following_leaders import follow_leaders
-from klog_broker.cluster.isr_requests import InSyncChanges
+from klog_broker.cluster.fetcher_startup import start_fetchers
+from klog_broker.cluster.isr_requests import IsrRequests
 from klog_broker.config import Listener
 from klog_broker.fetch.follower_fetch import followers_on
 from klog_broker.log.partition_log import PartitionLog
@@ -62,8 +62,8 @@ class Pair:
             )
             services.follower_refusal = followers_on(services.config.inter_broker_listener)
             services.metadata.register_broker(BrokerRegistration(other, (endpoint,)))
-            InSyncChanges(services, controller).begin()
-            follow_leaders(services, peers)
+            IsrRequests(services, controller).begin()
+            start_fetchers(services, peers)
 
         thread.in_loop(join)
 

@@ -8,8 +8,8 @@ import pytest
 
 from klog_broker.log.read.read_results import EpochEndOffset
 from klog_broker.log.segment.leader_epochs import LeaderEpochs
-from klog_broker.replication.follower_state import BeginAnew, Cut, FetchedPart, FollowerState
-from klog_broker.replication.truncation import cut_offset, tells_of_divergence
+from klog_broker.replication.follower_state import FetchedPart, FollowerState, StartOver, Truncate
+from klog_broker.replication.truncation import cut_offset, is_diverging_epoch
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import LeaderEpoch, Offset
 from tests.support.memory_files import MemoryFiles
@@ -98,7 +98,7 @@ def test_a_diverged_log_is_cut_where_kafkas_follower_cuts_it() -> None:
         for end in range(max((start for _, start in starts), default=0), END + 1):
             for leaders in product(range(epochs.latest + 1), range(END + 2)):
                 told = EpochEndOffset(LeaderEpoch(leaders[0]), Offset(leaders[1]))
-                if not tells_of_divergence(told, end, epochs.latest):
+                if not is_diverging_epoch(told, end, epochs.latest):
                     continue
                 own = EpochEndOffset(*epochs.end_offset_for(told.leader_epoch, end))
                 questions.append(f"cut {shown(starts)} {end} {leaders[0]} {leaders[1]}")
@@ -125,8 +125,8 @@ def test_out_of_range_ends_as_for_kafkas_follower() -> None:
                 ours.append(f"from {end}")
             else:
                 # If the leader's log starts later, Kafka's follower lets its log start again.
-                assert isinstance(step, Cut | BeginAnew)
+                assert isinstance(step, Truncate | StartOver)
                 is_anew = leaders[0] > end
-                assert isinstance(step, BeginAnew) == (is_anew or step.offset < start)
+                assert isinstance(step, StartOver) == (is_anew or step.offset < start)
                 ours.append(f"{'anew' if is_anew else 'cut'} {step.offset} from {step.offset}")
     check(questions, ours)

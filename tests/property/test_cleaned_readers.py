@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from klog_broker.coordinator.loading import KernelWalk
 from klog_broker.inspection.lines import Finding
-from klog_broker.inspection.partition_checks import Circumstances, PartitionCheck
+from klog_broker.inspection.partition_checks import DirectoryFacts, PartitionCheck
 from klog_broker.inspection.report import Report
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.disk.files import Files, RealFiles
@@ -154,7 +154,7 @@ def test_segment_files_and_verify(
             assert offset_at_time(partition, listing, time_ms, 0, end) == expected
         said: list[Finding] = []
         report = Report(said.append)
-        PartitionCheck(log.path, Circumstances(is_running=True), report).run()
+        PartitionCheck(log.path, DirectoryFacts(is_running=True), report).run()
         assert report.is_sound, said
 
 

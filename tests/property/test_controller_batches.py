@@ -5,8 +5,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog_broker.controller.zookeeper.request_batch import BrokerOrder
-from klog_broker.controller.zookeeper.request_queues import OrderQueues
+from klog_broker.controller.zookeeper.request_batch import BrokerRequest
+from klog_broker.controller.zookeeper.request_queues import RequestQueues
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
 from pyspark_klog.protocol.codec import decode_message, encode_message
@@ -36,14 +36,14 @@ def test_a_broker_gets_at_most_one_request_of_a_kind_and_only_in_its_life(seed: 
 @settings(max_examples=300)
 @given(st.lists(st.sampled_from(("put", "send", "answer", "lose", "restart")), max_size=60))
 def test_a_broker_has_its_orders_in_order_with_none_left_out(course: list[str]) -> None:
-    queues, broker_id, epoch = OrderQueues(), BrokerId(1), 1
+    queues, broker_id, epoch = RequestQueues(), BrokerId(1), 1
     queues.begin(broker_id, epoch)
-    put: list[BrokerOrder] = []
-    answered: list[BrokerOrder] = []
-    on_its_way: BrokerOrder | None = None
+    put: list[BrokerRequest] = []
+    answered: list[BrokerRequest] = []
+    on_its_way: BrokerRequest | None = None
     for event in course:
         if event == "put":
-            put.append(BrokerOrder(broker_id, epoch, StopReplicaRequest()))
+            put.append(BrokerRequest(broker_id, epoch, StopReplicaRequest()))
             ready = queues.put(put[-1:], 1_000)
             assert (ready == [broker_id]) == (on_its_way is None)
         elif event == "send":

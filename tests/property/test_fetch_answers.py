@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog_broker.fetch.partition_read import ReadPartition
-from klog_broker.fetch.response_parts import pack_answer
+from klog_broker.fetch.response_parts import pack_response
 from klog_broker.runtime.disk.files import ReadRegion
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID
@@ -108,7 +108,7 @@ def test_packed_answers_are_the_codecs(
 ) -> None:
     if version < 7:
         session_id, code = 0, ErrorCode.NONE
-    packed = pack_answer(correlation_id, version, session_id, code, told)
+    packed = pack_response(correlation_id, version, session_id, code, told)
     if packed is None:
         # The codec's way counts errors.
         assert code or any(each.error_code for each in told)
@@ -121,10 +121,10 @@ def test_packed_answers_are_the_codecs(
 @given(st.integers(0, 18), partitions())
 def test_what_is_not_packed_is_the_codecs(version: int, each: ReadPartition) -> None:
     each.diverging_epoch = EpochEndOffset(epoch=1, end_offset=2)
-    assert pack_answer(1, version, 0, ErrorCode.NONE, [each]) is None
+    assert pack_response(1, version, 0, ErrorCode.NONE, [each]) is None
     each.diverging_epoch = None
     each.error_code = ErrorCode.NONE
-    assert (pack_answer(1, version, 0, ErrorCode.NONE, [each]) is None) == (version < 4)
+    assert (pack_response(1, version, 0, ErrorCode.NONE, [each]) is None) == (version < 4)
     if each.region is not None:
         each.region, each.records = None, b"records in memory"
-        assert pack_answer(1, version, 0, ErrorCode.NONE, [each]) is None
+        assert pack_response(1, version, 0, ErrorCode.NONE, [each]) is None

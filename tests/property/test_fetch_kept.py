@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog_broker.fetch.cached_fetch import KeptFetch
-from klog_broker.fetch.changing_fields import find_holes
+from klog_broker.fetch.cached_fetch import CachedFetch
+from klog_broker.fetch.changing_fields import find_changing_fields
 from klog_broker.fetch.partition_read import ReadPartition
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
@@ -233,7 +233,7 @@ def run(steps: list[Step]) -> list[bytes]:
 )
 def test_kept_fetches_are_answered_as_others(steps: list[Step]) -> None:
     with_kept = run([*steps, delete, *steps[:3]])
-    with mock.patch.object(KeptFetch, "serve", lambda *_: False):
+    with mock.patch.object(CachedFetch, "serve", lambda *_: False):
         without = run([*steps, delete, *steps[:3]])
     assert with_kept == without
 
@@ -243,15 +243,15 @@ def test_the_same_fetch_is_recognised(
     is_of_follower: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = 0
-    serve = KeptFetch.serve
+    serve = CachedFetch.serve
 
-    def counted(kept: KeptFetch, frame: memoryview, slot: Any) -> bool:
+    def counted(kept: CachedFetch, frame: memoryview, slot: Any) -> bool:
         nonlocal taken
         is_served = serve(kept, frame, slot)
         taken += is_served
         return is_served
 
-    monkeypatch.setattr(KeptFetch, "serve", counted)
+    monkeypatch.setattr(CachedFetch, "serve", counted)
     broker = new_broker(with_kernel=False)
     for version in VERSIONS:
         taken = 0
@@ -274,7 +274,7 @@ def test_the_holes_are_where_the_fields_are(version: int) -> None:
     options = {"session_epoch": 77} if version >= 7 else {}
     frame = fetch_frame(version, 5, offsets, **options)[4:]
     _, position = decode_request_header(frame)
-    holes = find_holes(frame, version, position)
+    holes = find_changing_fields(frame, version, position)
     assert holes is not None
     assert [int.from_bytes(frame[at : at + 8], "big") for at in holes.offsets_at] == list(
         offsets.values()
@@ -292,7 +292,7 @@ def test_a_damaged_request_has_no_holes_or_decodes(version: int, data: st.DataOb
     _, position = decode_request_header(frame)
     at = data.draw(st.integers(position, len(frame) - 1))
     frame[at] = data.draw(st.integers(0, 255))
-    holes = find_holes(bytes(frame), version, position)
+    holes = find_changing_fields(bytes(frame), version, position)
     if holes is not None:
         try:
             _, request = decode_request(frame)

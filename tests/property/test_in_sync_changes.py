@@ -13,7 +13,7 @@ from klog_broker.controller.decisions.context import ControllerContext, Leadersh
 from klog_broker.controller.decisions.leader_election import LeaderAndIsr
 from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.replication.isr import Committed
-from klog_broker.replication.isr_changes import CommittedIsr, IsrAnswer, IsrChange
+from klog_broker.replication.isr_changes import CommittedIsr, IsrChange, IsrResult
 from klog_broker.replication.leader_replicas import LeaderReplicas
 from klog_broker.replication.replica_progress import FollowerFetch
 from pyspark_klog.errors import ErrorCode
@@ -126,7 +126,7 @@ class Asking:
             self.last = None
             self.leader.answered(sending.change, answer)
 
-    def decided(self, change: IsrChange) -> IsrAnswer:
+    def decided(self, change: IsrChange) -> IsrResult:
         members = [
             BrokerState(broker_id=each, broker_epoch=epoch) for each, epoch in change.members
         ]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from klog_broker.log.errors import InconsistentTopicId
 from klog_broker.metadata.role_changes import RoleChange, RoleRemoval
-from klog_broker.replication.errors import StaleOrder
+from klog_broker.replication.errors import StaleRoleChange
 from pyspark_klog.ids import TopicId, TopicPartition
 from tests.support.log_harness import InlineHelpers, ManualHelpers, batch
 from tests.support.replica_world import ME, OTHER, ReplicaWorld, order, stop
@@ -69,7 +69,7 @@ class Model:
             if found is None or found.topic_id != given.topic_id:
                 return None
             if given.leader_epoch < found.epochs[0]:
-                return StaleOrder
+                return StaleRoleChange
             found.role = "Unassigned"
             if given.deletes:
                 del self.replicas[given.topic_partition]
@@ -80,7 +80,7 @@ class Model:
             return InconsistentTopicId
         epochs = (given.leader_epoch, given.partition_epoch)
         if epochs < found.epochs:
-            return StaleOrder
+            return StaleRoleChange
         found.epochs = epochs
         found.role = "Leader" if given.leader == ME else "Follower"
         return None

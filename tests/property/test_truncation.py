@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from klog_broker.log.read.read_results import EpochEndOffset
 from klog_broker.replication.follower_state import (
     Append,
-    BeginAnew,
     Changing,
-    Cut,
     FetchedPart,
     FollowBounds,
     FollowerState,
+    StartOver,
+    Truncate,
 )
-from klog_broker.replication.truncation import cut_offset, tells_of_divergence
+from klog_broker.replication.truncation import cut_offset, is_diverging_epoch
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import LeaderEpoch, Offset
 from tests.support.replication_model import ModelLog
@@ -59,7 +59,7 @@ def questions_until_they_match(leader: ModelLog, follower: ModelLog) -> int:
         if last_epoch < 0:
             return count
         found: EpochEndOffset = leader.end_offset_for_epoch(last_epoch)
-        if not tells_of_divergence(found, offset, last_epoch):
+        if not is_diverging_epoch(found, offset, last_epoch):
             return count
         own = follower.end_offset_for_epoch(found.leader_epoch)
         follower.truncate(cut_offset(found, own, offset))
@@ -104,9 +104,9 @@ def test_whatever_a_leader_says_the_log_stays_one(start, epochs, part, leader_st
     assert asked is not None
     steps = [state.take(asked, part, 0), state.ends_told(4, leader_start, leader_end, 0)]
     for step in steps:
-        if isinstance(step, Cut):
+        if isinstance(step, Truncate):
             assert log.log_start_offset <= step.offset <= log.log_end_offset
-        elif isinstance(step, BeginAnew):
+        elif isinstance(step, StartOver):
             assert step.offset >= 0
         elif isinstance(step, FollowBounds):
             assert log.log_start_offset <= step.log_start_offset <= step.high_watermark

@@ -3,7 +3,7 @@
 import pytest
 
 from klog_broker.controller.zookeeper import cluster_state
-from klog_broker.controller.zookeeper.request_queues import OrderQueues
+from klog_broker.controller.zookeeper.request_queues import RequestQueues
 from pyspark_klog.ids import BrokerId
 from tests.simulation.controllers.mutants import MUTANTS
 from tests.simulation.controllers.run import run_seed
@@ -25,14 +25,14 @@ def test_the_promises_hold_for_brokers_that_fall_behind(monkeypatch: pytest.Monk
     The controller then sends that broker its whole state.
     """
     caught_up = []
-    original = OrderQueues.catch_up
+    original = RequestQueues.catch_up
 
-    def catch_up(queues: OrderQueues, broker_id: BrokerId) -> None:
+    def catch_up(queues: RequestQueues, broker_id: BrokerId) -> None:
         caught_up.append(broker_id)
         original(queues, broker_id)
 
-    monkeypatch.setattr(OrderQueues, "catch_up", catch_up)
-    monkeypatch.setattr(cluster_state, "WAITING_AT_LEAST", 10)
+    monkeypatch.setattr(RequestQueues, "catch_up", catch_up)
+    monkeypatch.setattr(cluster_state, "MIN_QUEUE_SIZE", 10)
     for seed in range(50):
         result = run_seed(seed)
         assert not result.failure, f"{seed}: {result.failure}"

@@ -6,8 +6,8 @@ from typing import Any
 from klog_broker.controller.zookeeper.controller import Controller
 from klog_broker.controller.zookeeper.controller_requests import NewTopic
 from klog_broker.controller.zookeeper.fenced_writes import ControllerEpoch, FencedWrites
-from klog_broker.controller.zookeeper.request_batch import Order
-from klog_broker.controller.zookeeper.request_sender import Answer
+from klog_broker.controller.zookeeper.request_batch import ControllerRequest
+from klog_broker.controller.zookeeper.request_sender import BrokerResponse
 from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.runtime.zookeeper.sessions import ANY_VERSION, Session
 from pyspark_klog.errors import ErrorCode
@@ -62,7 +62,7 @@ class Controlled(ClusterWorld):
 
     def __init__(self, *, deletes_topics: bool = True) -> None:
         super().__init__()
-        self.orders: list[tuple[BrokerId, Order]] = []
+        self.orders: list[tuple[BrokerId, ControllerRequest]] = []
         self.fails_to_delete = 0
         self.broken: set[int] = set()
         """The brokers that cannot use their logs."""
@@ -165,7 +165,10 @@ class Controlled(ClusterWorld):
         return found
 
     def _send(
-        self, to: BrokerRegistration, order: Order, done: Callable[[Answer | None], None]
+        self,
+        to: BrokerRegistration,
+        order: ControllerRequest,
+        done: Callable[[BrokerResponse | None], None],
     ) -> None:
         self.orders.append((to.broker_id, order))
         # Encode the request, because the controller would retry an unencodable request for ever.

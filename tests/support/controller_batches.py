@@ -12,7 +12,11 @@ from random import Random
 from klog_broker.config import Listener
 from klog_broker.controller.decisions.context import ControllerContext, Leadership, RegisteredBroker
 from klog_broker.controller.decisions.leader_election import LeaderAndIsr
-from klog_broker.controller.zookeeper.request_batch import BrokerOrder, Order, OrderBatch
+from klog_broker.controller.zookeeper.request_batch import (
+    BrokerRequest,
+    ControllerRequest,
+    RequestBatch,
+)
 from klog_broker.metadata.image import BrokerRegistration
 from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.protocol.codec import decode_message
@@ -85,10 +89,10 @@ def kafkas_orders(scenarios: Sequence[Scenario]) -> list[list[str]]:
     return found[:-1]
 
 
-def klogs_orders(lines: Scenario) -> list[BrokerOrder]:
+def klogs_orders(lines: Scenario) -> list[BrokerRequest]:
     """The requests of klog's controller."""
     context = ControllerContext()
-    batch: OrderBatch | None = None
+    batch: RequestBatch | None = None
     commands = [line.split(" ") for line in lines]
     controller_epoch = int(commands[-1][1])
     for words in commands:
@@ -121,7 +125,7 @@ def klogs_orders(lines: Scenario) -> list[BrokerOrder]:
             case ["send", _]:
                 pass
             case _:
-                batch = batch or OrderBatch(
+                batch = batch or RequestBatch(
                     context,
                     controller_id=CONTROLLER_ID,
                     controller_epoch=controller_epoch,
@@ -131,7 +135,7 @@ def klogs_orders(lines: Scenario) -> list[BrokerOrder]:
     return [] if batch is None else batch.requests()
 
 
-def _order(batch: OrderBatch, words: list[str]) -> None:
+def _order(batch: RequestBatch, words: list[str]) -> None:
     match words:
         case ["lead", name, number, brokers, is_new]:
             partition = TopicPartition(name, int(number))
@@ -145,14 +149,14 @@ def _order(batch: OrderBatch, words: list[str]) -> None:
             raise AssertionError(words)
 
 
-def decoded(line: str) -> tuple[int, Order]:
+def decoded(line: str) -> tuple[int, ControllerRequest]:
     """The broker and the request of a line of Kafka's."""
     broker, key, version, data = line.split(" ")
     message, _ = decode_message(api(int(key)).request, int(version), bytes.fromhex(data))
     return int(broker), message  # type: ignore[return-value]
 
 
-def sorted_order(request: Order) -> Order:
+def sorted_order(request: ControllerRequest) -> ControllerRequest:
     """The same request with its lists sorted: Kafka has them in the order of its hash tables."""
     request.topic_states.sort(key=lambda topic: topic.topic_name)
     for topic in request.topic_states:
@@ -164,9 +168,11 @@ def sorted_order(request: Order) -> Order:
     return request
 
 
-def by_broker(orders: Sequence[tuple[int, Order]]) -> dict[int, list[Order]]:
+def by_broker(
+    orders: Sequence[tuple[int, ControllerRequest]],
+) -> dict[int, list[ControllerRequest]]:
     """Return each broker's requests, in order."""
-    found: dict[int, list[Order]] = {}
+    found: dict[int, list[ControllerRequest]] = {}
     for broker, request in orders:
         found.setdefault(broker, []).append(sorted_order(request))
     return found

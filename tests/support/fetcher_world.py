@@ -11,11 +11,11 @@ from uuid import UUID
 from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.role_changes import RoleChange
-from klog_broker.replication.fetch_requests import FetcherSettings, WhoAsks
+from klog_broker.replication.fetch_requests import FetcherSettings, FollowerIdentity
 from klog_broker.replication.fetchers import Fetchers
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
-from klog_broker.replication.truncation import tells_of_divergence
+from klog_broker.replication.truncation import is_diverging_epoch
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.slices import Slices
 from pyspark_klog.client.errors import ConnectionFailed
@@ -210,7 +210,7 @@ class ModelLeader:
             found = log.end_offset_for_epoch(asked.last_fetched_epoch)
             if found.leader_epoch < 0:
                 return refuse(ErrorCode.OFFSET_OUT_OF_RANGE)
-            if tells_of_divergence(found, asked.fetch_offset, asked.last_fetched_epoch):
+            if is_diverging_epoch(found, asked.fetch_offset, asked.last_fetched_epoch):
                 data.diverging_epoch = EpochEndOffset(epoch=found[0], end_offset=found[1])
                 return data
         if asked.fetch_offset > log.log_end_offset:
@@ -288,7 +288,7 @@ class FetcherWorld:
         """All that were answered."""
         self.fetchers = Fetchers(
             self.replicas,
-            WhoAsks(ME, lambda: self.broker_epoch),
+            FollowerIdentity(ME, lambda: self.broker_epoch),
             SETTINGS,
             address_of=self.addresses.get,
             connect=self._connect,  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from klog_broker.cluster.isr_requests import InSyncChanges
+from klog_broker.cluster.isr_requests import IsrRequests
 from klog_broker.config import Listener
 from klog_broker.fetch.follower_fetch import followers_on
 from klog_broker.metadata.image import BrokerRegistration, ImageDraft
@@ -62,7 +62,7 @@ class LeaderOfMany:
         self.services.broker_epoch = lambda: EPOCHS[ME]
         self.services.follower_refusal = followers_on("PLAINTEXT")
         controller: Any = self.controller
-        InSyncChanges(self.services, controller).begin()
+        IsrRequests(self.services, controller).begin()
         self.ids = topic_ids()
 
     def lead(self, topic: str = "plain", in_sync: tuple[BrokerId, ...] = ALL) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
-from klog_broker.lifecycle.opening import OpenStore, open_local_store
+from klog_broker.lifecycle.log_opening import OpenStore, open_local_store
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.image import PartitionState, Topic
 from klog_broker.metadata.interface import NewTopic

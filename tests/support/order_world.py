@@ -5,9 +5,9 @@ from typing import Any
 
 from klog_broker.api import leader_and_isr, stop_replica, update_metadata
 from klog_broker.cluster.broker_requests import BetweenBrokersServices, ClusterServices
-from klog_broker.cluster.role_change_queue import OrderQueue
+from klog_broker.cluster.role_change_queue import ControllerRequestQueue
 from klog_broker.config import BrokerConfig, topic_config
-from klog_broker.controller.zookeeper.request_batch import Order
+from klog_broker.controller.zookeeper.request_batch import ControllerRequest
 from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.metadata.zookeeper.store import ClusterStore
 from klog_broker.replication.replica_manager import ReplicaManager
@@ -37,7 +37,7 @@ from tests.support.topic_world import FakeLogs
 NUMBER = BrokerId(1)
 TOPIC_ID = TopicId(UUID(int=77))
 OTHER_ID = TopicId(UUID(int=78))
-_HANDLERS: dict[type[Order], Any] = {
+_HANDLERS: dict[type[ControllerRequest], Any] = {
     LeaderAndIsrRequest: leader_and_isr.handle,
     StopReplicaRequest: stop_replica.handle,
     UpdateMetadataRequest: update_metadata.handle,
@@ -88,7 +88,7 @@ class OrderWorld:
             wake=lambda _: None,
             call_soon=self.loop.call_soon,
         )
-        self.orders = OrderQueue(lambda: self.epoch)
+        self.orders = ControllerRequestQueue(lambda: self.epoch)
         self.services = BetweenBrokersServices(
             NUMBER,
             "INSIDE",
@@ -98,7 +98,7 @@ class OrderWorld:
             ClusterServices(self.store, None, self.orders, None),  # type: ignore[arg-type]
         )
 
-    def give(self, order: Order, *, listener: str = "INSIDE") -> NotedReply:
+    def give(self, order: ControllerRequest, *, listener: str = "INSIDE") -> NotedReply:
         """The order arrives; turns follow by `turns`."""
         reply = NotedReply()
         context = SimpleNamespace(
@@ -113,7 +113,7 @@ class OrderWorld:
         for _ in range(count):
             self.loop.run_turn()
 
-    def answer(self, order: Order) -> Any:
+    def answer(self, order: ControllerRequest) -> Any:
         """The answer to an order, once there is one."""
         reply = self.give(order)
         for _ in range(400):

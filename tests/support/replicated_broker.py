@@ -19,19 +19,19 @@ from klog_broker.replication.follower_state import (
     Append,
     AskEnds,
     AskingEnds,
-    BeginAnew,
     Changing,
-    Cut,
     FetchedPart,
     FollowBounds,
     FollowerState,
     Position,
+    StartOver,
     Step,
+    Truncate,
 )
-from klog_broker.replication.isr_changes import CommittedIsr, IsrAnswer, IsrChange
+from klog_broker.replication.isr_changes import CommittedIsr, IsrChange, IsrResult
 from klog_broker.replication.leader_replicas import AcksAll, LeaderReplicas
 from klog_broker.replication.replica_progress import FollowerFetch
-from klog_broker.replication.truncation import tells_of_divergence
+from klog_broker.replication.truncation import is_diverging_epoch
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch, Offset
 from tests.support.log_harness import PARTITION, TOPIC_ID
@@ -120,7 +120,7 @@ class ModelBroker:
         if isinstance(self.role, LeaderReplicas):
             self.role.live = live
 
-    def take_order(self, order: RoleAssignment) -> None:
+    def queue_controller_request(self, order: RoleAssignment) -> None:
         epochs = (order.leader_epoch, order.partition_epoch)
         if epochs < self.epochs:
             return
@@ -131,7 +131,7 @@ class ModelBroker:
             self.settle()
             return
         if isinstance(role, FollowerState) and isinstance(role.phase, Changing):
-            self.world.soon(self, lambda: self.take_order(order))
+            self.world.soon(self, lambda: self.queue_controller_request(order))
             return
         is_newer = order.leader_epoch > self.epochs[0]
         self.epochs, self.leader = epochs, order.leader
@@ -205,7 +205,7 @@ class ModelBroker:
         self.sending += 1
         sending, epoch, life = self.sending, self.broker_epoch, self.life
 
-        def answered(answer: IsrAnswer) -> None:
+        def answered(answer: IsrResult) -> None:
             if self.life == life and self.role is role and self.sending == sending:
                 self.asked_ms = None
                 role.answered(change, answer)
@@ -247,7 +247,7 @@ class ModelBroker:
             found: EpochEndOffset = log.end_offset_for_epoch(position.last_epoch)
             if found.leader_epoch < 0:
                 return refuse(ErrorCode.OFFSET_OUT_OF_RANGE)
-            if tells_of_divergence(found, position.offset, position.last_epoch):
+            if is_diverging_epoch(found, position.offset, position.last_epoch):
                 return FetchedPart(ErrorCode.NONE, nothing, -1, -1, found)
         if position.offset > log.log_end_offset:
             return refuse(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -303,8 +303,8 @@ class ModelBroker:
         elif isinstance(step, FollowBounds):
             log.high_watermark = step.high_watermark
             log.raise_start(step.log_start_offset)
-        elif isinstance(step, Cut | BeginAnew):
-            if isinstance(step, Cut):
+        elif isinstance(step, Truncate | StartOver):
+            if isinstance(step, Truncate):
                 log.truncate(step.offset)
             else:
                 log.begin_anew(step.offset)
@@ -411,7 +411,7 @@ class ModelController:
             state.in_sync,
         )
 
-    def alter(self, broker: BrokerId, broker_epoch: int, change: IsrChange) -> IsrAnswer:
+    def alter(self, broker: BrokerId, broker_epoch: int, change: IsrChange) -> IsrResult:
         """AlterPartition of one partition."""
         members = tuple(each.broker_id for each in change.members)
         error = self.refusal(broker, broker_epoch, change)

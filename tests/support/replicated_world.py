@@ -90,7 +90,7 @@ class ReplicatedWorld:
             if broker.is_alive and broker.broker_epoch == epoch:
                 broker.take_live(live)
                 if order is not None:
-                    broker.take_order(order)
+                    broker.queue_controller_request(order)
 
         at_ms = max(self._orders.get(broker.broker_id, 0), self.now_ms)
         for _ in range(2 if self.chance.random() < self.loss else 1):

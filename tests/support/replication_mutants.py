@@ -7,7 +7,7 @@ from klog_broker.controller.decisions.leader_election import LeaderAndIsr
 from klog_broker.log.read.read_results import EpochEndOffset
 from klog_broker.replication import follower_state, leader_replicas
 from klog_broker.replication.follower_state import FollowerState, Position
-from klog_broker.replication.isr_changes import Afterwards, CommittedIsr, IsrAnswer, IsrChange
+from klog_broker.replication.isr_changes import CommittedIsr, IsrChange, IsrOutcome, IsrResult
 from klog_broker.replication.leader_replicas import AcksAll, LeaderReplicas
 from pyspark_klog.ids import BrokerId, Offset
 from tests.simulation.mutants.mutant import Mutant
@@ -48,7 +48,7 @@ def _appends_all_epochs(original: Any) -> Any:
 
 
 def _takes_zombies_sets(original: Any) -> Any:
-    def alter(self: ModelController, broker: BrokerId, epoch: int, change: IsrChange) -> IsrAnswer:
+    def alter(self: ModelController, broker: BrokerId, epoch: int, change: IsrChange) -> IsrResult:
         members = tuple(each.broker_id for each in change.members)
         self.state = replace(self.state, in_sync=members)
         self.partition_epoch += 1
@@ -58,12 +58,12 @@ def _takes_zombies_sets(original: Any) -> Any:
 
 
 def _takes_members_of_any_life(original: Any) -> Any:
-    def alter(self: ModelController, broker: BrokerId, epoch: int, change: IsrChange) -> IsrAnswer:
+    def alter(self: ModelController, broker: BrokerId, epoch: int, change: IsrChange) -> IsrResult:
         members = tuple(
             each._replace(broker_epoch=self.registered.get(each.broker_id, each.broker_epoch))
             for each in change.members
         )
-        answer: IsrAnswer = original(self, broker, epoch, change._replace(members=members))
+        answer: IsrResult = original(self, broker, epoch, change._replace(members=members))
         return answer
 
     return alter
@@ -78,7 +78,7 @@ def _ignores_min_in_sync(original: Any) -> Any:
 
 
 def _any_error_takes_back(original: Any) -> Any:
-    return lambda error: Afterwards.TAKEN_BACK
+    return lambda error: IsrOutcome.TAKEN_BACK
 
 
 def _joins_before_epoch_start(original: Any) -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
-from klog_broker.lifecycle.opening import open_local_store
+from klog_broker.lifecycle.log_opening import open_local_store
 from klog_broker.metadata.errors import StoreRefused
 from klog_broker.metadata.local import LocalStore
 from klog_broker.runtime.disk.files import Files

@@ -8,18 +8,18 @@ import pytest
 from click.testing import CliRunner, Result
 
 from klog_broker.cli import commands
-from klog_broker.cli.common.client_options import Asking, asks_brokers
+from klog_broker.cli.common.client_options import ClientOptions, with_client_options
 from klog_broker.cli.topics import topics
 from pyspark_klog.client.settings.client_settings import ClientSettings
 
 
 def asked(*arguments: str) -> dict[str, Any]:
     """The settings with which a command would ask."""
-    found: list[Asking] = []
+    found: list[ClientOptions] = []
 
     @click.command()
-    @asks_brokers
-    def command(asking: Asking) -> None:
+    @with_client_options
+    def command(asking: ClientOptions) -> None:
         found.append(asking)
 
     result = CliRunner().invoke(command, list(arguments), catch_exceptions=False)

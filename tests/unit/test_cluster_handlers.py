@@ -19,10 +19,10 @@ from klog_broker.api import (
 )
 from klog_broker.api.elect_leaders import ElectionServices
 from klog_broker.api.offsets_in_zookeeper import OffsetsServices
-from klog_broker.cluster.controller_only import TopicRequests
 from klog_broker.cluster.known_topics import AllTopicsKnown
 from klog_broker.cluster.producer_id_blocks import ProducerIdBlocks
 from klog_broker.cluster.producer_ids import ProducerIds
+from klog_broker.cluster.topic_requests import TopicRequests
 from klog_broker.config import BrokerConfig, Listener
 from klog_broker.coordinator.hashing import partition_for_key
 from klog_broker.coordinator_hosting.state_topics import CoordinatorFinder, Endpoint

@@ -2,7 +2,7 @@
 
 import pytest
 
-from klog_broker.metadata.zookeeper.joining import Joined, Joining, NotJoined
+from klog_broker.metadata.zookeeper.join_conversation import JoinConversation, JoinResult, NotJoined
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.zookeeper.sessions import ANY_VERSION
 from pyspark_klog.ids import BrokerId
@@ -23,10 +23,10 @@ def cluster() -> ClusterWorld:
 
 def join(
     cluster: ClusterWorld, number: int | None = 1, *, reserved: int = 1000
-) -> Joined | NotJoined:
-    outcomes: list[Joined | NotJoined] = []
+) -> JoinResult | NotJoined:
+    outcomes: list[JoinResult | NotJoined] = []
     broker_id = None if number is None else BrokerId(number)
-    cluster.sessions(Joining(Chance(1), broker_id, reserved, outcomes.append))
+    cluster.sessions(JoinConversation(Chance(1), broker_id, reserved, outcomes.append))
     cluster.until(lambda: outcomes)
     cluster.advance(100)
     (outcome,) = outcomes
@@ -37,25 +37,25 @@ def test_the_first_broker_begins_the_cluster_and_the_next_ones_find_it(
     cluster: ClusterWorld,
 ) -> None:
     first = join(cluster)
-    assert isinstance(first, Joined)
+    assert isinstance(first, JoinResult)
     assert len(first.cluster_id) == 22
     assert decode_cluster_id(cluster.data(CLUSTER_ID)) == first.cluster_id
     for path in PERSISTENT:
         assert (cluster.data(path), cluster.stat(path).ephemeral_owner) == (b"", 0)
     assert cluster.data(FEATURE) == b'{"features":{},"version":2,"status":1}'
     written = len(cluster.zookeeper.entries)
-    assert join(cluster, 2) == Joined(first.cluster_id, BrokerId(2))
+    assert join(cluster, 2) == JoinResult(first.cluster_id, BrokerId(2))
     assert len(cluster.zookeeper.entries) == written
 
 
 def test_a_cluster_of_kafkas_keeps_its_id(cluster: ClusterWorld) -> None:
     cluster.ask("create", CLUSTER_ID, encode_cluster_id("kafkas"), makes_parents=True)
-    assert join(cluster) == Joined("kafkas", BrokerId(1))
+    assert join(cluster) == JoinResult("kafkas", BrokerId(1))
 
 
 def test_features_that_somebody_has_finalized_stay(cluster: ClusterWorld) -> None:
     cluster.ask("create", FEATURE, b"somebody's")
-    assert isinstance(join(cluster), Joined)
+    assert isinstance(join(cluster), JoinResult)
     assert cluster.data(FEATURE) == b"somebody's"
 
 
@@ -67,13 +67,13 @@ def test_numbers_are_generated_above_those_that_can_be_set(cluster: ClusterWorld
 @pytest.mark.parametrize("breaks_at", range(0, 24, 2))
 def test_a_broken_connection_begins_anew(breaks_at: int) -> None:
     cluster = ClusterWorld(breaks_at)
-    outcomes: list[Joined | NotJoined] = []
-    _, client = cluster.sessions(Joining(Chance(1), BrokerId(1), 1000, outcomes.append))
+    outcomes: list[JoinResult | NotJoined] = []
+    _, client = cluster.sessions(JoinConversation(Chance(1), BrokerId(1), 1000, outcomes.append))
     cluster.until(lambda: len(cluster.zookeeper.entries) >= breaks_at)
     client.reset()
     cluster.until(lambda: outcomes)
     (outcome,) = outcomes
-    assert isinstance(outcome, Joined)
+    assert isinstance(outcome, JoinResult)
     assert decode_cluster_id(cluster.data(CLUSTER_ID)) == outcome.cluster_id
     assert all(cluster.stat(path) is not None for path in (*PERSISTENT, FEATURE))
 
@@ -110,6 +110,6 @@ def test_a_controller_that_cannot_be_read_is_in_nobodys_way(
     cluster: ClusterWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.ask("create", CONTROLLER, b"nonsense")
-    assert isinstance(join(cluster), Joined)
+    assert isinstance(join(cluster), JoinResult)
     assert "znode=/controller is left as it is" in caplog.text
     cluster.ask("delete", CONTROLLER, ANY_VERSION)

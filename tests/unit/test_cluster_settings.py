@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.metadata.errors import NoAnswer, UnknownTopic, UnreadableConfig
+from klog_broker.metadata.errors import NoResponse, UnknownTopic, UnreadableConfig
 from klog_broker.metadata.image import ALL_BROKERS, MetadataImage, Topic
 from klog_broker.metadata.zookeeper import settings
 from klog_broker.metadata.zookeeper.settings import (
@@ -379,7 +379,7 @@ def test_without_zookeeper_a_change_is_given_up(cluster: ClusterWorld) -> None:
     assert not outcomes
     cluster.advance(2_000)
     (outcome,) = outcomes
-    assert isinstance(outcome, NoAnswer)
+    assert isinstance(outcome, NoResponse)
     broker.client.mend()
     cluster.advance(10_000)
     assert len(outcomes) == 1
@@ -395,7 +395,7 @@ def test_a_change_that_is_given_up_under_way_is_answered_once(
     outcomes: list[Any] = []
     broker.changes.update_topic_configs("orders", setting(retention_ms="5"), outcomes.append)
     cluster.advance(timeout_ms)
-    was_given_up = bool(outcomes) and isinstance(outcomes[0], NoAnswer)
+    was_given_up = bool(outcomes) and isinstance(outcomes[0], NoResponse)
     cluster.advance(1_000)
     assert len(outcomes) == 1
     if was_given_up and cluster.stat(config_path(ORDERS)) is not None:

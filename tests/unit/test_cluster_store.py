@@ -7,7 +7,7 @@ import pytest
 
 from klog_broker.metadata.image import PartitionState, Topic
 from klog_broker.metadata.zookeeper.store import ClusterStore
-from klog_broker.metadata.zookeeper.view import ToldTopic
+from klog_broker.metadata.zookeeper.view import TopicUpdate
 from pyspark_klog.ids import UUID, BrokerId, TopicId
 from pyspark_klog.znodes.configs import TOPICS, config_path, encode_config, entity
 from pyspark_klog.znodes.paths import PERSISTENT
@@ -54,7 +54,7 @@ class Stored:
             self.cluster.ask("set", path, data, -1)
 
     def tell(self, number: int, *, is_deleted: bool = False) -> None:
-        topic = ToldTopic("orders", TopicId(UUID(int=number)), STATES, is_deleted)
+        topic = TopicUpdate("orders", TopicId(UUID(int=number)), STATES, is_deleted)
         self.store.view.topics_are([topic], is_all=False)
 
     def learn(self, number: int, done: Callable[[], None]) -> None:

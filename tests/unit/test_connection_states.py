@@ -11,7 +11,7 @@ from klog_broker.network import connection as connection_module
 from klog_broker.network import outbox as outbox_module
 from klog_broker.network import states
 from klog_broker.network.connection import Connection
-from klog_broker.network.replies import QueuedReply
+from klog_broker.network.responses import QueuedResponse
 from klog_broker.network.server import NetworkLimits, Server
 from klog_broker.network.states import CLOSED, FIRST, STATES, TRANSITIONS, State
 from klog_broker.runtime.event_loop.loop import Loop
@@ -98,7 +98,7 @@ class Walk:
         self.clock = ManualClock(0)
         self.network = FakeNetwork()
         self.loop = Loop(self.clock, self.network.poller)
-        self.open_slots: list[QueuedReply] = []
+        self.open_slots: list[QueuedResponse] = []
         helpers: Any = None  # nothing is read ahead here
         self.server = Server(
             self.loop,
@@ -112,7 +112,7 @@ class Walk:
         self.server.listen("PLAINTEXT", "127.0.0.1", 0)
         self.streams: list[FakeStream] = []
 
-    def _handle(self, request: memoryview, slot: QueuedReply, connection: Connection) -> None:
+    def _handle(self, request: memoryview, slot: QueuedResponse, connection: Connection) -> None:
         assert connection.state.parses
         if self.chance.random() < 0.4:
             slot.complete([bytes(request)])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.metadata.errors import NoAnswer
+from klog_broker.metadata.errors import NoResponse
 from klog_broker.metadata.zookeeper.consumer_offsets import TIMEOUT_MS, ConsumerOffsets
 from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.znodes.consumers import offset_path
@@ -113,7 +113,7 @@ def test_without_zookeeper_nobody_waits_for_ever() -> None:
     ]
     cluster.advance(TIMEOUT_MS + 1)
     for [found] in answers:
-        assert isinstance(found[ORDERS[0]], NoAnswer)
+        assert isinstance(found[ORDERS[0]], NoResponse)
     cluster.zookeeper.start()
     cluster.advance(5_000)
     assert [len(each) for each in answers] == [1, 1]

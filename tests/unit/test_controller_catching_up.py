@@ -3,7 +3,7 @@
 import pytest
 
 from klog_broker.controller.zookeeper import cluster_state
-from klog_broker.controller.zookeeper.request_batch import FULL, Order
+from klog_broker.controller.zookeeper.request_batch import FULL, ControllerRequest
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest
@@ -18,7 +18,7 @@ ROUNDS = 60
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Controlled:
-    monkeypatch.setattr(cluster_state, "WAITING_AT_LEAST", AT_LEAST)
+    monkeypatch.setattr(cluster_state, "MIN_QUEUE_SIZE", AT_LEAST)
     made = Controlled.of_three()
     made.create(2, 3)
     made.create(2, 3, name="kept")
@@ -38,11 +38,11 @@ def come_and_go(cluster: Controlled) -> None:
         delete(cluster, name)
 
 
-def of(cluster: Controlled, broker_id: BrokerId) -> list[Order]:
+def of(cluster: Controlled, broker_id: BrokerId) -> list[ControllerRequest]:
     return [order for to, order in cluster.orders if to == broker_id]
 
 
-def named(order: Order) -> set[str]:
+def named(order: ControllerRequest) -> set[str]:
     return {each.topic_name for each in order.topic_states}
 
 

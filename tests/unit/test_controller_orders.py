@@ -12,11 +12,11 @@ from klog_broker.controller.decisions.context import ControllerContext, Leadersh
 from klog_broker.controller.decisions.leader_election import LeaderAndIsr
 from klog_broker.controller.zookeeper.request_batch import (
     LEADER_DURING_DELETE,
-    BrokerOrder,
-    Order,
-    OrderBatch,
+    BrokerRequest,
+    ControllerRequest,
+    RequestBatch,
 )
-from klog_broker.controller.zookeeper.request_queues import OrderQueues
+from klog_broker.controller.zookeeper.request_queues import RequestQueues
 from klog_broker.metadata.image import NO_BROKER, BrokerRegistration
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition
@@ -45,13 +45,13 @@ def cluster() -> ControllerContext:
     return context
 
 
-def batch_of(context: ControllerContext, **options: Any) -> OrderBatch:
-    return OrderBatch(
+def batch_of(context: ControllerContext, **options: Any) -> RequestBatch:
+    return RequestBatch(
         context, controller_id=THREE, controller_epoch=7, listener="INSIDE", **options
     )
 
 
-def kinds(orders: list[BrokerOrder]) -> list[tuple[int, type[Order]]]:
+def kinds(orders: list[BrokerRequest]) -> list[tuple[int, type[ControllerRequest]]]:
     return [(order.broker_id, type(order.request)) for order in orders]
 
 
@@ -152,7 +152,7 @@ def test_a_broker_that_waits_for_everything_is_sent_no_part_of_a_topic() -> None
     assert [states_in(each) for each in batch.requests()] == [[]] * 3
 
 
-def states_in(order: BrokerOrder) -> list[tuple[int, int, int]]:
+def states_in(order: BrokerRequest) -> list[tuple[int, int, int]]:
     """Number, leader and partition epoch of all partitions in an UpdateMetadata request."""
     assert isinstance(order.request, UpdateMetadataRequest)
     return [
@@ -205,12 +205,12 @@ def test_a_partition_without_a_leader_cannot_be_led_and_is_not_told_of() -> None
 MANY = 1_000
 
 
-def order(broker_id: BrokerId, broker_epoch: int, number: int) -> BrokerOrder:
-    return BrokerOrder(broker_id, broker_epoch, StopReplicaRequest(controller_epoch=number))
+def order(broker_id: BrokerId, broker_epoch: int, number: int) -> BrokerRequest:
+    return BrokerRequest(broker_id, broker_epoch, StopReplicaRequest(controller_epoch=number))
 
 
 def test_a_broker_gets_one_order_after_the_other() -> None:
-    queues = OrderQueues()
+    queues = RequestQueues()
     queues.begin(ONE, 10)
     first, second = order(ONE, 10, 1), order(ONE, 10, 2)
     assert queues.put((first, second), MANY) == [ONE]
@@ -224,7 +224,7 @@ def test_a_broker_gets_one_order_after_the_other() -> None:
 
 
 def test_orders_for_another_life_are_dropped() -> None:
-    queues = OrderQueues()
+    queues = RequestQueues()
     assert queues.put((order(ONE, 10, 1),), MANY) == []
     queues.begin(ONE, 10)
     sent = order(ONE, 10, 1)
@@ -241,7 +241,7 @@ def test_orders_for_another_life_are_dropped() -> None:
 
 
 def test_the_same_life_keeps_what_waits_until_it_ends() -> None:
-    queues = OrderQueues()
+    queues = RequestQueues()
     queues.begin(ONE, 10)
     waiting = order(ONE, 10, 1)
     queues.put((waiting,), MANY)
@@ -256,7 +256,7 @@ def test_the_same_life_keeps_what_waits_until_it_ends() -> None:
 
 
 def test_an_answer_to_nothing_is_a_bug() -> None:
-    queues = OrderQueues()
+    queues = RequestQueues()
     queues.begin(ONE, 10)
     waiting = order(ONE, 10, 1)
     queues.put((waiting,), MANY)
@@ -265,7 +265,7 @@ def test_an_answer_to_nothing_is_a_bug() -> None:
 
 
 def test_what_waits_for_a_broker_that_does_not_answer_is_bounded() -> None:
-    queues = OrderQueues()
+    queues = RequestQueues()
     queues.begin(ONE, 10)
     orders = [order(ONE, 10, number)._replace(size=3) for number in range(10)]
     queues.put(orders[:1], 8)
@@ -290,7 +290,7 @@ def test_what_waits_for_a_broker_that_does_not_answer_is_bounded() -> None:
 
 
 def test_one_order_alone_is_never_too_large() -> None:
-    queues = OrderQueues()
+    queues = RequestQueues()
     queues.begin(ONE, 10)
     large = order(ONE, 10, 1)._replace(size=100)
     queues.put((large,), 8)
@@ -301,7 +301,7 @@ def test_one_order_alone_is_never_too_large() -> None:
 
 @pytest.mark.parametrize("how", ["another life", "gone", "no controller"])
 def test_whose_life_is_over_has_nothing_to_catch_up_with(how: str) -> None:
-    queues = OrderQueues()
+    queues = RequestQueues()
     queues.begin(ONE, 10)
     first = order(ONE, 10, 1)
     queues.put((first, *(order(ONE, 10, 2) for _ in range(10))), 8)

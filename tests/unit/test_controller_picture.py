@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from klog_broker.controller.decisions.context import RegisteredBroker
-from klog_broker.controller.zookeeper.cluster_state import Picture
-from klog_broker.controller.zookeeper.request_batch import BrokerOrder
-from klog_broker.controller.zookeeper.request_sender import OrderSender
+from klog_broker.controller.zookeeper.cluster_state import ControllerState
+from klog_broker.controller.zookeeper.request_batch import BrokerRequest
+from klog_broker.controller.zookeeper.request_sender import RequestSender
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
@@ -20,12 +20,12 @@ PARTITION = TopicPartition("t", 0)
 
 def test_an_order_to_stop_is_kept_no_longer_than_its_brokers_life() -> None:
     sent: list[tuple[BrokerId, Any, Callable[[Any], None]]] = []
-    sender = OrderSender(
+    sender = RequestSender(
         ClusterWorld().loop,
         lambda to, order, done: sent.append((to.broker_id, order, done)),
         lambda *_: None,
     )
-    picture = Picture(
+    picture = ControllerState(
         sender,
         controller_id=ONE,
         controller_epoch=1,
@@ -42,7 +42,7 @@ def test_an_order_to_stop_is_kept_no_longer_than_its_brokers_life() -> None:
         done(UpdateMetadataResponse())
     picture.batch.stop(PARTITION, brokers, deletes=True)
     picture.send()
-    stops = {broker_id: BrokerOrder(broker_id, 5, order) for broker_id, order, _ in sent}
+    stops = {broker_id: BrokerRequest(broker_id, 5, order) for broker_id, order, _ in sent}
     # One is gone, and one has come again; neither has answered.
     again = RegisteredBroker(registration(THREE), epoch=6)
     list(picture.take_brokers(1, {ONE: brokers[ONE], THREE: again}))

@@ -7,7 +7,7 @@ import pytest
 
 from klog_broker.controller.zookeeper import request_sender, znode_writer
 from klog_broker.controller.zookeeper.controller_requests import NewTopic
-from klog_broker.controller.zookeeper.request_batch import FULL, LEADER_DURING_DELETE, OrderBatch
+from klog_broker.controller.zookeeper.request_batch import FULL, LEADER_DURING_DELETE, RequestBatch
 from klog_broker.controller.zookeeper.znode_writer import Writer
 from klog_broker.runtime.zookeeper.sessions import Create
 from pyspark_klog.errors import ErrorCode
@@ -158,7 +158,7 @@ def test_a_turn_encodes_one_large_request(monkeypatch: pytest.MonkeyPatch) -> No
             turns.append(cluster.loop.turn)
         original(cluster, to, order, done)
 
-    monkeypatch.setattr(request_sender, "LARGE_ORDER", COUNT)
+    monkeypatch.setattr(request_sender, "LARGE_REQUEST", COUNT)
     monkeypatch.setattr(Controlled, "_send", send)
     create(Controlled.of_three(), TWO, THREE)
     assert len(turns) == len(set(turns)) == 3
@@ -168,13 +168,13 @@ def test_a_large_topic_is_collected_in_slices(
     cluster: Controlled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns: dict[int, int] = {}
-    original = OrderBatch._told_state
+    original = RequestBatch._told_state
 
-    def told_state(batch: OrderBatch, partition: TopicPartition) -> Any:
+    def told_state(batch: RequestBatch, partition: TopicPartition) -> Any:
         turns[cluster.loop.turn] = turns.get(cluster.loop.turn, 0) + 1
         return original(batch, partition)
 
-    monkeypatch.setattr(OrderBatch, "_told_state", told_state)
+    monkeypatch.setattr(RequestBatch, "_told_state", told_state)
     assert create(cluster, TWO, THREE, count=2_500) is ErrorCode.NONE
     (seen,) = cluster.until(lambda: named(cluster.orders, ONE))
     assert len(seen) == 2_500

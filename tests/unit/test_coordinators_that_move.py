@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from klog_broker.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE
-from klog_broker.replication.errors import Ended
+from klog_broker.replication.errors import EndReason
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.describe_groups import DescribeGroupsRequest
@@ -211,7 +211,7 @@ def test_groups_are_told_of_where_they_are_led(world: World) -> None:
     services = world.broker.broker.services
     # Its coordinator hears of a leadership's end a moment later.
     leader = services.replicas.led[CONSUMER_OFFSETS, 0]
-    leader.ended = Ended.RESIGNED
+    leader.ended = EndReason.RESIGNED
     assert services.groups.groups() == (NONE, [])
     leader.ended = None
     world.follow(CONSUMER_OFFSETS)

@@ -9,8 +9,6 @@ from klog_broker.log.read.read_results import EpochEndOffset
 from klog_broker.replication.follower_state import (
     Append,
     AskEnds,
-    BeginAnew,
-    Cut,
     Delayed,
     FetchedPart,
     Fetching,
@@ -18,7 +16,9 @@ from klog_broker.replication.follower_state import (
     FollowedLog,
     FollowerState,
     Position,
+    StartOver,
     Superseded,
+    Truncate,
 )
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import LeaderEpoch, Offset
@@ -121,7 +121,7 @@ def test_a_log_that_differs_is_cut_where_the_two_part(
     log.high_watermark = Offset(3)  # says nothing of where they part
     state = follower(log)
     step = state.take(asked(state), part(diverging=diverging, watermark=3), 0)
-    assert step == Cut(Offset(offset))
+    assert step == Truncate(Offset(offset))
     assert state.position(0, flushes_first=False) is None
     log.truncate(offset)
     assert state.changed(0) is None
@@ -134,7 +134,7 @@ def test_an_epoch_without_a_record_is_dropped() -> None:
     log.epochs.note(3, 2)
     state = follower(log)
     assert asked(state) == (4, 2, 3)
-    assert state.take(asked(state), part(diverging=(1, 5)), 0) == Cut(Offset(2))
+    assert state.take(asked(state), part(diverging=(1, 5)), 0) == Truncate(Offset(2))
     log.truncate(2)
     assert state.changed(0) is None
     assert asked(state) == (4, 2, 1)
@@ -143,7 +143,7 @@ def test_an_epoch_without_a_record_is_dropped() -> None:
 def test_a_log_that_differs_from_its_start_on_is_begun_anew() -> None:
     log = log_of((3, 3), start=5)
     state = follower(log)
-    assert state.take(asked(state), part(diverging=(1, 4)), 0) == BeginAnew(Offset(4))
+    assert state.take(asked(state), part(diverging=(1, 4)), 0) == StartOver(Offset(4))
 
 
 @pytest.mark.parametrize("diverging", [(4, 2), (5, 1), (3, 3), (3, 9), (-1, 2), (2, -1)])
@@ -155,7 +155,7 @@ def test_a_divergence_that_makes_no_sense_changes_nothing(diverging: tuple[int, 
 
 def test_a_cut_that_changed_nothing_is_not_repeated_at_once() -> None:
     state = follower(log_of((1, 1, 3)))
-    assert state.take(asked(state), part(diverging=(1, 2)), 0) == Cut(Offset(2))
+    assert state.take(asked(state), part(diverging=(1, 2)), 0) == Truncate(Offset(2))
     assert state.changed(5) is None
     assert state.phase == Delayed(5 + BACKOFF_MS)
 
@@ -233,15 +233,15 @@ def test_a_cleaned_log_begins_anew_if_it_loses_what_its_cleaner_went_by() -> Non
     log.replaced_before = Offset(7)
     for epoch, end in ((2, 8), (1, 7)):
         state = follower(log)
-        assert state.take(asked(state), part(diverging=(epoch, end)), 0) == Cut(Offset(end))
+        assert state.take(asked(state), part(diverging=(epoch, end)), 0) == Truncate(Offset(end))
     state = follower(log)
-    assert state.take(asked(state), part(diverging=(1, 6)), 0) == BeginAnew(Offset(5))
+    assert state.take(asked(state), part(diverging=(1, 6)), 0) == StartOver(Offset(5))
     log.begin_anew(5)
     log.replaced_before = Offset(5)
     assert state.changed(0) is None
     assert asked(state) == (4, 5, -1)
     assert state.take(asked(state), part(ErrorCode.OFFSET_OUT_OF_RANGE), 0) == AskEnds()
-    assert state.ends_told(4, 0, 3, 0) == BeginAnew(Offset(3))
+    assert state.ends_told(4, 0, 3, 0) == StartOver(Offset(3))
 
 
 # --- out of range --------------------------------------------------------------------------------
@@ -255,15 +255,15 @@ def out_of_range(log: ModelLog) -> FollowerState:
 def test_below_the_leaders_start_it_begins_anew_there() -> None:
     log = log_of((1, 1))
     state = out_of_range(log)
-    assert state.ends_told(4, 7, 9, 0) == BeginAnew(Offset(7))
+    assert state.ends_told(4, 7, 9, 0) == StartOver(Offset(7))
     log.begin_anew(7)
     assert state.changed(0) is None
     assert asked(state) == (4, 7, -1)
 
 
 def test_past_the_leaders_end_it_is_cut_there() -> None:
-    assert out_of_range(log_of((1, 1, 1))).ends_told(4, 0, 2, 0) == Cut(Offset(2))
-    assert out_of_range(log_of((1,), start=5)).ends_told(4, 0, 2, 0) == BeginAnew(Offset(2))
+    assert out_of_range(log_of((1, 1, 1))).ends_told(4, 0, 2, 0) == Truncate(Offset(2))
+    assert out_of_range(log_of((1,), start=5)).ends_told(4, 0, 2, 0) == StartOver(Offset(2))
 
 
 def test_out_of_range_for_a_moment_only_it_asks_again() -> None:
@@ -298,7 +298,7 @@ def test_a_leader_that_starts_within_a_batch_is_followed_from_the_batchs_start()
     state = follower(log)
     position = asked(state)
     told = part(records=log_of((1, 1, 1), start=5).read(5, 3), watermark=8, start=7)
-    assert state.take(position, told, 0) == BeginAnew(Offset(5))
+    assert state.take(position, told, 0) == StartOver(Offset(5))
     log.begin_anew(5)
     assert state.changed(0) == Append(told.records)
     log.append_as_follower(told.records, state.leader_epoch)

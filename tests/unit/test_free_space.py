@@ -8,7 +8,7 @@ import pytest
 from klog_broker.app import BrokerServer
 from klog_broker.log.directory.free_space import LOOK_CLOSELY_MS, LOOK_MS, FreeSpace
 from klog_broker.log.validation.append_rules import AppendOrigin
-from klog_broker.replication.errors import TooLittleRoom
+from klog_broker.replication.errors import TooLittleFreeSpace
 from klog_broker.replication.leader import Leader
 from tests.support import memory_start
 from tests.support.log_harness import batch
@@ -88,14 +88,14 @@ def test_a_broker_refuses_records_until_there_is_room(
     assert broker.services.replicas.version > version
     assert not leader.has_room
     for acks_all in (False, True):
-        with pytest.raises(TooLittleRoom, match=r"has 500000 bytes left, fewer .*=1000000: "):
+        with pytest.raises(TooLittleFreeSpace, match=r"has 500000 bytes left, fewer .*=1000000: "):
             leader.append(batch(1), acks_all=acks_all, now_ms=1_000)
     end_offset = leader.log.log_end_offset
     leader.append(batch(1), acks_all=True, now_ms=1_000, origin=AppendOrigin.COORDINATOR)
     assert leader.log.log_end_offset == end_offset + 1
     files.free_bytes = FLOOR // 8
     pass_time(broker, LOOK_MS + 10)
-    with pytest.raises(TooLittleRoom):
+    with pytest.raises(TooLittleFreeSpace):
         leader.append(batch(1), acks_all=True, now_ms=1_000, origin=AppendOrigin.COORDINATOR)
     files.free_bytes = 2 * FLOOR
     pass_time(broker, LOOK_CLOSELY_MS + 10)

@@ -15,7 +15,7 @@ from klog_broker.dispatch.api_handler import (
 )
 from klog_broker.dispatch.cached_requests import PREPARED_BYTES
 from klog_broker.dispatch.dispatcher import Dispatcher
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.slices import Slices
@@ -216,7 +216,7 @@ def test_an_api_is_registered_once_and_within_its_versions() -> None:
 
 @pytest.mark.parametrize("steps_before", [0, 100])
 def test_an_answer_in_steps_is_as_good_as_one_at_once(steps_before: int) -> None:
-    def handle(*_: object) -> AnswerSteps:
+    def handle(*_: object) -> ResponseSteps:
         for _ in range(steps_before):
             yield 1
         return HeartbeatResponse(error_code=9)
@@ -228,7 +228,7 @@ def test_an_answer_in_steps_is_as_good_as_one_at_once(steps_before: int) -> None
 
 @pytest.mark.parametrize("steps_before", [0, 100])
 def test_what_goes_wrong_in_a_step_is_answered(steps_before: int) -> None:
-    def handle(*_: object) -> AnswerSteps:
+    def handle(*_: object) -> ResponseSteps:
         for _ in range(steps_before):
             yield 1
         raise failure
@@ -244,7 +244,7 @@ def test_what_goes_wrong_in_a_step_is_answered(steps_before: int) -> None:
 
 @pytest.mark.parametrize("steps_before", [0, 100])
 def test_an_answer_in_steps_that_cannot_be_encoded_closes(steps_before: int) -> None:
-    def handle(*_: object) -> AnswerSteps:
+    def handle(*_: object) -> ResponseSteps:
         for _ in range(steps_before):
             yield 1
         return HeartbeatResponse(error_code=1 << 40)

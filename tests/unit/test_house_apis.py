@@ -2,7 +2,7 @@
 
 from klog_broker.api import elect_leaders, offset_commit, offset_fetch
 from klog_broker.api.families import BETWEEN_BROKERS, SERVED
-from klog_broker.api.not_served import LEFT_OUT, REASONS
+from klog_broker.api.unsupported_apis import REASONS, UNKNOWN_APIS
 from pyspark_klog.protocol import registry
 from pyspark_klog.protocol.keys import ApiKey
 
@@ -20,7 +20,7 @@ def test_each_api_is_served_up_to_its_newest_version() -> None:
 
 def test_kafkas_other_apis_are_those_without_messages() -> None:
     known = {registry.api(key).name for key in ApiKey}
-    others = [name for names in LEFT_OUT for name in names.split(", ")]
+    others = [name for names in UNKNOWN_APIS for name in names.split(", ")]
     assert len(others) == len(set(others)) > 25
     assert known.isdisjoint(others)
 

@@ -10,12 +10,12 @@ from klog_broker import app, process
 from klog_broker.config import BrokerConfig
 from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
 from klog_broker.network.connection import Connection
-from klog_broker.network.lone import LoneReply
-from klog_broker.network.replies import QueuedReply
+from klog_broker.network.responses import QueuedResponse
 from klog_broker.network.server import NetworkLimits, Server
-from klog_broker.produce.idle import IdleKernels
-from klog_broker.produce.loading import compile_produce_kernel
-from klog_broker.produce.turns import UNPLANNED_REQUESTS, TurnPlans
+from klog_broker.network.single_requests import SingleResponse
+from klog_broker.produce.kernel_loading import compile_produce_kernel
+from klog_broker.produce.quiet_loading import QuietKernelLoader
+from klog_broker.produce.turn_plans import UNPLANNED_REQUESTS, TurnPlans
 from klog_broker.runtime.event_loop.loop import Loop
 from tests.support.fake_network import FakeNetwork
 from tests.support.log_harness import ManualHelpers
@@ -24,7 +24,7 @@ from tests.support.manual_clock import ManualClock
 PRODUCE, METADATA = (struct.pack(">ihhi", 8, api_key, 0, 7) for api_key in (0, 3))
 
 
-def answer_at_once(_: memoryview, slot: QueuedReply | LoneReply, __: Connection) -> bool:
+def answer_at_once(_: memoryview, slot: QueuedResponse | SingleResponse, __: Connection) -> bool:
     slot.complete([b"x"])
     return True
 
@@ -54,7 +54,7 @@ class World:
             self.happened.append("compile")
             return can_compile
 
-        IdleKernels(self.server, self.plans, compile_kernel).begin()
+        QuietKernelLoader(self.server, self.plans, compile_kernel).begin()
 
     def _load(self, _: object) -> Any:
         self.happened.append("load")

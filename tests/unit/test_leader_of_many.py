@@ -9,7 +9,7 @@ import pytest
 
 from klog_broker.fetch.follower_fetch import followers_on, no_followers
 from klog_broker.fetch.reader import FetchReader
-from klog_broker.lifecycle.shutdown import Stopping
+from klog_broker.lifecycle.shutdown import Shutdown
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.delete_records import (
@@ -359,7 +359,7 @@ def test_who_stops_tells_producers_that_wait_for_followers(leader: LeaderOfMany)
     stream = leader.send()
     assert leader.outcome(stream) is None
     server = leader.memory.broker.server
-    leader.memory.broker.loop.post(Stopping(server, leader.services, lambda: None).begin)
+    leader.memory.broker.loop.post(Shutdown(server, leader.services, lambda: None).begin)
     leader.memory.turns()
     assert leader.outcome(stream) == "NOT_LEADER_OR_FOLLOWER"
 

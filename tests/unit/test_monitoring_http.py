@@ -12,7 +12,7 @@ from klog_broker.monitoring import http_reader, scrapes
 from klog_broker.monitoring import server as server_module
 from klog_broker.monitoring.connection import ANSWER_MS, HEAD_MS, IDLE_MS, RECEIVE_BYTES
 from klog_broker.monitoring.http_reader import BadRequest, HttpReader, HttpRequest
-from klog_broker.monitoring.scrapes import KEPT_MS
+from klog_broker.monitoring.scrapes import CACHED_MS
 from klog_broker.monitoring.server import MAX_CONNECTIONS, MetricsServer
 from klog_broker.runtime.event_loop.loop import Loop
 from tests.support.fake_network import FakeNetwork, FakeStream
@@ -120,7 +120,7 @@ def test_a_text_is_shared_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     world.turns(8)
     assert all(b"200 OK" in stream.sent for stream in streams)
     assert world.rendered == 1
-    world.pass_time(KEPT_MS - 1)
+    world.pass_time(CACHED_MS - 1)
     world.ask(streams[0], GET % b"/metrics")
     assert world.rendered == 1
     world.pass_time(1)
@@ -268,7 +268,7 @@ def test_a_bug_is_told_and_ends_nothing(world: World, path: bytes) -> None:
     assert world.ask(stream, GET % path).startswith(b"HTTP/1.1 500 Internal Server Error")
     assert world.bugs.total == 1
     world.fails, world.loading = False, {}
-    world.pass_time(KEPT_MS)
+    world.pass_time(CACHED_MS)
     assert b"200 OK" in world.ask(stream, GET % path)
 
 

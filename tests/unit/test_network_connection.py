@@ -9,7 +9,7 @@ import pytest
 from klog_broker.network import bounds
 from klog_broker.network.buffers import BufferPool
 from klog_broker.network.connection import Connection
-from klog_broker.network.replies import QueuedReply
+from klog_broker.network.responses import QueuedResponse
 from klog_broker.network.server import NetworkLimits, Server
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.net.poller import READABLE, WRITABLE
@@ -62,8 +62,8 @@ class Broker:
         self.loop = Loop(self.clock, self.network.poller)
         self.helpers = ManualHelpers(self.loop)
         self.requests: list[bytes] = []
-        self.slots: list[QueuedReply] = []
-        self.answers: Callable[[bytes, QueuedReply], None] | None = echo
+        self.slots: list[QueuedResponse] = []
+        self.answers: Callable[[bytes, QueuedResponse], None] | None = echo
         self.server = Server(
             self.loop,
             self.helpers,
@@ -74,7 +74,7 @@ class Broker:
         )
         self.server.listen("PLAINTEXT", "127.0.0.1", 0)
 
-    def _handle(self, request: memoryview, slot: QueuedReply, connection: Connection) -> None:
+    def _handle(self, request: memoryview, slot: QueuedResponse, connection: Connection) -> None:
         self.requests.append(bytes(request))
         self.slots.append(slot)
         if self.answers is not None:
@@ -97,7 +97,7 @@ class Broker:
         return self.network.poller.interest[stream.fileno()]
 
 
-def echo(request: bytes, slot: QueuedReply) -> None:
+def echo(request: bytes, slot: QueuedResponse) -> None:
     slot.complete([b"<", request[8:], b">"])
 
 
@@ -272,7 +272,7 @@ def test_one_send_for_all_replies_of_a_turn(broker: Broker) -> None:
 
 
 def test_what_a_turn_has_received_stays_until_the_turn_is_over(broker: Broker) -> None:
-    def answer_later(request: memoryview, slot: QueuedReply, _: Connection) -> None:
+    def answer_later(request: memoryview, slot: QueuedResponse, _: Connection) -> None:
         broker.loop.call_at_append(lambda: slot.complete([request[8:].tobytes()]))
 
     broker.server.handle_frame = answer_later
@@ -748,7 +748,7 @@ def test_a_large_frame_that_is_held_stays_until_it_is_answered(
 ) -> None:
     held: list[tuple[memoryview, bool]] = []
 
-    def hold(request: memoryview, slot: QueuedReply, _: Connection) -> None:
+    def hold(request: memoryview, slot: QueuedResponse, _: Connection) -> None:
         broker.slots.append(slot)
         held.append((request, slot.hold()))
 

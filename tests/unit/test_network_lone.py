@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from klog_broker.network.connection import Connection
-from klog_broker.network.lone import LoneReply
-from klog_broker.network.replies import QueuedReply
+from klog_broker.network.responses import QueuedResponse
 from klog_broker.network.server import NetworkLimits, Server
+from klog_broker.network.single_requests import SingleResponse
 from klog_broker.runtime.event_loop.loop import Loop
 from tests.support.fake_network import FakeNetwork, FakeStream
 from tests.support.log_harness import ManualHelpers
@@ -16,7 +16,7 @@ from tests.support.manual_clock import ManualClock
 
 PRODUCE, OTHER = 0, 3
 
-Slot = QueuedReply | LoneReply
+Slot = QueuedResponse | SingleResponse
 
 
 def frame(body: bytes, api_key: int = OTHER) -> bytes:

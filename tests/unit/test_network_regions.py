@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from klog_broker.network import bounds
-from klog_broker.network.replies import QueuedReply
+from klog_broker.network.responses import QueuedResponse
 from klog_broker.network.states import QUIET
 from klog_broker.runtime.disk.files import ProbedRegion, ReadRegion
 from tests.unit.test_network_connection import FETCH, Broker, frame
@@ -129,9 +129,9 @@ def test_the_connection_is_quiet_behind_a_region_as_behind_bytes(broker: Broker)
 
 def test_a_region_that_was_sent_or_dropped_is_not_kept(broker: Broker) -> None:
     """The file of a deleted log closes with the last reference to it."""
-    slots: list[QueuedReply] = []
+    slots: list[QueuedResponse] = []
 
-    def answer(_: object, slot: QueuedReply) -> None:
+    def answer(_: object, slot: QueuedResponse) -> None:
         slots.append(slot)
         slot.complete([b"H", ProbedRegion(CountingFile(SIZE), 3, 1000), b"T"])
 
@@ -139,6 +139,6 @@ def test_a_region_that_was_sent_or_dropped_is_not_kept(broker: Broker) -> None:
     stream = broker.connect()
     stream.inbox += frame(FETCH) + frame(FETCH)
     broker.turns()
-    queued = [each for each in slots if isinstance(each, QueuedReply)]
+    queued = [each for each in slots if isinstance(each, QueuedResponse)]
     assert queued
     assert [each.parts for each in queued] == [[]] * len(queued)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from klog_broker.config import Listener
-from klog_broker.controller.zookeeper.request_links import OrderLinks
+from klog_broker.controller.zookeeper.request_links import BrokerConnections
 from klog_broker.metadata.image import BrokerRegistration
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId
@@ -39,7 +39,7 @@ class Links:
         self.soon: list[Any] = []
         self.answers: list[Any] = []
         self.now_ms = 0
-        self.links = OrderLinks(
+        self.links = BrokerConnections(
             "INSIDE", self.connect, self.soon.append, 30_000, lambda: self.now_ms
         )
 

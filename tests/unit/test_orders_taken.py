@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from klog_broker.cluster.broker_requests import MAX_PARTITIONS, ORDERS_A_TURN
+from klog_broker.cluster.broker_requests import MAX_PARTITIONS, ROLE_CHANGES_PER_TURN
 from klog_broker.controller.zookeeper.request_batch import FULL, LEADER_DURING_DELETE
 from klog_broker.log.errors import OutOfDescriptors
 from klog_broker.runtime.event_loop.slices import SLICE_ELEMENTS
@@ -102,13 +102,13 @@ def test_without_descriptors_the_controller_asks_again_to_stop(
 
 
 def test_many_orders_take_many_turns(world: OrderWorld) -> None:
-    world.answer(lead(*range(3 * ORDERS_A_TURN), leader=2))
-    reply = world.give(lead(*range(3 * ORDERS_A_TURN), leader_epoch=1))
+    world.answer(lead(*range(3 * ROLE_CHANGES_PER_TURN), leader=2))
+    reply = world.give(lead(*range(3 * ROLE_CHANGES_PER_TURN), leader_epoch=1))
     led = []
     while reply.answer is None:
         led.append(len(world.replicas.led))
         world.turns(1)
-    assert led == [ORDERS_A_TURN, 2 * ORDERS_A_TURN, 3 * ORDERS_A_TURN]
+    assert led == [ROLE_CHANGES_PER_TURN, 2 * ROLE_CHANGES_PER_TURN, 3 * ROLE_CHANGES_PER_TURN]
 
 
 def test_the_settings_of_a_topic_are_learned_before_its_log_is_made(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from klog_broker.log.validation.loop_share import BATCH_WORK_BYTES, TURN_WORK_BYTES
-from klog_broker.produce.held_appends import BATCHES_AT_ONCE
+from klog_broker.produce.append_validation import BATCHES_AT_ONCE
 from klog_broker.runtime.event_loop.loop import Loop
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState

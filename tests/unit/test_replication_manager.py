@@ -13,8 +13,8 @@ from klog_broker.log.errors import (
 )
 from klog_broker.metadata.image import NO_BROKER
 from klog_broker.replication import settings_updates
-from klog_broker.replication.applying import ORDERS_AT_ONCE
-from klog_broker.replication.errors import Ended, StaleOrder
+from klog_broker.replication.errors import EndReason, StaleRoleChange
+from klog_broker.replication.role_change_batch import CONCURRENT_ROLE_CHANGES
 from pyspark_klog.ids import TopicId, TopicPartition
 from tests.support.log_harness import DATA, PARTITION, SMALL, TOPIC_ID, InlineHelpers, batch
 from tests.support.replica_world import ME, OTHER, ReplicaWorld, order, stop
@@ -41,7 +41,7 @@ def test_a_few_logs_are_made_at_once() -> None:
     world = ReplicaWorld()
     found = world.begin(*(order(partition=each) for each in partitions(20)))
     while not found:
-        assert len(world.helpers.waiting) <= ORDERS_AT_ONCE
+        assert len(world.helpers.waiting) <= CONCURRENT_ROLE_CHANGES
         world.helpers.run_one()
     assert found == [{}]
     assert set(world.replicas.led) == set(partitions(20))
@@ -119,7 +119,7 @@ def test_older_epochs_are_refused() -> None:
     world = ReplicaWorld()
     leader = world.lead(5, 3)
     for stale in (order(4, 9), order(5, 2), stop(4)):
-        assert isinstance(world.apply(stale)[PARTITION], StaleOrder)
+        assert isinstance(world.apply(stale)[PARTITION], StaleRoleChange)
         assert world.leader() is leader
         assert leader.ended is None
     # A repeated role change changes nothing.
@@ -133,7 +133,7 @@ def test_an_epoch_that_the_log_is_past_is_refused() -> None:
     world.logs.close()
     again = ReplicaWorld(world.files)
     assert again.role() == "Unassigned"
-    assert isinstance(again.apply(order(4))[PARTITION], StaleOrder)
+    assert isinstance(again.apply(order(4))[PARTITION], StaleRoleChange)
     assert again.role() == "Unassigned"
     assert again.apply(order(5)) == {}
 
@@ -197,7 +197,7 @@ def test_a_disk_that_fails_in_the_middle_fails_what_is_on_it() -> None:
     assert all(isinstance(error, LogStorageError) for error in results.values())
     assert set(world.replicas.led) >= set(partitions(8)) - set(failed)
     for each in (first, *world.replicas.led.values()):
-        assert (each.ended is Ended.OFFLINE) == each.log.is_offline
+        assert (each.ended is EndReason.OFFLINE) == each.log.is_offline
     # An existing partition must not be made again, empty: its log may be in the failed directory.
     old = TopicPartition("old", 0)
     assert isinstance(world.apply(order(partition=old))[old], LogStorageError)

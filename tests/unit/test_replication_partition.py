@@ -3,7 +3,7 @@
 import pytest
 
 from klog_broker.log.errors import LogStorageError
-from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas
+from klog_broker.replication.errors import EndReason, LeadershipEnded, NotEnoughReplicas
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.replica_progress import FollowerFetch
 from tests.support.log_harness import PARTITION, batch
@@ -97,7 +97,7 @@ def test_a_newer_epoch_is_another_leadership() -> None:
     append(old)
     new = world.lead(2)
     assert new is not old
-    assert old.ended is Ended.RESIGNED
+    assert old.ended is EndReason.RESIGNED
     assert old.present is new
     with pytest.raises(LeadershipEnded):
         append(old)
@@ -112,7 +112,7 @@ def test_a_follower_appends_for_nobody() -> None:
     woken = len(world.woken)
     assert world.apply(order(2, leader=OTHER, replicas=BOTH)) == {}
     assert world.role() == "Follower"
-    assert old.ended is Ended.RESIGNED
+    assert old.ended is EndReason.RESIGNED
     assert len(world.woken) == woken + 1
     assert PARTITION not in world.replicas.led
     again = world.lead(3, replicas=BOTH)
@@ -120,8 +120,10 @@ def test_a_follower_appends_for_nobody() -> None:
     assert old.present is old, "what it had appended may have been cut"
 
 
-@pytest.mark.parametrize(("deletes", "ended"), [(True, Ended.DELETED), (False, Ended.RESIGNED)])
-def test_a_replica_that_is_stopped_leads_no_more(deletes: bool, ended: Ended) -> None:
+@pytest.mark.parametrize(
+    ("deletes", "ended"), [(True, EndReason.DELETED), (False, EndReason.RESIGNED)]
+)
+def test_a_replica_that_is_stopped_leads_no_more(deletes: bool, ended: EndReason) -> None:
     world = ReplicaWorld()
     leader = world.lead()
     world.begin(stop(deletes=deletes))
@@ -137,7 +139,7 @@ def test_a_log_that_goes_offline_ends_its_leadership() -> None:
     world.files.fail_sync_at = world.files.syncs + 1
     leader.log.start_flush()
     world.work()
-    assert leader.ended is Ended.OFFLINE
+    assert leader.ended is EndReason.OFFLINE
     assert world.role() == "Offline"
     assert world.woken == [PARTITION]
     assert world.told == [("lead 0", PARTITION), ("resign", PARTITION)]

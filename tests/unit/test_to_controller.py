@@ -1,6 +1,6 @@
 """Requests to the controller: sent to the image's controller, each completed once."""
 
-from klog_broker.cluster.controller_channel import ToController
+from klog_broker.cluster.controller_channel import ControllerConnection
 from klog_broker.config import Listener
 from klog_broker.metadata.image import NO_BROKER, BrokerRegistration, MetadataImage
 from pyspark_klog.client.transport.addresses import Address
@@ -25,7 +25,7 @@ class Asking(EventedWorld):
         super().__init__()
         self.image = MetadataImage("cluster").with_brokers({ONE: broker(ONE), TWO: broker(TWO)})
         self.told: list[str] = []
-        self.to_controller = ToController(
+        self.to_controller = ControllerConnection(
             lambda: self.image, "INSIDE", self.connect, self.loop.call_soon
         )
 

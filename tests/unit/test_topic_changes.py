@@ -10,14 +10,14 @@ import pytest
 from klog_broker.controller.zookeeper.topic_changes import TopicChanges
 from klog_broker.metadata.errors import (
     InvalidTopicName,
-    NoAnswer,
+    NoResponse,
     PartitionsChanged,
     TopicExists,
     UnknownTopic,
 )
 from klog_broker.metadata.image import NO_BROKER, MetadataImage, PartitionState, Topic
 from klog_broker.metadata.interface import NewTopic
-from klog_broker.metadata.zookeeper.view import UNTOLD
+from klog_broker.metadata.zookeeper.view import UNKNOWN_STATE
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
 from tests.support.cluster_world import ClusterWorld
@@ -110,7 +110,7 @@ def test_who_waits_too_long_is_told(broker: Changing, is_answered: bool) -> None
         broker.shows(ONE, NO_BROKER)
     broker.cluster.advance(TIMEOUT_MS + 100)
     [[error]] = broker.outcomes
-    assert isinstance(error, NoAnswer)
+    assert isinstance(error, NoResponse)
     broker.shows(ONE, TWO)
     assert len(broker.outcomes) == 1
 
@@ -118,7 +118,7 @@ def test_who_waits_too_long_is_told(broker: Changing, is_answered: bool) -> None
 def test_no_time_at_all_makes_the_topic_and_says_nothing_of_it(broker: Changing) -> None:
     broker.create("orders", timeout_ms=-1)
     broker.cluster.advance(1)
-    assert isinstance(broker.outcomes[0][0], NoAnswer)
+    assert isinstance(broker.outcomes[0][0], NoResponse)
     assert broker.asked
 
 
@@ -255,7 +255,7 @@ def test_images_are_not_looked_at_anew_for_all_that_are_elected(
 
 def test_a_partition_that_was_never_told_of_is_elected_once_it_is(broker: Changing) -> None:
     topic = broker.shows(ONE, ONE)
-    untold = replace(topic, partitions=(UNTOLD, topic.partitions[1]))
+    untold = replace(topic, partitions=(UNKNOWN_STATE, topic.partitions[1]))
     broker.image = broker.image.with_topics([untold])
     done: list[Any] = []
     partition = TopicPartition("orders", 0)

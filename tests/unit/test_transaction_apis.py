@@ -7,7 +7,7 @@ import pytest
 
 from klog_broker.metadata.local import LocalStore
 from klog_broker.metadata.zookeeper.view import ClusterView
-from klog_broker.replication.errors import Ended
+from klog_broker.replication.errors import EndReason
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID, TopicPartition
 from pyspark_klog.protocol.apis.add_partitions_to_txn import (
@@ -380,7 +380,7 @@ def test_a_cluster_has_finalized_no_feature(
 def test_a_killed_broker_goes_on_with_what_it_had_decided(client: MemoryClient) -> None:
     begin(client, PLAIN)
     writer = client.broker.broker.services.replicas.led[PLAIN]
-    writer.ended = Ended.RESIGNED
+    writer.ended = EndReason.RESIGNED
     assert client.end() == 0
     assert client.stable_offset() == 0
     killed = MemoryBroker(client.broker.files.killed(), with_kernel=False)

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from klog_broker.cluster.known_topics import TopicsFromController
-from klog_broker.cluster.role_change_queue import OrderQueue
+from klog_broker.cluster.role_change_queue import ControllerRequestQueue
 from klog_broker.config import BrokerConfig
 from klog_broker.coordinator_hosting.groups import new_groups
 from klog_broker.coordinator_hosting.hosting import follow_leaderships
@@ -45,7 +45,7 @@ class Cluster:
         self.whole = services.metadata.image
         self.coordinators = [TopicPartition(TRANSACTION_STATE, each) for each in range(2)]
         self.brokers = ScriptedBrokers(services.loop)
-        self.orders = OrderQueue(lambda: 5)
+        self.orders = ControllerRequestQueue(lambda: 5)
         self.orders.told_all(0, 5)
         self.view = ClusterView("cluster", lambda _: {})
         services.known_topics = TopicsFromController(

@@ -9,7 +9,7 @@ import pytest
 
 from klog_broker.api.alterable_topics import alterable_topic
 from klog_broker.cluster.known_topics import PATIENCE_MS, TopicsFromController
-from klog_broker.cluster.role_change_queue import OrderQueue
+from klog_broker.cluster.role_change_queue import ControllerRequestQueue
 from klog_broker.metadata.image import CONSUMER_OFFSETS, ImageDraft
 from klog_broker.topics.entries import ResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -75,7 +75,7 @@ class Untold:
     def __init__(self, broker: MemoryBroker) -> None:
         self.broker = broker
         self.services = broker.broker.services
-        self.orders = OrderQueue(lambda: LIFE)
+        self.orders = ControllerRequestQueue(lambda: LIFE)
         self.knows_by(self.orders)
         self._whole = self.services.metadata
         draft = ImageDraft(self._whole.image)
@@ -86,7 +86,7 @@ class Untold:
         )
         self.services.metadata = shown
 
-    def knows_by(self, orders: OrderQueue) -> None:
+    def knows_by(self, orders: ControllerRequestQueue) -> None:
         loop = self.broker.broker.loop
         self.services.known_topics = TopicsFromController(orders, frozenset, loop)
 
@@ -166,7 +166,7 @@ def test_a_late_answer_that_is_refused_says_so_as_one_in_time_does(
 
 def test_known_topics_are_not_waited_for(untold: Untold) -> None:
     untold.tell()
-    newer = OrderQueue(lambda: LIFE + 1)
+    newer = ControllerRequestQueue(lambda: LIFE + 1)
     newer.told_all(0, LIFE)
     untold.knows_by(newer)
     assert codes(untold.ask("plain")) == {"plain": ErrorCode.NONE}

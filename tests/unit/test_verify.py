@@ -415,7 +415,7 @@ def test_a_snapshot_of_what_is_not_there_yet(data: Path) -> None:
 def test_producers_beyond_what_is_kept_in_memory_are_not_compared(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer_checks, "MOST_KEPT", 0)
+    monkeypatch.setattr(producer_checks, "MOST_ENTRIES", 0)
     code, lines = verify(data)
     assert code == 0
     assert "they are not checked any further" in lines[0]

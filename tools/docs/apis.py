@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from klog_broker.api.families import BETWEEN_BROKERS, SERVED
-from klog_broker.api.not_served import LEFT_OUT, REASONS
+from klog_broker.api.unsupported_apis import REASONS, UNKNOWN_APIS
 from klog_broker.dispatch.access import Access
 from klog_broker.dispatch.api_handler import BrokerApi
 from pyspark_klog.protocol import registry
@@ -52,7 +52,7 @@ def api_page() -> str:
         if key not in served
     ]
     lines.append("\n## Kafka's others\n\n| APIs | what they are |\n|---|---|")
-    lines += [f"| {names} | {why} |" for names, why in LEFT_OUT.items()]
+    lines += [f"| {names} | {why} |" for names, why in UNKNOWN_APIS.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -135,7 +135,7 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
         ),
         Bound(
             "batches that helper threads validate at the same time",
-            "klog_broker.produce.held_appends.BATCHES_AT_ONCE",
+            "klog_broker.produce.append_validation.BATCHES_AT_ONCE",
             "further batches wait, and the connections take turns",
         ),
         Bound(
@@ -309,12 +309,12 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
         ),
         Bound(
             "replicas that change their role in one turn",
-            "klog_broker.cluster.broker_requests.ORDERS_A_TURN",
+            "klog_broker.cluster.broker_requests.ROLE_CHANGES_PER_TURN",
             _NEXT_TURN,
         ),
         Bound(
             "role changes that are applied at the same time (each may create or delete a log)",
-            "klog_broker.replication.applying.ORDERS_AT_ONCE",
+            "klog_broker.replication.role_change_batch.CONCURRENT_ROLE_CHANGES",
             "further role changes wait",
         ),
         Bound(
@@ -331,7 +331,7 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
         Bound(
             "partitions and brokers in requests that wait for one broker, in addition to four "
             "times the cluster's partitions",
-            "klog_broker.controller.zookeeper.cluster_state.WAITING_AT_LEAST",
+            "klog_broker.controller.zookeeper.cluster_state.MIN_QUEUE_SIZE",
             "the controller drops the requests and sends the whole state once the broker answers",
         ),
         Bound(
@@ -346,7 +346,7 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
         ),
         Bound(
             "size from which a controller sends only one request in a turn",
-            "klog_broker.controller.zookeeper.request_sender.LARGE_ORDER",
+            "klog_broker.controller.zookeeper.request_sender.LARGE_REQUEST",
             _NEXT_TURN,
         ),
         Bound(
@@ -356,7 +356,7 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
         ),
         Bound(
             "how long a request waits for the topics that it creates automatically",
-            "klog_broker.cluster.controller_only.AUTO_CREATION_TIMEOUT_MS",
+            "klog_broker.cluster.topic_requests.AUTO_CREATION_TIMEOUT_MS",
             "LEADER_NOT_AVAILABLE, and the client asks again",
         ),
         Bound(
@@ -428,7 +428,7 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
         ),
         Bound(
             "age of a rendered text that is sent again",
-            "klog_broker.monitoring.scrapes.KEPT_MS",
+            "klog_broker.monitoring.scrapes.CACHED_MS",
             "the broker renders the metrics again",
         ),
     ),

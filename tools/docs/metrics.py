@@ -1,7 +1,7 @@
 """Prints docs/metrics.md: how a broker is watched, and every metric."""
 
 from klog_broker.monitoring.catalog import METRICS
-from klog_broker.monitoring.scrapes import KEPT_MS
+from klog_broker.monitoring.scrapes import CACHED_MS
 
 _HEAD = """\
 <!-- Printed by `./dev python -m tools.docs`; edit the rows in
@@ -131,5 +131,5 @@ def metrics_page() -> str:
         for row in METRICS
     )
     alerts = (f"| `{expression}` | {says} |" for expression, says in _ALERTS)
-    head = _HEAD.format(kept=f"{KEPT_MS} ms")
+    head = _HEAD.format(kept=f"{CACHED_MS} ms")
     return "\n".join((head + "\n".join(alerts), _ALL + "\n".join(rows), ""))

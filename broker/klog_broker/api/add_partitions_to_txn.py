@@ -15,7 +15,7 @@ from klog_broker.coordinator.transaction.metadata import VERSION_PLAIN, Producer
 from klog_broker.coordinator.transaction.transaction import TransactionReply
 from klog_broker.dispatch.access import Access, on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from klog_broker.resources.requested_topics import may_use_topic
 from klog_broker.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
@@ -42,7 +42,7 @@ _Errors = Mapping[TopicPartition, ErrorCode]
 
 def handle(
     services: TransactionServices, request: AddPartitionsToTxnRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     transactions = _transactions(request, context.api_version)
     answers: dict[int, AddPartitionsToTxnResult] = {}
     if not transactions:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from klog_broker.api.services import SettingsServices
 from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.error_messages import told
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.error_messages import client_text
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.metadata.image import QuotaEntity
 from klog_broker.quota.entities import check_quota, checked_entity
 from klog_broker.security.acls import AclOperation
@@ -34,7 +34,7 @@ _Names = tuple[tuple[str, str | None], ...]
 
 def handle(
     services: SettingsServices, request: AlterClientQuotasRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Apply or refuse each entity as a whole, independently of the others. An entity that the
     request names twice gets one result, an error, and keeps its quotas; Kafka makes the first of
     its changes then."""
@@ -104,7 +104,7 @@ def _result(names: _Names) -> ResponseEntryData:
 
 
 def _put(result: ResponseEntryData, error: BrokerError) -> None:
-    result.error_code, result.error_message = error.code, told(error)
+    result.error_code, result.error_message = error.code, client_text(error)
 
 
 def error_response(request: AlterClientQuotasRequest, code: ErrorCode) -> AlterClientQuotasResponse:

@@ -19,8 +19,8 @@ from klog_broker.api.alterable_topics import (
 from klog_broker.api.services import SettingsServices
 from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.error_messages import told
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.error_messages import client_text
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.security.acls import AclOperation
 from klog_broker.topics.broker_settings import Given, checked_broker_configs
 from klog_broker.topics.changes import Alter, change_broker_configs, change_topic_configs
@@ -44,7 +44,7 @@ _CHANGE = 20
 
 def handle(
     services: SettingsServices, request: AlterConfigsRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Apply or refuse each resource as a whole, independently of the others."""
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
     response = AlterConfigsResponse()
@@ -128,7 +128,7 @@ def _result(asked: AlterConfigsResource) -> AlterConfigsResourceResponse:
 
 
 def _put(result: AlterConfigsResourceResponse, error: BrokerError) -> None:
-    result.error_code, result.error_message = error.code, told(error)
+    result.error_code, result.error_message = error.code, client_text(error)
 
 
 def error_response(request: AlterConfigsRequest, code: ErrorCode) -> AlterConfigsResponse:

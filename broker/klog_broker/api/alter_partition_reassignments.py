@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from klog_broker.api.services import TopicsServices
 from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
-from klog_broker.dispatch.error_messages import told
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.error_messages import client_text
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.alter_partition_reassignments import (
@@ -24,7 +24,7 @@ from pyspark_klog.protocol.keys import ApiKey
 
 def handle(
     services: TopicsServices, request: AlterPartitionReassignmentsRequest, _: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Check each partition independently of the others. Null replicas cancel a reassignment, and
     there is never one in progress."""
     response = AlterPartitionReassignmentsResponse(
@@ -44,7 +44,7 @@ def handle(
             try:
                 _check(services, topic.name, each.partition_index, each.replicas)
             except BrokerError as error:
-                answer.error_code, answer.error_message = error.code, told(error)
+                answer.error_code, answer.error_message = error.code, client_text(error)
     return response
 
 

@@ -54,7 +54,7 @@ _TopicIds = Mapping[str, UUID]
 _NO_ID = UUID(int=0)
 
 
-class _Place:
+class _CommitPlace:
     """One partition of the request, with the fields that all its commits share."""
 
     __slots__ = ("metadata", "partition", "place", "record")
@@ -68,7 +68,7 @@ class _Place:
         self.record = OffsetRecord(group_id, *partition, metadata, topic_id)
 
 
-class _SamePartitions:
+class _CachedOffsetCommit:
     """The serving of OffsetCommits from one member, for the same partitions with the same metadata.
 
     Until the request is answered this object is also its Committing: a connection has one
@@ -121,7 +121,7 @@ class _SamePartitions:
         found = layout.unpack(frame)
         self._head, self._fixed = found[0], found[2 :: self._stride]
         self._places = [
-            _Place(request.group_id, partition, metadata, topic_ids[partition.topic])
+            _CommitPlace(request.group_id, partition, metadata, topic_ids[partition.topic])
             for partition, metadata in partitions
         ]
         self._services = services
@@ -225,7 +225,7 @@ class _SamePartitions:
 
 def prepare(
     services: GroupServices, frame: bytes, request: OffsetCommitRequest, context: RequestContext
-) -> _SamePartitions | None:
+) -> _CachedOffsetCommit | None:
     """Return None for rare requests: a retention time, a repeated partition or topic, a topic
     without partitions, an unknown topic, or too much metadata."""
     if context.api_version < _FIRST_VERSION or request.retention_time_ms >= 0:
@@ -249,7 +249,7 @@ def prepare(
     layout = frame_layout(len(frame), request, context.header)
     if layout is None:
         return None
-    return _SamePartitions(frame, layout, partitions, topic_ids, request, context, services)
+    return _CachedOffsetCommit(frame, layout, partitions, topic_ids, request, context, services)
 
 
 def _names(

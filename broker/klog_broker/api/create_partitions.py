@@ -4,11 +4,11 @@ from collections import Counter
 from functools import partial
 
 from klog_broker.api.services import TopicsServices
-from klog_broker.cluster.controller_only import at_controller
+from klog_broker.cluster.topic_requests import answer_at_controller
 from klog_broker.dispatch.access import on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.error_messages import told
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.error_messages import client_text
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.metadata.image import Topic
 from klog_broker.resources.requested_topics import requested_topic
 from klog_broker.security.acls import AclOperation
@@ -35,15 +35,15 @@ _CHANGE = 10
 
 def handle(
     services: TopicsServices, request: CreatePartitionsRequest, context: RequestContext
-) -> Response | AnswerSteps | None:
-    return at_controller(
+) -> Response | ResponseSteps | None:
+    return answer_at_controller(
         services, lambda: _add(services, request, context), request, context, error_response
     )
 
 
 def _add(
     services: TopicsServices, request: CreatePartitionsRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Add or refuse the partitions of each topic independently of the others. A topic that the
     request names twice gets one result, an error."""
     times = Counter(topic.name for topic in request.topics)
@@ -96,7 +96,7 @@ def _plan(
 
 
 def _put(result: CreatePartitionsTopicResult, error: BrokerError) -> None:
-    result.error_code, result.error_message = error.code, told(error)
+    result.error_code, result.error_message = error.code, client_text(error)
 
 
 def error_response(request: CreatePartitionsRequest, code: ErrorCode) -> CreatePartitionsResponse:

@@ -8,8 +8,8 @@ from klog_broker.api.services import TopicsServices
 from klog_broker.config import topic_config
 from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.error_messages import told
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.error_messages import client_text
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.metadata.image import INTERNAL_TOPICS, Topic
 from klog_broker.metadata.interface import NewTopic
 from klog_broker.resources.requested_topics import may_create_topic
@@ -46,12 +46,12 @@ _OWN_SETTINGS = (
 _PLANNED = 10
 _SETTINGS = 60
 
-_Told = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
+_DescribedSettings = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
 
 
 def handle(
     services: TopicsServices, request: CreateTopicsRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Create or refuse each topic independently of the others. A topic that the request names twice
     gets one result, an error."""
     if services.other_controller() is not None:
@@ -74,21 +74,23 @@ def handle(
         too_many = too_many_partitions(total)
         results.update((new.name, _failed(new.name, too_many)) for new in planned)
         planned = []
-    told: _Told = {}
+    client_text: _DescribedSettings = {}
     if request.validate_only or not planned:
         for new in planned:
-            results[new.name] = yield from _created(services, new, _NO_ID, told)
+            results[new.name] = yield from _created(services, new, _NO_ID, client_text)
         return _response(times, results)
 
     def done(outcomes: list[Topic | BrokerError]) -> None:
         context.reply.send_in_slices(answer(outcomes))
 
-    def answer(outcomes: list[Topic | BrokerError]) -> AnswerSteps:
+    def answer(outcomes: list[Topic | BrokerError]) -> ResponseSteps:
         for new, outcome in zip(planned, outcomes, strict=True):
             if isinstance(outcome, BrokerError):
                 results[new.name] = _failed(new.name, outcome)
             else:
-                results[new.name] = yield from _created(services, new, outcome.topic_id, told)
+                results[new.name] = yield from _created(
+                    services, new, outcome.topic_id, client_text
+                )
         return _response(times, results)
 
     create_topics(services, planned, done, timeout_ms=request.timeout_ms)
@@ -127,21 +129,21 @@ def _plan(services: TopicsServices, topic: CreatableTopic) -> NewTopic:
 
 def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
     return CreatableTopicResult(
-        name=name, error_code=error.code, error_message=told(error), configs=[]
+        name=name, error_code=error.code, error_message=client_text(error), configs=[]
     )
 
 
 def _created(
-    services: TopicsServices, new: NewTopic, topic_id: UUID, told: _Told
+    services: TopicsServices, new: NewTopic, topic_id: UUID, client_text: _DescribedSettings
 ) -> Generator[int, None, CreatableTopicResult]:
     """Return the result for a topic that was created or, without an id, that could be created.
 
     ``told`` caches the described settings for later topics with the same overrides.
     """
     given = tuple(sorted(new.configs.items()))
-    yield 1 if given in told else _SETTINGS
-    if given not in told:
-        told[given] = _settings(services, new)
+    yield 1 if given in client_text else _SETTINGS
+    if given not in client_text:
+        client_text[given] = _settings(services, new)
     return CreatableTopicResult(
         name=new.name,
         topic_id=topic_id,
@@ -149,7 +151,7 @@ def _created(
         error_message=_OWN_SETTINGS if new.name in INTERNAL_TOPICS else None,
         num_partitions=len(new.assignment),
         replication_factor=len(new.assignment[0]),
-        configs=told[given],
+        configs=client_text[given],
     )
 
 

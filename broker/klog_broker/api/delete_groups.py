@@ -4,7 +4,7 @@ from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.deletions import GroupCodes
 from klog_broker.dispatch.access import on_groups
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.resources.authorizer import is_allowed
 from klog_broker.security.acls import AclOperation, AclResourceType
 from pyspark_klog.errors import ErrorCode
@@ -33,7 +33,7 @@ def handle(services: GroupServices, request: DeleteGroupsRequest, context: Reque
     services.groups.deletions.delete_groups(group_ids, answer)
 
 
-def _response(codes: GroupCodes) -> AnswerSteps:
+def _response(codes: GroupCodes) -> ResponseSteps:
     response = DeleteGroupsResponse()
     for group_id, code in codes.items():
         yield 1

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from klog_broker.api.services import LogServices
 from klog_broker.dispatch.access import on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.log.errors import LogStorageError, OffsetOutOfRange
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from klog_broker.replication.leader import Leader
@@ -42,7 +42,7 @@ _RAISED = 4
 
 def handle(
     services: LogServices, request: DeleteRecordsRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Delete the records of each partition independently of the others. If the request names a
     partition twice, the last offset counts, as in Kafka."""
     wanted: dict[str, dict[int, int]] = {}

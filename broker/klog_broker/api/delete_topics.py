@@ -4,11 +4,11 @@ from collections import Counter
 from functools import partial
 
 from klog_broker.api.services import TopicsServices
-from klog_broker.cluster.controller_only import at_controller
+from klog_broker.cluster.topic_requests import answer_at_controller
 from klog_broker.dispatch.access import on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.error_messages import told
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.error_messages import client_text
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.metadata.image import Topic
 from klog_broker.resources.requested_topics import may_use_topic, requested_topic
 from klog_broker.security.acls import AclOperation
@@ -35,15 +35,15 @@ _DELETION = 10
 
 def handle(
     services: TopicsServices, request: DeleteTopicsRequest, context: RequestContext
-) -> Response | AnswerSteps | None:
-    return at_controller(
+) -> Response | ResponseSteps | None:
+    return answer_at_controller(
         services, lambda: _delete(services, request, context), request, context, error_response
     )
 
 
 def _delete(
     services: TopicsServices, request: DeleteTopicsRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Delete or refuse each topic independently of the others. A topic that the request names twice
     gets one result, an error."""
     asked = _asked(request, context.api_version)
@@ -74,7 +74,7 @@ def _delete(
     def done(result: DeletableTopicResult, error: BrokerError | None) -> None:
         nonlocal waiting
         if error is not None:
-            result.error_code, result.error_message = error.code, told(error)
+            result.error_code, result.error_message = error.code, client_text(error)
         waiting -= 1
         if waiting == 0:
             context.reply.send(response)
@@ -129,7 +129,7 @@ def _failed(asked: DeleteTopicState, error: BrokerError) -> DeletableTopicResult
         name=asked.name,
         topic_id=asked.topic_id,
         error_code=error.code,
-        error_message=told(error),
+        error_message=client_text(error),
     )
 
 

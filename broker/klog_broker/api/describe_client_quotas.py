@@ -3,8 +3,8 @@
 from klog_broker.api.services import SettingsServices
 from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.error_messages import told
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.error_messages import client_text
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.quota.filters import checked_filter
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -23,7 +23,7 @@ _LOOKED_AT = 5
 
 def handle(
     services: SettingsServices, request: DescribeClientQuotasRequest, _: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """A filter without components matches all entities, or no entity if the filter is strict."""
     try:
         wanted = checked_filter(
@@ -31,7 +31,7 @@ def handle(
             strict=request.strict,
         )
     except BrokerError as error:
-        return _failed(error.code, told(error))
+        return _failed(error.code, client_text(error))
     entries = []
     quotas_of = services.metadata.image.client_quotas
     for number, (entity, quotas) in enumerate(quotas_of.items()):

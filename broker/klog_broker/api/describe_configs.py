@@ -7,14 +7,14 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from klog_broker.api.alterable_brokers import stored_name
-from klog_broker.api.other_resources import describe_other
+from klog_broker.api.resources_without_settings import describe_other
 from klog_broker.api.services import SettingsServices
 from klog_broker.cluster.known_topics import PATIENCE_MS, once_complete
 from klog_broker.config import stored_topic_config
 from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.error_messages import told
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.error_messages import client_text
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import ALL_BROKERS, check_topic_name
 from klog_broker.resources.authorizer import is_allowed
@@ -44,12 +44,12 @@ from pyspark_klog.protocol.keys import ApiKey
 # or broker.
 _SETTINGS = {ResourceType.TOPIC: 60, ResourceType.BROKER: 500}
 
-_Told = dict[tuple[Any, ...], list[DescribeConfigsResourceResult]]
+_DescribedSettings = dict[tuple[Any, ...], list[DescribeConfigsResourceResult]]
 
 
 def handle(
     services: SettingsServices, request: DescribeConfigsRequest, context: RequestContext
-) -> AnswerSteps | None:
+) -> ResponseSteps | None:
     if all(each.resource_type != ResourceType.TOPIC for each in request.resources):
         return _answer(services, request, context)
     return once_complete(
@@ -63,7 +63,7 @@ def handle(
 
 def _with_settings(
     services: SettingsServices, request: DescribeConfigsRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Answer after the settings of new topics have been read from ZooKeeper, or after PATIENCE_MS.
     The metadata image may have a topic before its settings, and the topic would seem to have no
     overrides."""
@@ -93,7 +93,7 @@ def _with_settings(
 
 def _answer(
     services: SettingsServices, request: DescribeConfigsRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Describe each resource independently of the others. A list of names that is null or, as in
     Kafka, empty selects all settings.
 
@@ -101,7 +101,7 @@ def _answer(
     than the name.
     """
     results = []
-    answered: _Told = {}
+    answered: _DescribedSettings = {}
     for asked in _each_once(request.resources):
         result = DescribeConfigsResult(
             resource_type=asked.resource_type,
@@ -111,7 +111,7 @@ def _answer(
         try:
             result.configs = yield from _configs(services, request, asked, context, answered)
         except BrokerError as error:
-            result.error_code, result.error_message = error.code, told(error)
+            result.error_code, result.error_message = error.code, client_text(error)
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
@@ -121,7 +121,7 @@ def _configs(
     request: DescribeConfigsRequest,
     asked: DescribeConfigsResource,
     context: RequestContext,
-    answered: _Told,
+    answered: _DescribedSettings,
 ) -> Generator[int, None, list[DescribeConfigsResourceResult]]:
     """Yield costs in elements, and return the described settings of one resource. ``answered``
     caches them for later topics with the same overrides (most topics have none)."""

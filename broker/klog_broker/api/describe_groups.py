@@ -7,7 +7,7 @@ from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.dispatch.access import on_groups
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.resources.authorizer import is_allowed
 from klog_broker.resources.operations import group_operations
 from klog_broker.security.acls import AclOperation, AclResourceType
@@ -26,7 +26,7 @@ NOT_FOUND_SINCE = 6
 
 def handle(
     services: GroupServices, request: DescribeGroupsRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Describe each group once, since a description can be much longer than a name. A group that
     does not exist is Dead; from version 6 on it also has an error (KIP-1043)."""
     groups = []

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from klog_broker.api.services import LogServices
 from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.log.directory.data_directory import LogDirectory
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.disk.files import DiskUsage
@@ -33,7 +33,7 @@ _Usages = Mapping[LogDirectory, DiskUsage | None]
 
 def handle(
     services: LogServices, request: DescribeLogDirsRequest, context: RequestContext
-) -> AnswerSteps | None:
+) -> ResponseSteps | None:
     """A null list of topics selects all topics. Partitions without a log on this broker are left
     out."""
     directories = services.logs.directories
@@ -67,7 +67,7 @@ def _usage(directory: LogDirectory) -> DiskUsage | None:
 
 def _describe(
     request: DescribeLogDirsRequest, services: LogServices, usages: _Usages
-) -> AnswerSteps:
+) -> ResponseSteps:
     """A partition that is created or deleted between two steps may or may not be in the
     response."""
     results = {directory: _result(directory, usage) for directory, usage in usages.items()}

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from klog_broker.api.services import LogServices
 from klog_broker.dispatch.access import on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.error_messages import told
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.error_messages import client_text
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.producers.producer_state import ProducerEntry
 from klog_broker.resources.led_partitions import led_partition
@@ -26,7 +26,7 @@ from pyspark_klog.protocol.keys import ApiKey
 
 def handle(
     services: LogServices, request: DescribeProducersRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     response = DescribeProducersResponse()
     counts = Counter(
         (topic.name, index) for topic in request.topics for index in topic.partition_indexes
@@ -45,7 +45,7 @@ def handle(
                     raise BrokerError(ErrorCode.INVALID_REQUEST, "the partition is listed twice")
                 log = _log_of(services, topic.name, index)
             except BrokerError as error:
-                answer.error_code, answer.error_message = error.code, told(error)
+                answer.error_code, answer.error_message = error.code, client_text(error)
                 continue
             for state in _states(log):
                 yield 1

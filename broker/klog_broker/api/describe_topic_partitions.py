@@ -11,7 +11,7 @@ from klog_broker.api.services import TopicsServices
 from klog_broker.cluster.known_topics import once_complete
 from klog_broker.dispatch.access import on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import INTERNAL_TOPICS, MetadataImage, check_topic_name
 from klog_broker.resources.operations import topic_operations
@@ -39,7 +39,7 @@ _NAMES = 100
 
 def handle(
     services: TopicsServices, request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> AnswerSteps | None:
+) -> ResponseSteps | None:
     """Return one page. A request without topics selects all topics. BrokerError INVALID_REQUEST if
     the cursor is invalid."""
     return once_complete(
@@ -53,7 +53,7 @@ def handle(
 
 def _answer(
     services: TopicsServices, request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     if not request.topics and not services.known_topics.has_been_complete:
         context.reply.close("the controller has not sent the cluster's topics yet")
         return None
@@ -84,7 +84,7 @@ def _answer(
         response.topics.append(answer)
         topic = found.topic
         if topic is None:
-            answer.error_code = found.error if is_denied else _why_not(found)
+            answer.error_code = found.error if is_denied else _missing_topic_error(found)
             continue
         answer.topic_id = topic.topic_id
         is_first = cursor is not None and cursor.topic_name == name
@@ -131,7 +131,7 @@ def _names(
     return iter(merge(*parts))
 
 
-def _why_not(found: RequestedTopic) -> ErrorCode:
+def _missing_topic_error(found: RequestedTopic) -> ErrorCode:
     """Return the error for a topic that is not in the metadata image."""
     try:
         check_topic_name(found.name)

@@ -4,7 +4,7 @@ from klog_broker.api.services import TransactionServices
 from klog_broker.coordinator.transaction.metadata import TransactionMetadata
 from klog_broker.dispatch.access import on_topics, on_transactional_ids
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.resources.authorizer import is_allowed
 from klog_broker.resources.requested_topics import may_use_topic
 from klog_broker.security.acls import AclOperation, AclResourceType
@@ -20,7 +20,7 @@ from pyspark_klog.protocol.keys import ApiKey
 
 def handle(
     services: TransactionServices, request: DescribeTransactionsRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Describe each id once, since its partitions can be many."""
     states = []
     for transactional_id in dict.fromkeys(request.transactional_ids):

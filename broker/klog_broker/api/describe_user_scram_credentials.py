@@ -4,7 +4,7 @@ from collections import Counter
 
 from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.describe_user_scram_credentials import (
@@ -17,7 +17,7 @@ from pyspark_klog.protocol.keys import ApiKey
 
 def handle(
     _services: object, request: DescribeUserScramCredentialsRequest, _: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Return an error for each user in the request. A request without users selects all users, of
     which there are none. A user who is named twice gets one result, another error."""
     response = DescribeUserScramCredentialsResponse(error_message=None)

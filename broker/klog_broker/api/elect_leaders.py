@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from klog_broker.api.services import TopicsServices
 from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.metadata.image import NO_BROKER, MetadataImage, PartitionState
 from klog_broker.metadata.interface import MetadataStore
 from klog_broker.resources.visible_partitions import SeenPartitions
@@ -65,7 +65,7 @@ class ElectionServices(NamedTuple):
 
 def handle(
     services: TopicsServices, request: ElectLeadersRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Answer for a standalone broker. A null list of topics selects all partitions: as in Kafka the
     response then has every topic, but only the partitions without the right leader."""
     response = ElectLeadersResponse()
@@ -133,7 +133,7 @@ def _told(
     request: ElectLeadersRequest,
     context: RequestContext,
     elected: Mapping[TopicPartition, ErrorCode] | ErrorCode,
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Return the steps to the response. An error for the whole request (NOT_CONTROLLER) is repeated
     for each requested partition, as in Kafka, because Kafka's clients look for it there."""
     if isinstance(elected, ErrorCode):

@@ -51,7 +51,7 @@ def handle(services: TransactionServices, request: EndTxnRequest, context: Reque
     )
 
 
-class _SameId:
+class _CachedEndTxn:
     """Serves the next EndTxn version 5 of one transactional id without decoding it: only the
     correlation id, producer id, producer epoch and decision differ."""
 
@@ -97,14 +97,14 @@ class _SameId:
 
 def prepare(
     services: TransactionServices, frame: bytes, request: EndTxnRequest, context: RequestContext
-) -> _SameId | None:
+) -> _CachedEndTxn | None:
     """Return None for other versions, and for a longer frame, which has tagged fields."""
     client_id = (context.header.client_id or "").encode()
     name = request.transactional_id.encode()
     size = _FIRST_BYTES + len(client_id) + len(uvarint(len(name) + 1)) + len(name) + _LAST_BYTES
     if context.api_version != RAISES_EPOCH_SINCE or len(frame) != size:
         return None
-    return _SameId(frame, request.transactional_id, services)
+    return _CachedEndTxn(frame, request.transactional_id, services)
 
 
 def error_response(_: EndTxnRequest, code: ErrorCode) -> EndTxnResponse:

@@ -19,11 +19,11 @@ from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.fetch.awaited_followers import FollowerKey
-from klog_broker.fetch.cached_fetch import MAX_FRAME_BYTES, KeptFetch
+from klog_broker.fetch.cached_fetch import MAX_FRAME_BYTES, CachedFetch
 from klog_broker.fetch.down_conversion import Converted
 from klog_broker.fetch.partition_read import ReadPartition
 from klog_broker.fetch.reader import FetchReader, read_access
-from klog_broker.fetch.response_parts import make_answer, pack_answer
+from klog_broker.fetch.response_parts import make_response, pack_response
 from klog_broker.fetch.scopes import SessionFetch, WholeFetch, is_enough, scope_of
 from klog_broker.fetch.services import FetchServices
 from klog_broker.runtime.event_loop.purgatory import DelayedOperation
@@ -192,9 +192,9 @@ class _DelayedFetch(DelayedOperation):
             return
         session_id, told, code = self._scope.answer()
         version, correlation_id = context.api_version, context.header.correlation_id
-        parts = pack_answer(correlation_id, version, session_id, code, told)
+        parts = pack_response(correlation_id, version, session_id, code, told)
         if parts is None:
-            context.reply.send(make_answer(session_id, code, told))
+            context.reply.send(make_response(session_id, code, told))
         else:
             context.reply.send_parts(parts)
         for each in self._scope.partitions:
@@ -231,8 +231,8 @@ def _go_on(
 
 def prepare(
     services: FetchServices, frame: bytes, request: FetchRequest, context: RequestContext
-) -> KeptFetch:
-    return KeptFetch(services, frame, request, context, _go_on)
+) -> CachedFetch:
+    return CachedFetch(services, frame, request, context, _go_on)
 
 
 def error_response(request: Any, code: ErrorCode) -> FetchResponse:

@@ -6,7 +6,7 @@ from klog_broker.api.services import FindCoordinatorServices
 from klog_broker.coordinator_hosting.state_topics import CoordinatorAnswer
 from klog_broker.dispatch.access import on_groups, on_transactional_ids
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.metadata.image import NO_BROKER
 from klog_broker.resources.authorizer import is_allowed
 from klog_broker.security.acls import AclOperation, AclResourceType
@@ -53,7 +53,7 @@ def _find(
 
 def handle(
     services: FindCoordinatorServices, request: api.FindCoordinatorRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     if context.api_version >= 4:
         answers = []
         for key in request.coordinator_keys:

@@ -25,7 +25,7 @@ def handle(
     return HeartbeatResponse(error_code=error)
 
 
-class _SameMember:
+class _CachedHeartbeat:
     """Serves the next heartbeat of one member in one generation without decoding it: only the
     correlation id differs."""
 
@@ -76,8 +76,8 @@ class _SameMember:
 
 def prepare(
     services: GroupServices, frame: bytes, request: HeartbeatRequest, context: RequestContext
-) -> _SameMember:
-    return _SameMember(frame, request, context.api_version, services)
+) -> _CachedHeartbeat:
+    return _CachedHeartbeat(frame, request, context.api_version, services)
 
 
 API = BrokerApi(

@@ -15,8 +15,8 @@ from klog_broker.api.services import SettingsServices
 from klog_broker.config import TOPIC_SETTINGS, render, stored_topic_config
 from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.error_messages import told
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.error_messages import client_text
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.security.acls import AclOperation
 from klog_broker.topics.broker_settings import Given, checked_broker_configs, list_of_broker
 from klog_broker.topics.changes import Alter, change_broker_configs, change_topic_configs
@@ -51,7 +51,7 @@ _CHANGE = 20
 
 def handle(
     services: SettingsServices, request: IncrementalAlterConfigsRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Apply or refuse each resource as a whole, independently of the others."""
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
     results: list[AlterConfigsResourceResponse] = []
@@ -183,7 +183,7 @@ def _result(asked: AlterConfigsResource) -> AlterConfigsResourceResponse:
 
 
 def _put(result: AlterConfigsResourceResponse, error: BrokerError) -> None:
-    result.error_code, result.error_message = error.code, told(error)
+    result.error_code, result.error_message = error.code, client_text(error)
 
 
 def error_response(

@@ -12,12 +12,12 @@ from klog_broker.cluster.broker_requests import (
     MAX_PARTITIONS,
     BetweenBrokersServices,
     cluster_of,
-    may_be_topic,
-    order_error,
-    take_order,
+    is_legal_topic_name,
+    queue_controller_request,
+    role_change_error,
 )
-from klog_broker.cluster.role_change_queue import UNKNOWN_LIFE
-from klog_broker.cluster.role_change_slices import OrdersInSlices
+from klog_broker.cluster.role_change_queue import UNKNOWN_EPOCH_TEXT
+from klog_broker.cluster.role_change_slices import SlicedRoleChanges
 from klog_broker.dispatch.access import BROKERS_ONLY
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import RequestContext
@@ -49,7 +49,7 @@ def handle(
     cluster = cluster_of(services, context)
     store, orders = cluster.store, cluster.orders
     if orders.is_early(request.broker_epoch):
-        context.reply.close(UNKNOWN_LIFE)
+        context.reply.close(UNKNOWN_EPOCH_TEXT)
         return
     topics = {}
     if not orders.is_over(request.controller_epoch, request.broker_epoch):
@@ -60,18 +60,18 @@ def handle(
         }
 
     def learned() -> None:
-        roles = _Roles(request, services)
-        take_order(
+        roles = _RoleAssignments(request, services)
+        queue_controller_request(
             services,
             request,
             context,
-            lambda done: OrdersInSlices(services, roles, context, done).go_on(),
+            lambda done: SlicedRoleChanges(services, roles, context, done).go_on(),
         )
 
     store.learn_topics(topics, learned)
 
 
-class _Roles:
+class _RoleAssignments:
     """Turns the partition states of one request into role assignments, and collects their
     errors."""
 
@@ -115,7 +115,7 @@ class _Roles:
 
     def failed(self, partition: TopicPartition, error: KlogError) -> None:
         """Note that a role assignment failed."""
-        self._errors[partition] = order_error(error)
+        self._errors[partition] = role_change_error(error)
 
     def response(self) -> LeaderAndIsrResponse:
         """Return the response with the error of each partition."""
@@ -139,7 +139,7 @@ class _Roles:
 
 def _is_topic(topic: LeaderAndIsrTopicState) -> bool:
     """Return whether the topic has an id, as since Kafka 2.8, and a legal name."""
-    return topic.topic_id != NO_TOPIC_ID and may_be_topic(topic.topic_name)
+    return topic.topic_id != NO_TOPIC_ID and is_legal_topic_name(topic.topic_name)
 
 
 def _order(

@@ -5,7 +5,7 @@ from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.coordinator import MemberName
 from klog_broker.dispatch.access import on_group
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.leave_group import (
@@ -21,7 +21,7 @@ _MEMBERS_AT_ONCE = 50
 
 def handle(
     services: GroupServices, request: LeaveGroupRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Remove members from the group: from version 3 on several in one request, each with its own
     error. The reason for leaving (version 5) is ignored."""
     groups = services.groups

@@ -4,11 +4,11 @@ Version 0 is Kafka 3.9's ListClientMetricsResources, which asks for client metri
 stores no settings of client metrics, groups or loggers, so it lists no resources of these types.
 """
 
-from klog_broker.api.other_resources import BROKER_LOGGER, CLIENT_METRICS, GROUP
+from klog_broker.api.resources_without_settings import BROKER_LOGGER, CLIENT_METRICS, GROUP
 from klog_broker.api.services import SettingsServices
 from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.security.acls import AclOperation
 from klog_broker.topics.entries import ResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -24,7 +24,7 @@ _KNOWN = frozenset((ResourceType.TOPIC, ResourceType.BROKER, BROKER_LOGGER, CLIE
 
 def handle(
     services: SettingsServices, request: ListConfigResourcesRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Return the resources of the requested types; no types select all. BrokerError
     UNSUPPORTED_VERSION, as in Kafka, for an unknown type."""
     response = ListConfigResourcesResponse()

@@ -3,7 +3,7 @@
 from klog_broker.api.services import GroupServices
 from klog_broker.dispatch.access import on_groups, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.resources.authorizer import is_allowed
 from klog_broker.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from pyspark_klog.protocol.apis.list_groups import (
@@ -19,7 +19,7 @@ CLASSIC = "classic"
 
 def handle(
     services: GroupServices, request: ListGroupsRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Return the groups. State and type filters ignore case, as in Kafka since 3.8 (KIP-518,
     KIP-848)."""
     error, groups = services.groups.groups()

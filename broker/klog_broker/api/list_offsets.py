@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from klog_broker.api.services import LogServices
 from klog_broker.dispatch.access import on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError, LongLookUp
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.read.read_results import (
@@ -75,7 +75,7 @@ class _ListOffsets:
             for each in topic.partitions
         )
 
-    def run(self) -> AnswerSteps:
+    def run(self) -> ResponseSteps:
         """Return the steps to the response. If a look-up goes to a helper thread, the steps end
         with None, and ``run`` is called again after the look-up to continue."""
         while (row := self._held or next(self._left, None)) is not None:
@@ -87,7 +87,7 @@ class _ListOffsets:
             yield 1 if asked.timestamp < 0 else _LOOK_UP
             try:
                 topic.partitions.append(self._answer(topic.name, asked))
-            except _Waits as waits:
+            except _NeedsHelper as waits:
                 self._held = row
                 self._give_to_a_helper(waits)
                 return None
@@ -105,7 +105,7 @@ class _ListOffsets:
             for asked in topic.partitions:
                 yield answers, asked
 
-    def _give_to_a_helper(self, waits: _Waits) -> None:
+    def _give_to_a_helper(self, waits: _NeedsHelper) -> None:
         def done(found: object, _: BaseException | None) -> None:
             if isinstance(found, TimestampOffset):
                 self._found[waits.key] = found
@@ -140,7 +140,7 @@ class _ListOffsets:
             answer.error_code = ErrorCode.CORRUPT_MESSAGE
         except BrokerError as error:
             answer.error_code = error.code
-        except _Waits:
+        except _NeedsHelper:
             raise
         except Exception as error:
             self._services.requests.bugs.report(
@@ -171,9 +171,9 @@ class _ListOffsets:
             if found is None:
                 found = leader.log.offset_for_timestamp(timestamp, may_block=key in self._warmed)
         except ColdRead as read:
-            raise _Waits(key, read.warm) from None
+            raise _NeedsHelper(key, read.warm) from None
         except LongLookUp as long:
-            raise _Waits(key, long.search) from None
+            raise _NeedsHelper(key, long.search) from None
         is_of_record = timestamp >= 0 or timestamp == MAX_TIMESTAMP
         if found is None or (is_of_record and found.offset >= readable_end):
             # No record that readers can see yet has this timestamp.
@@ -226,7 +226,7 @@ class _ListOffsets:
         return log.high_watermark
 
 
-class _Waits(Exception):
+class _NeedsHelper(Exception):
     """Raised when a helper thread has to run ``work`` before the look-up can continue."""
 
     def __init__(self, key: tuple[str, int], work: Callable[[], object]) -> None:
@@ -236,7 +236,7 @@ class _Waits(Exception):
 
 def handle(
     services: LogServices, request: ListOffsetsRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     return _ListOffsets(services, request, context).run()
 
 

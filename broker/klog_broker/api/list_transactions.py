@@ -6,7 +6,7 @@ from klog_broker.api.services import TransactionServices
 from klog_broker.coordinator.transaction.metadata import TransactionMetadata
 from klog_broker.dispatch.access import on_transactional_ids
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.resources.authorizer import is_allowed
 from klog_broker.security.acls import AclOperation, AclResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -25,7 +25,7 @@ _LOOKED_AT = 10
 
 def handle(
     services: TransactionServices, request: ListTransactionsRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Return the transactions. The response lists unknown state names, which match no
     transaction."""
     error, machines = services.transactions.machines()

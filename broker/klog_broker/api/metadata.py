@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from functools import partial
 
 from klog_broker.api.services import TopicsServices
-from klog_broker.cluster.controller_only import (
+from klog_broker.cluster.known_topics import once_complete
+from klog_broker.cluster.topic_requests import (
     AUTO_CREATION_TIMEOUT_MS,
     TopicRequests,
-    not_made,
+    creation_errors,
 )
-from klog_broker.cluster.known_topics import once_complete
 from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import (
     INTERNAL_TOPICS,
@@ -50,7 +50,7 @@ _FIRST_VERSION_BY_ID = 12
 
 def handle(
     services: TopicsServices, request: MetadataRequest, context: RequestContext
-) -> AnswerSteps | None:
+) -> ResponseSteps | None:
     """Answer with brokers and topics.
 
     In a cluster, the response waits a while for topics that the controller has not sent yet. After
@@ -79,7 +79,7 @@ def handle(
 
 def _late_answer(
     services: TopicsServices, request: MetadataRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     if _names_all(request, context) and not services.known_topics.has_been_complete:
         context.reply.close("the controller has not sent the cluster's topics yet")
         return None
@@ -106,7 +106,7 @@ def _is_told(services: TopicsServices, request: MetadataRequest, context: Reques
 
 def _answer(
     services: TopicsServices, request: MetadataRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     missing = _topics_to_create(services, request, context)
     if not missing:
         return _describe(services, request, context, {})
@@ -122,7 +122,7 @@ def _have_created(
     context: RequestContext,
     missing: list[str],
     controller: TopicRequests,
-) -> AnswerSteps:
+) -> ResponseSteps:
     denied: dict[str, ErrorCode] = {}
 
     def created(refused: dict[str, ErrorCode]) -> None:
@@ -146,7 +146,7 @@ def _have_created(
 
 def _create(
     services: TopicsServices, request: MetadataRequest, context: RequestContext, missing: list[str]
-) -> AnswerSteps:
+) -> ResponseSteps:
     planned: list[NewTopic] = []
     refused: dict[str, ErrorCode] = {}
     room = MAX_PARTITIONS_PER_REQUEST
@@ -172,7 +172,7 @@ def _create(
             for new, result in zip(planned, results, strict=True)
             if isinstance(result, BrokerError)
         }
-        refused.update(not_made(codes))
+        refused.update(creation_errors(codes))
         # Kafka answers the same while its controller creates a topic; the client retries.
         if services.metadata.is_standalone:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -210,7 +210,7 @@ def _describe(
     request: MetadataRequest,
     context: RequestContext,
     refused: dict[str, ErrorCode],
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Return the response. A topic that is created or deleted between two steps may or may not be
     in the response."""
     image = services.metadata.image

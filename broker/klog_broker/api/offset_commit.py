@@ -10,8 +10,8 @@ from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
 from klog_broker.dispatch.access import on_group, on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.cached_requests import Prepared
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.cached_requests import CachedRequest
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.resources.requested_topics import requested_topic
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
@@ -34,7 +34,7 @@ _COMMIT = 5
 
 def handle(
     services: GroupServices, request: OffsetCommitRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Answer when the records are below the high watermark; each partition has its own result."""
     by_id = context.api_version >= TOPIC_IDS_SINCE
     expire_ms = -1
@@ -103,7 +103,7 @@ def handle(
 
 def handle_in_cluster(
     both: OffsetsServices, request: OffsetCommitRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Answer for a broker in a cluster, where version 0 commits to ZooKeeper."""
     if is_in_zookeeper(context):
         return commit_to_zookeeper(both, request, context)
@@ -112,14 +112,14 @@ def handle_in_cluster(
 
 def prepare_in_cluster(
     both: OffsetsServices, frame: bytes, request: OffsetCommitRequest, context: RequestContext
-) -> Prepared | None:
+) -> CachedRequest | None:
     """Return the cached request of ``prepare``, which returns None for version 0."""
     return prepare(both.groups, frame, request, context)
 
 
 def _response(
     request: OffsetCommitRequest, results: dict[TopicPartition, ErrorCode]
-) -> AnswerSteps:
+) -> ResponseSteps:
     response = OffsetCommitResponse()
     for topic in request.topics:
         told = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)

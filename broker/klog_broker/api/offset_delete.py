@@ -4,7 +4,7 @@ from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.deletions import OffsetCodes
 from klog_broker.dispatch.access import on_group, on_topics
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.resources.requested_topics import requested_topic
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
@@ -20,7 +20,7 @@ from pyspark_klog.protocol.keys import ApiKey
 
 def handle(
     services: GroupServices, request: OffsetDeleteRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Answer with one result for each partition, or with one error for the whole request."""
     errors: dict[TopicPartition, ErrorCode] = {}
     known: dict[TopicPartition, None] = {}
@@ -53,7 +53,7 @@ def handle(
     return None
 
 
-def _response(request: OffsetDeleteRequest, codes: OffsetCodes) -> AnswerSteps:
+def _response(request: OffsetDeleteRequest, codes: OffsetCodes) -> ResponseSteps:
     response = OffsetDeleteResponse()
     for topic in request.topics:
         told = OffsetDeleteResponseTopic(name=topic.name)

@@ -10,7 +10,7 @@ from klog_broker.coordinator.group.offsets import CommittedOffset
 from klog_broker.coordinator.group.shard_state import VisibleOffsets
 from klog_broker.dispatch.access import on_groups, on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.metadata.image import MetadataImage
 from klog_broker.resources.authorizer import is_allowed
 from klog_broker.resources.requested_topics import may_use_topic
@@ -41,7 +41,7 @@ R = TypeVar("R", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 def handle(
     services: GroupServices, request: OffsetFetchRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Return committed offsets. A partition without one has offset -1 and no error.
 
     With ``require_stable`` a partition whose offset an open transaction may still change has
@@ -59,7 +59,7 @@ def handle(
         rows = []
         numbers = None if wanted is None else wanted[topic]
         topic_id = _id_of(services.metadata.image, topic)
-        asked = _AskedTopic(topic, topic_id, numbers)
+        asked = _RequestedTopic(topic, topic_id, numbers)
         for row in _offsets(committed, asked, topic_id, request, context, services):
             yield 1
             rows.append(_partition(OffsetFetchResponsePartition, *row))
@@ -70,7 +70,7 @@ def handle(
 
 def handle_in_cluster(
     both: OffsetsServices, request: OffsetFetchRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Answer for a broker in a cluster, where version 0 reads offsets from ZooKeeper."""
     if is_in_zookeeper(context):
         return fetch_from_zookeeper(both, request, context)
@@ -78,7 +78,7 @@ def handle_in_cluster(
 
 
 # --- several groups ------------------------------------------------------------------------------
-class _AskedTopic(NamedTuple):
+class _RequestedTopic(NamedTuple):
     name: str | None
     """The topic's name, or None if there is no topic with this id."""
     topic_id: UUID
@@ -122,20 +122,20 @@ def _asked_topics(
     group: OffsetFetchRequestGroup,
     committed: VisibleOffsets,
     context: RequestContext,
-) -> Iterator[_AskedTopic]:
+) -> Iterator[_RequestedTopic]:
     image = services.metadata.image
     by_id = context.api_version >= TOPIC_IDS_SINCE
     if group.topics is not None:
         for topic in group.topics:
             name = _name_of(image, topic.topic_id) if by_id else topic.name
-            yield _AskedTopic(name, topic.topic_id, topic.partition_indexes)
+            yield _RequestedTopic(name, topic.topic_id, topic.partition_indexes)
         return
     for name in committed.topics():
         known = image.topic(name)
         if not by_id:
-            yield _AskedTopic(name, _NO_ID, None)
+            yield _RequestedTopic(name, _NO_ID, None)
         elif known is not None:
-            yield _AskedTopic(name, known.topic_id, None)
+            yield _RequestedTopic(name, known.topic_id, None)
         elif not services.known_topics.is_complete:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         # A deleted topic is left out, as in Kafka: it has no id to put into the response.
@@ -163,7 +163,7 @@ def _committed(
 # --- partitions ----------------------------------------------------------------------------------
 def _offsets(
     committed: VisibleOffsets,
-    asked: "_AskedTopic",
+    asked: "_RequestedTopic",
     topic_id: UUID,
     request: OffsetFetchRequest,
     context: RequestContext,

@@ -4,7 +4,7 @@
 from klog_broker.api.services import LogServices
 from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.log.errors import LogStorageError
 from klog_broker.resources.authorizer import is_broker
 from klog_broker.resources.led_partitions import check_leader_epoch, led_partition
@@ -23,7 +23,7 @@ from pyspark_klog.protocol.keys import ApiKey
 
 def handle(
     services: LogServices, request: OffsetForLeaderEpochRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     response = OffsetForLeaderEpochResponse()
     for topic in request.topics:
         yield 1

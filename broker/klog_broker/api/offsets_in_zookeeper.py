@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.commits import is_too_long
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
-from klog_broker.metadata.errors import NoAnswer
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
+from klog_broker.metadata.errors import NoResponse
 from klog_broker.metadata.zookeeper.consumer_offsets import ConsumerOffsets
 from klog_broker.resources.requested_topics import RequestedTopic, requested_topic
 from klog_broker.security.acls import AclOperation
@@ -50,7 +50,7 @@ def is_in_zookeeper(context: RequestContext) -> bool:
 
 def commit(
     both: OffsetsServices, request: OffsetCommitRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Answer when all offsets are written."""
     offsets: dict[TopicPartition, Offset] = {}
     codes: dict[TopicPartition, ErrorCode] = {}
@@ -69,7 +69,7 @@ def commit(
             else:
                 offsets[partition] = Offset(each.committed_offset)
 
-    def answer(found: Mapping[TopicPartition, Exception | None]) -> AnswerSteps:
+    def answer(found: Mapping[TopicPartition, Exception | None]) -> ResponseSteps:
         response = OffsetCommitResponse()
         for topic in request.topics:
             told = OffsetCommitResponseTopic(name=topic.name)
@@ -93,7 +93,7 @@ def commit(
 
 def fetch(
     both: OffsetsServices, request: OffsetFetchRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Answer with the offsets. A partition without one has -1 and UNKNOWN_TOPIC_OR_PARTITION."""
     services = both.groups
     topics = request.topics or ()
@@ -110,7 +110,7 @@ def fetch(
             else:
                 asked.append(partition)
 
-    def answer(found: Mapping[TopicPartition, Offset | Exception | None]) -> AnswerSteps:
+    def answer(found: Mapping[TopicPartition, Offset | Exception | None]) -> ResponseSteps:
         response = OffsetFetchResponse()
         for topic in topics:
             told = OffsetFetchResponseTopic(name=topic.name)
@@ -153,6 +153,6 @@ def _topic(
 
 
 def _code(found: object) -> ErrorCode:
-    if isinstance(found, NoAnswer):
+    if isinstance(found, NoResponse):
         return ErrorCode.REQUEST_TIMED_OUT
     return ErrorCode.UNKNOWN_SERVER_ERROR if isinstance(found, Exception) else ErrorCode.NONE

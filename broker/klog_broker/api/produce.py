@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from klog_broker.dispatch.access import on_topics, on_transactional_ids
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.error_messages import told
+from klog_broker.dispatch.error_messages import client_text
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from klog_broker.produce.pending_produce import Append, PendingProduce, set_error
@@ -68,7 +68,7 @@ def handle(
                 leader = _leader(services, context, name, partition.index)
                 records = _checked_records(partition.records, context.api_version)
             except BrokerError as error:
-                set_error(answer, error.code, told(error))
+                set_error(answer, error.code, client_text(error))
                 continue
             pending.open_appends += 1
             append = Append(pending, answer, records)
@@ -166,7 +166,7 @@ def error_response(request: ProduceRequest, code: ErrorCode) -> ProduceResponse 
 def _all_refused(request: ProduceRequest, error: BrokerError) -> ProduceResponse:
     def answer(index: int) -> PartitionProduceResponse:
         response = PartitionProduceResponse(index=index)
-        set_error(response, error.code, told(error))
+        set_error(response, error.code, client_text(error))
         return response
 
     return ProduceResponse(

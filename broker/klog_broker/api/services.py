@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from klog_broker.cluster.controller_only import ControllerServices
 from klog_broker.cluster.known_topics import KnownTopics, NewTopicSettings
 from klog_broker.cluster.producer_ids import ProducerIds
+from klog_broker.cluster.topic_requests import ControllerServices
 from klog_broker.config import BrokerConfig
 from klog_broker.coordinator.group.coordinator import GroupCoordinator
 from klog_broker.coordinator.transaction.coordinator import TransactionCoordinator

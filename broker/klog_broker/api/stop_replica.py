@@ -6,15 +6,15 @@ from klog_broker.cluster.broker_requests import (
     MAX_ELEMENTS,
     BetweenBrokersServices,
     cluster_of,
-    order_error,
-    take_order,
+    queue_controller_request,
+    role_change_error,
 )
-from klog_broker.cluster.role_change_slices import OrdersInSlices
+from klog_broker.cluster.role_change_slices import SlicedRoleChanges
 from klog_broker.dispatch.access import BROKERS_ONLY
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.metadata.role_changes import RoleRemoval
-from klog_broker.replication.errors import StaleOrder
+from klog_broker.replication.errors import StaleRoleChange
 from klog_broker.replication.partition import Offline
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, LeaderEpoch, TopicPartition
@@ -34,16 +34,16 @@ def handle(
 ) -> None:
     """Answer when the replicas are stopped, and the logs to delete are renamed for deletion."""
     cluster_of(services, context)
-    stops = _Stops(request, services)
-    take_order(
+    stops = _ReplicaStops(request, services)
+    queue_controller_request(
         services,
         request,
         context,
-        lambda done: OrdersInSlices(services, stops, context, done).go_on(),
+        lambda done: SlicedRoleChanges(services, stops, context, done).go_on(),
     )
 
 
-class _Stops:
+class _ReplicaStops:
     """Turns the partition states of one request into role removals, and collects their errors."""
 
     def __init__(self, request: StopReplicaRequest, services: BetweenBrokersServices) -> None:
@@ -66,8 +66,10 @@ class _Stops:
 
     def failed(self, partition: TopicPartition, error: KlogError) -> None:
         """Note that a role removal failed."""
-        is_fenced = isinstance(error, StaleOrder)
-        self._errors[partition] = ErrorCode.FENCED_LEADER_EPOCH if is_fenced else order_error(error)
+        is_fenced = isinstance(error, StaleRoleChange)
+        self._errors[partition] = (
+            ErrorCode.FENCED_LEADER_EPOCH if is_fenced else role_change_error(error)
+        )
 
     def response(self) -> StopReplicaResponse:
         """Return the response with the error of each partition."""

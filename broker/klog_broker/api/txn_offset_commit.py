@@ -11,7 +11,7 @@ from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, Mem
 from klog_broker.coordinator.shard import Producer
 from klog_broker.dispatch.access import on_group, on_topics, on_transactional_id
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.producers.verification import VerificationGuard
 from klog_broker.resources.led_partitions import led_partition
@@ -41,7 +41,7 @@ _Results = dict[TopicPartition, ErrorCode]
 
 def handle(
     services: TransactionServices, request: TxnOffsetCommitRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Answer when the records are below the high watermark; each partition has its own result."""
     by_id = context.api_version >= TOPIC_IDS_SINCE
     results: _Results = {}
@@ -73,7 +73,7 @@ def handle(
     if not commits:
         return (yield from _response(request, results, context.api_version))
     kept_in = _kept_in(services, request)
-    guarded = _Guarded(services, kept_in, request, context)
+    guarded = _VerificationCheck(services, kept_in, request, context)
 
     def answer(codes: Sequence[ErrorCode]) -> None:
         results.update(zip(commits, codes, strict=True))
@@ -114,7 +114,7 @@ def handle(
     return None
 
 
-class _Guarded:
+class _VerificationCheck:
     """Guards a commit against the end of its transaction during verification.
 
     If another broker is the transaction coordinator, the transaction can end while this broker
@@ -186,7 +186,7 @@ def _verification_error(error: ErrorCode, version: int) -> ErrorCode:
     return error
 
 
-def _response(request: TxnOffsetCommitRequest, results: _Results, version: int) -> AnswerSteps:
+def _response(request: TxnOffsetCommitRequest, results: _Results, version: int) -> ResponseSteps:
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
         told = TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)

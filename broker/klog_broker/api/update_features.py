@@ -9,8 +9,8 @@ from enum import IntEnum
 from klog_broker.api.api_versions import VersionsServices
 from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
-from klog_broker.dispatch.error_messages import told
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.error_messages import client_text
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.metadata.features import FinalizedFeatures
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -33,7 +33,7 @@ class UpgradeType(IntEnum):
 
 def handle(
     services: VersionsServices, request: UpdateFeaturesRequest, _: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Accept all updates, or refuse all with the error of the first one that is refused."""
     response = UpdateFeaturesResponse(error_message=None)
     for each in request.feature_updates:
@@ -42,7 +42,7 @@ def handle(
         if problem is not None:
             text = f"no feature is changed: {each.feature!r} {problem}"
             error = BrokerError(ErrorCode.INVALID_UPDATE_VERSION, text)
-            return UpdateFeaturesResponse(error_code=error.code, error_message=told(error))
+            return UpdateFeaturesResponse(error_code=error.code, error_message=client_text(error))
         # Only versions 0 and 1 have results.
         response.results.append(UpdatableFeatureResult(feature=each.feature, error_message=None))
     return response

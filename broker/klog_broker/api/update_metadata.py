@@ -11,15 +11,15 @@ from klog_broker.cluster.broker_requests import (
     BetweenBrokersServices,
     ClusterServices,
     cluster_of,
-    may_be_topic,
-    take_order,
+    is_legal_topic_name,
+    queue_controller_request,
 )
 from klog_broker.controller.zookeeper.request_batch import FULL, LEADER_DURING_DELETE
 from klog_broker.dispatch.access import BROKERS_ONLY
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.metadata.image import PartitionState
-from klog_broker.metadata.zookeeper.view import ToldTopic
+from klog_broker.metadata.zookeeper.view import TopicUpdate
 from klog_broker.runtime.event_loop.slices import Steps
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
 from pyspark_klog.protocol.apis.update_metadata import (
@@ -42,7 +42,7 @@ def handle(
     def begin(done: Callable[[], None]) -> None:
         services.requests.slices.run(_steps(request, context, cluster, done), lambda: True)
 
-    take_order(services, request, context, begin)
+    queue_controller_request(services, request, context, begin)
 
 
 def _steps(
@@ -54,7 +54,7 @@ def _steps(
     told = []
     unreadable = set()
     for topic in request.topic_states:
-        if not may_be_topic(topic.topic_name):
+        if not is_legal_topic_name(topic.topic_name):
             continue  # its settings cannot be read, and other topics' would wait behind them
         yield 1
         if topic.topic_id != NO_TOPIC_ID:
@@ -69,7 +69,7 @@ def _steps(
     done()
 
 
-def _told(topic: UpdateMetadataTopicState) -> Generator[int, None, ToldTopic]:
+def _told(topic: UpdateMetadataTopicState) -> Generator[int, None, TopicUpdate]:
     """Return the update of one topic, read in steps of a few partitions."""
     states = {}
     is_deleted = False
@@ -79,7 +79,7 @@ def _told(topic: UpdateMetadataTopicState) -> Generator[int, None, ToldTopic]:
         is_deleted = is_deleted or each.leader == LEADER_DURING_DELETE
         if count % _PARTITIONS_A_STEP == 0:
             yield _PARTITIONS_A_STEP
-    return ToldTopic(topic.topic_name, TopicId(topic.topic_id), states, is_deleted)
+    return TopicUpdate(topic.topic_name, TopicId(topic.topic_id), states, is_deleted)
 
 
 def _state(told: UpdateMetadataPartitionState) -> PartitionState:

@@ -13,7 +13,7 @@ from klog_broker.coordinator.transaction.markers import TransactionMarker
 from klog_broker.coordinator_hosting.marker_writing import MARKER_ELEMENTS, MarkerWriter
 from klog_broker.dispatch.access import sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.resources.authorizer import is_allowed, is_broker
 from klog_broker.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -35,7 +35,7 @@ _Errors = Mapping[TopicPartition, ErrorCode]
 
 def handle(
     services: TransactionServices, request: WriteTxnMarkersRequest, context: RequestContext
-) -> AnswerSteps:
+) -> ResponseSteps:
     """Answer when all markers are below the high watermark, or as soon as some cannot get there."""
     if not is_broker(services, context) and not is_allowed(
         services, context, AclOperation.ALTER, AclResourceType.CLUSTER, CLUSTER_NAME

@@ -7,7 +7,7 @@ over several event-loop turns.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from klog_broker.cluster.role_change_queue import OrderQueue, OrderRequest
+from klog_broker.cluster.role_change_queue import ControllerRequestQueue, OrderRequest
 from klog_broker.controller.zookeeper.controller import Controller
 from klog_broker.controller.zookeeper.topic_changes import TopicChanges
 from klog_broker.dispatch.request_context import RequestContext
@@ -16,7 +16,7 @@ from klog_broker.log.errors import InconsistentTopicId, LogStorageError
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import check_topic_name
 from klog_broker.metadata.zookeeper.store import ClusterStore
-from klog_broker.replication.errors import StaleOrder
+from klog_broker.replication.errors import StaleRoleChange
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.runtime.event_loop.loop import Loop
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
@@ -32,7 +32,7 @@ MAX_ELEMENTS = 500_000
 MAX_PARTITIONS = 100_000
 """The exclusive bound of partition numbers; a request with a greater number is wrong."""
 
-ORDERS_A_TURN = 50
+ROLE_CHANGES_PER_TURN = 50
 """The number of replicas that get their roles in one event-loop turn."""
 
 Order = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
@@ -44,7 +44,7 @@ class ClusterServices(NamedTuple):
     store: ClusterStore
     controller: Controller
     """This broker's controller; it answers NOT_CONTROLLER unless this broker is elected."""
-    orders: OrderQueue
+    orders: ControllerRequestQueue
     changes: TopicChanges
     """Changes topics and elects leaders for clients, by means of `controller`."""
 
@@ -74,7 +74,7 @@ def cluster_of(services: BetweenBrokersServices, context: RequestContext) -> Clu
     return services.cluster
 
 
-def take_order(
+def queue_controller_request(
     services: BetweenBrokersServices,
     request: Order,
     context: RequestContext,
@@ -103,7 +103,7 @@ def take_order(
     )
 
 
-def may_be_topic(name: str) -> bool:
+def is_legal_topic_name(name: str) -> bool:
     """Whether this is a legal topic name; controllers send only legal names."""
     try:
         check_topic_name(name)
@@ -112,11 +112,11 @@ def may_be_topic(name: str) -> bool:
     return True
 
 
-def order_error(error: KlogError) -> ErrorCode:
+def role_change_error(error: KlogError) -> ErrorCode:
     """The error code for the failure of a role change."""
     if isinstance(error, InconsistentTopicId):
         return ErrorCode.INCONSISTENT_TOPIC_ID
-    if isinstance(error, StaleOrder):
+    if isinstance(error, StaleRoleChange):
         return ErrorCode.STALE_CONTROLLER_EPOCH
     if isinstance(error, LogStorageError):
         return ErrorCode.KAFKA_STORAGE_ERROR

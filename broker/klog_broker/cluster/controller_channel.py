@@ -21,7 +21,7 @@ class Connect(Protocol):
     def __call__(self, host: str, port: int, /) -> EventedConnection: ...
 
 
-class ToController:
+class ControllerConnection:
     """One connection to the controller that the metadata image names. For the loop's thread."""
 
     def __init__(

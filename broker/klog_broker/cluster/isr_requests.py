@@ -10,12 +10,12 @@ is sent only after the response to the last one, or when that response can no lo
 from collections.abc import Callable
 from typing import Protocol
 
-from klog_broker.cluster.controller_channel import ToController
+from klog_broker.cluster.controller_channel import ControllerConnection
 from klog_broker.config import BrokerConfig
 from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.metadata.interface import MetadataStore
 from klog_broker.metrics.in_sync import InSyncCounts
-from klog_broker.replication.isr_changes import Afterwards, CommittedIsr, IsrAnswer, IsrChange
+from klog_broker.replication.isr_changes import CommittedIsr, IsrChange, IsrOutcome, IsrResult
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.runtime.event_loop.loop import Loop
@@ -39,10 +39,10 @@ _TIMEOUT_MS = 30_000
 _BACKOFF_MS = 50
 _LOOKED_AT_ONCE = 50
 
-_Asked = dict[tuple[TopicId, int], tuple[Leader, IsrChange]]
+_OpenRequest = dict[tuple[TopicId, int], tuple[Leader, IsrChange]]
 
 
-class InSyncServices(Protocol):
+class IsrRequestServices(Protocol):
     """The services of ISR requests to the controller."""
 
     @property
@@ -76,10 +76,10 @@ class InSyncServices(Protocol):
     def requests(self) -> RequestRuntime: ...
 
 
-class InSyncChanges:
+class IsrRequests:
     """Requests ISR changes for one broker of a cluster. Loop thread only."""
 
-    def __init__(self, services: InSyncServices, controller: ToController) -> None:
+    def __init__(self, services: IsrRequestServices, controller: ControllerConnection) -> None:
         self._services = services
         self._controller = controller
         self._wanted: dict[Leader, None] = {}
@@ -167,9 +167,9 @@ class InSyncChanges:
             _TIMEOUT_MS,
         )
 
-    def _next(self) -> _Asked:
+    def _next(self) -> _OpenRequest:
         """The changes for the next request: those that have waited longest."""
-        asked: _Asked = {}
+        asked: _OpenRequest = {}
         for leader in list(self._wanted):
             if len(asked) == PARTITIONS_AT_ONCE:
                 break
@@ -179,8 +179,8 @@ class InSyncChanges:
                 asked[leader.log.topic_id, leader.topic_partition.partition] = leader, change
         return asked
 
-    def _answered(self, asked: _Asked, response: AlterPartitionResponse | None) -> None:
-        answers: dict[tuple[TopicId, int], IsrAnswer] = {}
+    def _answered(self, asked: _OpenRequest, response: AlterPartitionResponse | None) -> None:
+        answers: dict[tuple[TopicId, int], IsrResult] = {}
         if response is not None and not response.error_code:
             for topic in response.topics:
                 for result in topic.partitions:
@@ -189,12 +189,12 @@ class InSyncChanges:
         for key, (leader, change) in asked.items():
             if leader.ended is not None:
                 continue
-            after = Afterwards.AGAIN
+            after = IsrOutcome.AGAIN
             if response is None:
                 leader.replicas.unanswered(change)
             if key in answers:
                 after = self._taken(leader, change, answers[key])
-            if after is Afterwards.AGAIN:
+            if after is IsrOutcome.AGAIN:
                 is_again = True
                 self._wanted[leader] = None
         if is_again:
@@ -202,17 +202,17 @@ class InSyncChanges:
         else:
             self._send()
 
-    def _taken(self, leader: Leader, change: IsrChange, answer: IsrAnswer) -> Afterwards:
+    def _taken(self, leader: Leader, change: IsrChange, answer: IsrResult) -> IsrOutcome:
         counts, before = self._services.in_sync_counts, len(leader.replicas.in_sync.members)
         after = leader.in_sync_answered(change, answer)
-        if after is Afterwards.COMMITTED:
+        if after is IsrOutcome.COMMITTED:
             counts.committed(before, len(leader.replicas.in_sync.members))
-        elif after is not Afterwards.TOO_LATE:
+        elif after is not IsrOutcome.TOO_LATE:
             counts.refused += 1
         return after
 
 
-def _request(broker_id: BrokerId, broker_epoch: int, asked: _Asked) -> AlterPartitionRequest:
+def _request(broker_id: BrokerId, broker_epoch: int, asked: _OpenRequest) -> AlterPartitionRequest:
     topics: dict[TopicId, TopicData] = {}
     for (topic_id, number), (_, change) in asked.items():
         topic = topics.setdefault(topic_id, TopicData(topic_id=topic_id))
@@ -232,7 +232,7 @@ def _request(broker_id: BrokerId, broker_epoch: int, asked: _Asked) -> AlterPart
     )
 
 
-def _answer(result: PartitionResult) -> IsrAnswer:
+def _answer(result: PartitionResult) -> IsrResult:
     if result.error_code:
         return error_code(result.error_code)
     return CommittedIsr(

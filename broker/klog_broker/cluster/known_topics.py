@@ -7,8 +7,8 @@ a topic may exist.
 from collections.abc import Callable, Mapping, Set
 from typing import Protocol
 
-from klog_broker.cluster.role_change_queue import OrderQueue
-from klog_broker.dispatch.request_context import AnswerSteps, ErrorResponse, RequestContext
+from klog_broker.cluster.role_change_queue import ControllerRequestQueue
+from klog_broker.dispatch.request_context import ErrorResponse, RequestContext, ResponseSteps
 from klog_broker.runtime.event_loop.loop import Loop
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicId
@@ -57,7 +57,9 @@ class AllTopicsKnown:
 class TopicsFromController:
     """The KnownTopics of a broker in a cluster."""
 
-    def __init__(self, orders: OrderQueue, unreadable: Callable[[], Set[str]], loop: Loop) -> None:
+    def __init__(
+        self, orders: ControllerRequestQueue, unreadable: Callable[[], Set[str]], loop: Loop
+    ) -> None:
         """``unreadable`` gives the topics that exist and that the controller cannot read."""
         self._orders = orders
         self._unreadable = unreadable
@@ -126,11 +128,11 @@ def unknown_topic(known_topics: KnownTopics) -> ErrorCode:
 
 def once_complete(
     known_topics: KnownTopics,
-    answer: Callable[[], AnswerSteps],
+    answer: Callable[[], ResponseSteps],
     request: Request,
     context: RequestContext,
     error_response: ErrorResponse,
-) -> AnswerSteps | None:
+) -> ResponseSteps | None:
     """Return the result of a handler whose `answer` needs all topics.
 
     The result is None if the response is sent later, once all topics are known; `error_response`
@@ -139,7 +141,7 @@ def once_complete(
     if known_topics.is_complete:
         return answer()
 
-    def steps() -> AnswerSteps:
+    def steps() -> ResponseSteps:
         try:
             return (yield from answer())
         except BrokerError as error:

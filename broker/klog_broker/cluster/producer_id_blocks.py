@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Callable
 
-from klog_broker.cluster.controller_channel import ToController
-from klog_broker.metadata.errors import NoAnswer
+from klog_broker.cluster.controller_channel import ControllerConnection
+from klog_broker.metadata.errors import NoResponse
 from klog_broker.metadata.interface import Done, ProducerIdBlock
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, ProducerId
@@ -23,7 +23,10 @@ class ProducerIdBlocks:
     """Sends one AllocateProducerIds request for each call; the caller retries after a failure."""
 
     def __init__(
-        self, to_controller: ToController, broker_id: BrokerId, broker_epoch: Callable[[], int]
+        self,
+        to_controller: ControllerConnection,
+        broker_id: BrokerId,
+        broker_epoch: Callable[[], int],
     ) -> None:
         self._to_controller = to_controller
         self._broker_id = broker_id
@@ -31,7 +34,7 @@ class ProducerIdBlocks:
         self._is_failing = False
 
     def allocate(self, done: Done[ProducerIdBlock]) -> None:
-        """Pass `done` a block of producer ids that no other broker gets, or NoAnswer."""
+        """Pass `done` a block of producer ids that no other broker gets, or NoResponse."""
 
         def build(_version: int) -> AllocateProducerIdsRequest:
             return AllocateProducerIdsRequest(
@@ -48,7 +51,7 @@ class ProducerIdBlocks:
             if not self._is_failing:
                 self._is_failing = True
                 _log.warning("the controller sent no producer ids: %s; trying again", why)
-            done(NoAnswer(f"the controller sent no producer ids: {why}"))
+            done(NoResponse(f"the controller sent no producer ids: {why}"))
 
         self._to_controller.send(AllocateProducerIdsResponse, build, answered, TIMEOUT_MS)
 

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from pyspark_klog.errors import ErrorCode
 
-UNKNOWN_LIFE = "this broker does not know its own epoch yet, and accepts no controller requests"
+UNKNOWN_EPOCH_TEXT = (
+    "this broker does not know its own epoch yet, and accepts no controller requests"
+)
 _NEVER = (-1, -1)
 
 
@@ -27,7 +29,7 @@ class OrderRequest(NamedTuple):
     """Closes the connection, so that the controller sends the request again."""
 
 
-class OrderQueue:
+class ControllerRequestQueue:
     """The queue of controller requests, for the loop's thread only.
 
     `broker_epoch` returns this broker's epoch, -1 while the broker is not registered. The epochs of
@@ -93,7 +95,7 @@ class OrderQueue:
     def _begin(self, request: OrderRequest) -> None:
         own = self._broker_epoch()
         if own < 0 or request.broker_epoch > own:
-            request.close(UNKNOWN_LIFE)
+            request.close(UNKNOWN_EPOCH_TEXT)
         elif request.broker_epoch < own:
             request.refuse(ErrorCode.STALE_BROKER_EPOCH)
         elif request.controller_epoch < self.controller_epoch:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Protocol
 
-from klog_broker.cluster.broker_requests import ORDERS_A_TURN, BetweenBrokersServices
+from klog_broker.cluster.broker_requests import ROLE_CHANGES_PER_TURN, BetweenBrokersServices
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.log.errors import OutOfDescriptors
 from klog_broker.metadata.role_changes import RoleChange, RoleChangeErrors
@@ -27,7 +27,7 @@ class OrderRequest(Protocol):
         """The response to the request, once all role changes are carried out."""
 
 
-class OrdersInSlices:
+class SlicedRoleChanges:
     """Carries out one request in slices; calls `done` once the request is answered."""
 
     def __init__(
@@ -46,7 +46,7 @@ class OrdersInSlices:
 
     def go_on(self) -> None:
         """Carry out the next role changes, or answer the request after the last one."""
-        orders = list(islice(self._left, ORDERS_A_TURN))
+        orders = list(islice(self._left, ROLE_CHANGES_PER_TURN))
         if orders:
             self._services.replicas.apply(orders, self._applied)
             return

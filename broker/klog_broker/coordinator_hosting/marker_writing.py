@@ -16,7 +16,7 @@ from klog_broker.coordinator.transaction.markers import MarkerResults, Transacti
 from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.log.errors import CoordinatorFenced, InvalidProducerEpoch
 from klog_broker.metadata.image import CONSUMER_OFFSETS
-from klog_broker.replication.errors import LeadershipEnded, NotEnoughReplicas, TooLittleRoom
+from klog_broker.replication.errors import LeadershipEnded, NotEnoughReplicas, TooLittleFreeSpace
 from klog_broker.replication.leader import Leader
 from klog_broker.resources.led_partitions import PartitionServices, ended_code, led_partition
 from klog_broker.runtime.event_loop.purgatory import DelayedOperation, Purgatory
@@ -33,7 +33,7 @@ _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
     (InvalidProducerEpoch, ErrorCode.INVALID_PRODUCER_EPOCH),
     (CoordinatorFenced, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
     (NotEnoughReplicas, ErrorCode.NOT_ENOUGH_REPLICAS),
-    (TooLittleRoom, ErrorCode.NOT_ENOUGH_REPLICAS),
+    (TooLittleFreeSpace, ErrorCode.NOT_ENOUGH_REPLICAS),
     (LeadershipEnded, ErrorCode.NOT_LEADER_OR_FOLLOWER),
 )
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
-from klog_broker.cluster.controller_only import Refused, TopicRequests
 from klog_broker.cluster.known_topics import KnownTopics
+from klog_broker.cluster.topic_requests import Refused, TopicRequests
 from klog_broker.coordinator.hashing import partition_for_key
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.metadata.image import NO_BROKER, MetadataImage, Topic

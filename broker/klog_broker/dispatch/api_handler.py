@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from klog_broker.dispatch.access import Access
-from klog_broker.dispatch.cached_requests import PREPARED_BYTES, Prepare, Prepared
+from klog_broker.dispatch.cached_requests import PREPARED_BYTES, CachedRequest, CacheRequest
 from klog_broker.dispatch.request_context import (
-    AnswerSteps,
     ErrorResponse,
     Handle,
     RequestContext,
+    ResponseSteps,
 )
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol import registry
@@ -59,7 +59,7 @@ class BrokerApi(Generic[S]):
     """
 
     api_key: ApiKey
-    handle: Callable[[S, Any, RequestContext], Response | AnswerSteps | None]
+    handle: Callable[[S, Any, RequestContext], Response | ResponseSteps | None]
     error_response: ErrorResponse
     access: tuple[Access, ...]
     """The operations that a client must be allowed for the API. The order has no meaning: which of
@@ -70,7 +70,7 @@ class BrokerApi(Generic[S]):
     lets_next_parse: bool = False
     """Whether further requests of this API are parsed while one is outstanding; only for Produce.
     An outstanding request of another API stops the parsing of its connection."""
-    prepare: Callable[[S, bytes, Any, RequestContext], Prepared | None] | None = None
+    prepare: Callable[[S, bytes, Any, RequestContext], CachedRequest | None] | None = None
     """Makes a cached request, which serves the connection's next request if it is similar."""
     max_elements: int = MAX_REQUEST_ELEMENTS
     """A request with more elements is malformed. Only brokers, on the inter-broker listener, may
@@ -99,7 +99,7 @@ class ApiHandler(NamedTuple):
 
     api: BrokerApi[Any]
     handle: Handle
-    prepare: Prepare | None
+    prepare: CacheRequest | None
 
 
 def bind(apis: Iterable[BrokerApi[S]], services: S) -> tuple[ApiHandler, ...]:

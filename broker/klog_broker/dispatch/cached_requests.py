@@ -22,7 +22,7 @@ CORRELATION_ID = slice(4, 8)
 """The position of the correlation id in a request's frame, after API key and version."""
 
 
-class Prepared(Protocol):
+class CachedRequest(Protocol):
     """A cached request: serves later requests of its connection that are similar."""
 
     def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
@@ -34,7 +34,7 @@ class Prepared(Protocol):
         """
 
 
-Prepare = Callable[[bytes, Any, RequestContext], Prepared | None]
+CacheRequest = Callable[[bytes, Any, RequestContext], CachedRequest | None]
 """(frame, request, context) -> a cached request that serves similar frames, or None. Called after
 the handler."""
 

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from klog_broker.dispatch.api_handler import MAX_REQUEST_ELEMENTS, ApiHandler
 from klog_broker.dispatch.authorizer import DENIED_CODES, Authorizer
-from klog_broker.dispatch.cached_requests import Prepared
+from klog_broker.dispatch.cached_requests import CachedRequest
 from klog_broker.dispatch.encoded_response import EncodedReply, first_steps, thinned
-from klog_broker.dispatch.request_context import AnswerSteps, RequestContext
+from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.dispatch.response_slot import ReplySlot
 from klog_broker.runtime.event_loop.slices import SLICE_ELEMENTS
@@ -56,7 +56,7 @@ class ConnectionInfo(Protocol):
     def principal(self) -> KafkaPrincipal: ...
 
     @property
-    def prepared(self) -> dict[int, Prepared]:
+    def prepared(self) -> dict[int, CachedRequest]:
         """The connection's cached requests by API key. Only the dispatcher adds any."""
 
     rules_version: int
@@ -197,7 +197,7 @@ class Dispatcher:
 
     def _decode_later(
         self, handler: ApiHandler, context: RequestContext, frame: bytes, position: int
-    ) -> AnswerSteps:
+    ) -> ResponseSteps:
         """Decode a large request of another broker in slices, and call its handler.
 
         For example, a controller sends a topic with 10,000 partitions in one request.
@@ -267,7 +267,7 @@ class Dispatcher:
 
     def _handle_later(
         self, handler: ApiHandler, request: Request, context: RequestContext
-    ) -> AnswerSteps:
+    ) -> ResponseSteps:
         """Call the handler in a later slice, because decoding has used up this turn's share."""
         yield SLICE_ELEMENTS
         denied = self._denied(handler, request, context)
@@ -279,8 +279,8 @@ class Dispatcher:
         return (yield from answer)
 
     def _guarded(
-        self, handler: ApiHandler, request: Request, context: RequestContext, steps: AnswerSteps
-    ) -> AnswerSteps:
+        self, handler: ApiHandler, request: Request, context: RequestContext, steps: ResponseSteps
+    ) -> ResponseSteps:
         """Take the steps of a response; an exception becomes an error response, as in `handle`."""
         try:
             return (yield from steps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
-from klog_broker.dispatch.request_context import AnswerSteps
+from klog_broker.dispatch.request_context import ResponseSteps
 from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.dispatch.response_errors import error_codes
 from klog_broker.dispatch.response_slot import ReplySlot
@@ -61,7 +61,7 @@ class EncodedReply:
     def leave_now(self) -> None:
         self._slot.leave_now()
 
-    def send_in_slices(self, steps: AnswerSteps) -> None:
+    def send_in_slices(self, steps: ResponseSteps) -> None:
         try:
             is_over, response = first_steps(steps)
         except Exception as error:
@@ -72,7 +72,7 @@ class EncodedReply:
         elif response is not None:
             self.send(response)
 
-    def _work(self, steps: AnswerSteps) -> Steps:
+    def _work(self, steps: ResponseSteps) -> Steps:
         """Take the steps, and encode the response that they return, if any, in further steps."""
         response: Response | None = None
         try:
@@ -118,7 +118,7 @@ class EncodedReply:
         return self._slot.hold()
 
 
-def first_steps(steps: AnswerSteps) -> tuple[bool, Response | None]:
+def first_steps(steps: ResponseSteps) -> tuple[bool, Response | None]:
     """Take a few steps. Returns whether these were all, and if so, the response."""
     spent = 0
     try:

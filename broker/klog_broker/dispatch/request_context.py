@@ -2,7 +2,7 @@
 
 A handler returns its response, or returns None and answers later through ``context.reply``: exactly
 once, by ``send``, ``skip`` or ``close``. Until then a delayed request is in the purgatory.
-A response that can become long is a generator of steps (``AnswerSteps``), which the dispatcher
+A response that can become long is a generator of steps (``ResponseSteps``), which the dispatcher
 takes in slices.
 A request's records are views of the receive buffer, valid until the turn's append phase ends.
 """
@@ -39,7 +39,7 @@ class Reply(Protocol):
         not be called while the handler runs.
         """
 
-    def send_in_slices(self, steps: AnswerSteps) -> None:
+    def send_in_slices(self, steps: ResponseSteps) -> None:
         """Take the steps, with other work in between, and queue the response that they return, if
         any. If the connection closes, the remaining steps are not taken."""
 
@@ -86,12 +86,12 @@ class RequestContext:
         return self.header.client_id or ""
 
 
-AnswerSteps = Generator[int, None, Response | None]
+ResponseSteps = Generator[int, None, Response | None]
 """A response that is made in steps, each yielding its cost in elements
 (runtime/event_loop/slices.py). For responses that grow with the request or with the broker's topics
 and groups."""
 
-Handle = Callable[[Any, RequestContext], Response | AnswerSteps | None]
+Handle = Callable[[Any, RequestContext], Response | ResponseSteps | None]
 """(request, context) -> the response, at once or in steps; None if the response comes later through
 ``context.reply``."""
 

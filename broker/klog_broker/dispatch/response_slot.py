@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 
 class ReplySlot(Protocol):
-    """A response's place in its connection's queue (network.replies.QueuedReply)."""
+    """A response's place in its connection's queue (network.replies.QueuedResponse)."""
 
     @property
     def is_open(self) -> bool: ...

@@ -15,10 +15,10 @@ from struct import Struct
 from klog_broker.dispatch.encoded_response import EncodedReply
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.dispatch.response_slot import ReplySlot
-from klog_broker.fetch.changing_fields import find_holes
+from klog_broker.fetch.changing_fields import find_changing_fields
 from klog_broker.fetch.partition_read import ReadPartition
 from klog_broker.fetch.reader import FetchReader, read_access, requested_partitions
-from klog_broker.fetch.response_parts import make_answer, pack_answer
+from klog_broker.fetch.response_parts import make_response, pack_response
 from klog_broker.fetch.scopes import SessionFetch, WholeFetch, is_enough, scope_of
 from klog_broker.fetch.services import FetchServices
 from pyspark_klog.errors import BrokerError
@@ -28,7 +28,7 @@ from pyspark_klog.protocol.headers import RequestHeader, decode_request_header
 MAX_FRAME_BYTES = 4096
 """The longest frame that is cached: a request for about a hundred partitions."""
 
-GoOn = Callable[
+ContinueFetch = Callable[
     [
         FetchServices,
         FetchRequest,
@@ -43,8 +43,8 @@ GoOn = Callable[
 response comes later."""
 
 
-class KeptFetch:
-    """A cached request that may come again: a ``Prepared``."""
+class CachedFetch:
+    """A cached request that may come again: a ``CachedRequest``."""
 
     __slots__ = (
         "__weakref__",
@@ -73,7 +73,7 @@ class KeptFetch:
         frame: bytes,
         request: FetchRequest,
         context: RequestContext,
-        go_on: GoOn,
+        go_on: ContinueFetch,
     ) -> None:
         # The context is not stored: its reply refers to the response that was sent.
         self._header = context.header
@@ -134,9 +134,9 @@ class KeptFetch:
             self._go_on(services, request, context, scope, reader, cold)
             return True
         session_id, told, code = scope.answer()
-        parts = pack_answer(correlation_id, version, session_id, code, told)
+        parts = pack_response(correlation_id, version, session_id, code, told)
         if parts is None:
-            answer = make_answer(session_id, code, told)
+            answer = make_response(session_id, code, told)
             self._context(correlation_id, slot).reply.send(answer)
         else:
             slot.complete(parts)
@@ -190,7 +190,7 @@ class KeptFetch:
     def _find_holes(self, frame: bytes) -> None:
         self._frame = None
         header, position = decode_request_header(frame)
-        holes = find_holes(frame, header.api_version, position)
+        holes = find_changing_fields(frame, header.api_version, position)
         if holes is None:
             return
         self._has_epoch = holes.epoch_at > 0

@@ -27,7 +27,7 @@ _LENGTH = Struct(">h").unpack_from
 _COUNT = Struct(">i").unpack_from
 
 
-class Holes(NamedTuple):
+class ChangingFields(NamedTuple):
     """The positions of the fields that change, except the correlation id."""
 
     epoch_at: int
@@ -48,7 +48,7 @@ class Holes(NamedTuple):
         yield start, frame[start:]
 
 
-def find_holes(frame: bytes, version: int, position: int) -> Holes | None:
+def find_changing_fields(frame: bytes, version: int, position: int) -> ChangingFields | None:
     """Find the changing fields; ``position`` is the start of the message. Return None for rare
     requests: versions before 4, tagged fields of topics, forgotten topics, or in flexible versions
     a count above 126."""
@@ -68,7 +68,7 @@ class _Unusual(Exception):
     """The request does not have the usual shape."""
 
 
-def _plain(frame: bytes, version: int, position: int) -> tuple[Holes, int]:
+def _plain(frame: bytes, version: int, position: int) -> tuple[ChangingFields, int]:
     position += 4 + _BOUNDS_BYTES
     epoch_at = 0
     if version >= _FIRST_VERSION_WITH_SESSIONS:
@@ -97,10 +97,10 @@ def _plain(frame: bytes, version: int, position: int) -> tuple[Holes, int]:
         position += 4
     if version >= _FIRST_VERSION_WITH_RACKS:
         position += 2 + _LENGTH(frame, position)[0]
-    return Holes(epoch_at, tuple(offsets_at)), position
+    return ChangingFields(epoch_at, tuple(offsets_at)), position
 
 
-def _flexible(frame: bytes, version: int, position: int) -> tuple[Holes, int]:
+def _flexible(frame: bytes, version: int, position: int) -> tuple[ChangingFields, int]:
     if version < _FIRST_VERSION_WITHOUT_REPLICA_ID:
         position += 4
     epoch_at = position + _BOUNDS_BYTES + 4
@@ -128,7 +128,7 @@ def _flexible(frame: bytes, version: int, position: int) -> tuple[Holes, int]:
     position += 1 + _few(frame, position)
     # Only the message's own tagged fields follow: a follower's replica id and broker epoch.
     frame[position]
-    return Holes(epoch_at, tuple(offsets_at)), len(frame)
+    return ChangingFields(epoch_at, tuple(offsets_at)), len(frame)
 
 
 def _few(frame: bytes, position: int) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from klog_broker.fetch.partition_read import ReadPartition
-from klog_broker.replication.errors import EarlierLife, NotAReplica
+from klog_broker.replication.errors import NotAReplica, StaleBrokerEpoch
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.replica_progress import FollowerFetch
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -74,7 +74,7 @@ class Follower:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         try:
             leader.replicas.check_fetch(self.broker_id, self._broker_epoch)
-        except EarlierLife as error:
+        except StaleBrokerEpoch as error:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error)) from None
         except NotAReplica as error:
             # The same error as in Kafka: this leader may not know yet that the sender is a replica.

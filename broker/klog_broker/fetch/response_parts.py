@@ -54,7 +54,7 @@ second send."""
 _uvarint_of_size = lru_cache(256)(uvarint)
 
 
-def pack_answer(
+def pack_response(
     correlation_id: int,
     version: int,
     session_id: int,
@@ -211,7 +211,7 @@ def _partition(each: ReadPartition, version: int, size_bytes: int) -> bytes:
     return _PARTITION_V11(index, code, watermark, stable, start, aborted, _NO_REPLICA, size_bytes)
 
 
-def make_answer(
+def make_response(
     session_id: int, error_code: ErrorCode, told: Sequence[ReadPartition]
 ) -> FetchResponse:
     """Return the response as an object for the codec."""

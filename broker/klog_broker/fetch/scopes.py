@@ -30,7 +30,7 @@ _FIRST_VERSION_WITH_SESSIONS = 7
 _WITHOUT_SESSION = (INITIAL_EPOCH, FINAL_EPOCH)
 
 
-class Answer(NamedTuple):
+class FetchResult(NamedTuple):
     """The result of a fetch that goes into its response."""
 
     session_id: int
@@ -81,7 +81,7 @@ class WholeFetch:
         """Return the purgatory's keys under which the fetch waits."""
         return [each.leader.topic_partition for each in self.partitions if each.leader]
 
-    def answer(self) -> Answer:
+    def answer(self) -> FetchResult:
         """Return the result that goes into the response, and begin a session if the client asked
         for one."""
         session = None
@@ -91,7 +91,7 @@ class WholeFetch:
                 uses_topic_ids=self._version >= FIRST_VERSION_WITH_TOPIC_IDS,
                 is_of_follower=self._is_of_follower,
             )
-        return Answer(NO_SESSION if session is None else session.session_id, self.partitions)
+        return FetchResult(NO_SESSION if session is None else session.session_id, self.partitions)
 
 
 class SessionFetch:
@@ -124,11 +124,11 @@ class SessionFetch:
     def keys(self) -> list[Hashable]:
         return [self._session]
 
-    def answer(self) -> Answer:
+    def answer(self) -> FetchResult:
         session = self._session
         if self.has_ended:
-            return Answer(session.session_id, (), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        return Answer(session.session_id, session.tell(self.partitions))
+            return FetchResult(session.session_id, (), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        return FetchResult(session.session_id, session.tell(self.partitions))
 
 
 def is_enough(scope: WholeFetch | SessionFetch, min_bytes: int) -> bool:

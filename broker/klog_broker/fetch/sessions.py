@@ -121,7 +121,7 @@ class SessionPartition(ReadPartition):
         return self.is_at_end and not self.has_news
 
 
-class KeptPartitions:
+class CachedPartitionCount:
     """The number of partitions of all sessions together."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class FetchSession:
         session_id: int,
         loop: Loop,
         purgatory: Purgatory,
-        kept: KeptPartitions,
+        kept: CachedPartitionCount,
         *,
         uses_topic_ids: bool,
         is_of_follower: bool,
@@ -279,7 +279,7 @@ class FetchSessions:
         # By session id, the least recently used first.
         self._sessions: dict[int, FetchSession] = {}
         self._next_look_ms = 0
-        self._kept = KeptPartitions()
+        self._kept = CachedPartitionCount()
 
     def __len__(self) -> int:
         return len(self._sessions)

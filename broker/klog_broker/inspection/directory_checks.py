@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from klog_broker.inspection.known_data import check_known_data
 from klog_broker.inspection.lines import Finding
-from klog_broker.inspection.partition_checks import Circumstances, PartitionCheck
+from klog_broker.inspection.metadata_checks import check_known_data
+from klog_broker.inspection.partition_checks import DirectoryFacts, PartitionCheck
 from klog_broker.inspection.report import Report
 from klog_broker.inspection.small_files import (
     SMALL_FILES,
@@ -51,7 +51,7 @@ def verify(path: Path, report: Report) -> None:
         if _is_data_directory(around):
             _DataDirectory(around, report).check_partition(path)
         else:
-            PartitionCheck(path, Circumstances(), report).run()
+            PartitionCheck(path, DirectoryFacts(), report).run()
     else:
         raise NothingToVerify(
             f"{path} is no data directory (log.dirs) and no partition's folder: there is neither a "
@@ -130,14 +130,14 @@ class _DataDirectory:
         try:
             partition = names.parse_partition_directory_name(path.absolute().name)
         except StorageFormatError:
-            PartitionCheck(path, Circumstances(is_running=self._is_running), self._report).run()
+            PartitionCheck(path, DirectoryFacts(is_running=self._is_running), self._report).run()
             return
         recovery_point, high_watermark, log_start_offset = (
             self._checkpoints[name].get(partition) for name in _CHECKPOINTS
         )
         if recovery_point is None and not self._is_clean:
             recovery_point = Offset(0)  # not in the checkpoint: perhaps nothing was synced
-        circumstances = Circumstances(
+        circumstances = DirectoryFacts(
             is_clean=self._is_clean,
             is_running=self._is_running,
             recovery_point=recovery_point,

@@ -42,7 +42,7 @@ class _Batch(NamedTuple):
     size_bytes: int
 
 
-class _LogBeside:
+class _SegmentLog:
     """A reader of the segment's log, if it exists, for comparisons with the rows of an index. The
     reader only goes forwards, through at most ``steps_left`` batches: a damaged index could point
     anywhere."""
@@ -127,7 +127,7 @@ def _batch_at(log: ReadOnlyFile, position: int) -> _Batch | None:
 def offset_index_rows(file: ReadOnlyFile, base: int) -> Iterator[Row | Finding]:
     """Yield each row and its faults: rows must rise, and each must have a batch's position and last
     offset."""
-    log = _LogBeside(file.path, base)
+    log = _SegmentLog(file.path, base)
     last_offset, last_position = base, 0
     with closing(log):
         for number, (relative, position) in enumerate(_rows(file, OFFSET_INDEX_ENTRY)):
@@ -152,7 +152,7 @@ def offset_index_rows(file: ReadOnlyFile, base: int) -> Iterator[Row | Finding]:
 
 def time_index_rows(file: ReadOnlyFile, base: int) -> Iterator[Row | Finding]:
     """Yield each row and its faults: timestamps must rise, and each must be that of its batch."""
-    log = _LogBeside(file.path, base)
+    log = _SegmentLog(file.path, base)
     last_ms, last_offset = -1, base
     with closing(log):
         for number, (timestamp_ms, relative) in enumerate(_rows(file, TIME_INDEX_ENTRY)):
@@ -196,7 +196,7 @@ def _rows(file: ReadOnlyFile, form: Struct) -> Iterator[tuple[int, int]]:
         position += len(data)
 
 
-def _behind_rows(file: ReadOnlyFile, form: Struct, log: _LogBeside) -> Iterator[Finding]:
+def _behind_rows(file: ReadOnlyFile, form: Struct, log: _SegmentLog) -> Iterator[Finding]:
     if not log.steps_left:
         text = "not all rows were compared with the log, since they lead too far: use klog verify"
         yield Finding(Level.NOTE, file.path, text)

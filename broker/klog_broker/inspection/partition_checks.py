@@ -41,7 +41,7 @@ _MOST_BAD_PLACES = 100
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class DirectoryFacts:
     """The facts in the data directory's files about a partition; None for a missing fact."""
 
     is_clean: bool | None = None
@@ -66,7 +66,7 @@ class Circumstances:
 class PartitionCheck:
     """The checks of one folder, with findings added to ``report``."""
 
-    def __init__(self, path: Path, circumstances: Circumstances, report: Report) -> None:
+    def __init__(self, path: Path, circumstances: DirectoryFacts, report: Report) -> None:
         self._path = path
         self._files = PartitionFiles(path)
         self._known = circumstances

@@ -24,7 +24,7 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 _NONE = -1
 _MOST_MARKER_BYTES = 1 << 20
 # The memory limit: more producers than a snapshot can hold, or more aborts than a segment can.
-MOST_KEPT = 1_000_000
+MOST_ENTRIES = 1_000_000
 _COLUMNS = [
     scan.PRODUCER_ID,
     scan.PRODUCER_EPOCH,
@@ -84,7 +84,7 @@ class ProducerReplay:
     def add(self, chunk: Chunk, first: int, end: int) -> str | None:
         """Add the chunk's batches from ``first`` up to ``end`` (exclusive). Return the fault of a
         marker among them, or None."""
-        if len(self.producers) + len(self.aborted) + len(self.abort_markers) > MOST_KEPT:
+        if len(self.producers) + len(self.aborted) + len(self.abort_markers) > MOST_ENTRIES:
             self.has_given_up = True
             self.producers.clear()
             self.forget_aborted()

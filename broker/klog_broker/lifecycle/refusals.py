@@ -34,7 +34,7 @@ def refused_directory(error: LogDirectoryError | StoreRefused) -> CannotStart:
     return CannotStart(ExitCode.REFUSED_DIRECTORY, str(error))
 
 
-def given_up() -> CannotStart:
+def stopped_while_loading() -> CannotStart:
     """The end of a start that was stopped while the broker loaded its logs."""
     return CannotStart(
         ExitCode.OK,
@@ -43,7 +43,7 @@ def given_up() -> CannotStart:
     )
 
 
-def told_to_stop() -> CannotStart:
+def stopped_while_connecting() -> CannotStart:
     """The end of a start that was stopped while the broker waited for ZooKeeper."""
     return CannotStart(ExitCode.OK, "the broker was stopped while it waited for ZooKeeper")
 

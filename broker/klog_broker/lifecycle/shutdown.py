@@ -42,7 +42,7 @@ class StoppingServices(Protocol):
     def replicas(self) -> ReplicaManager: ...
 
 
-class Stopping:
+class Shutdown:
     """Ends the connections of a broker whose loop still runs, then calls ``over``.
 
     First the listeners and the connections without outstanding requests are closed, and long polls

@@ -28,7 +28,7 @@ class Workers(NamedTuple):
         self.helpers.close()
 
 
-def workers_of(
+def make_workers(
     loop: Loop, make_helpers: Callable[[Loop], Helpers] | None, side_by_side: SideBySide | None
 ) -> Workers:
     """Create the worker threads, or use the given replacements.

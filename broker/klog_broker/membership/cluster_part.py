@@ -12,9 +12,8 @@ from typing import NamedTuple, Protocol
 
 from klog_broker.api.families import cluster_handlers, standalone_handlers
 from klog_broker.api.services import AllServices
-from klog_broker.cluster.controller_only import TopicRequests
-from klog_broker.cluster.following_leaders import FollowingServices, follow_leaders
-from klog_broker.cluster.isr_requests import InSyncChanges, InSyncServices
+from klog_broker.cluster.fetcher_startup import FollowingServices, start_fetchers
+from klog_broker.cluster.isr_requests import IsrRequests, IsrRequestServices
 from klog_broker.cluster.known_topics import (
     AllSettingsRead,
     AllTopicsKnown,
@@ -23,6 +22,7 @@ from klog_broker.cluster.known_topics import (
     TopicsFromController,
 )
 from klog_broker.cluster.producer_ids import ProducerIds
+from klog_broker.cluster.topic_requests import TopicRequests
 from klog_broker.config import BrokerConfig
 from klog_broker.coordinator_hosting.transactions import (
     TransactionHosting,
@@ -32,8 +32,8 @@ from klog_broker.coordinator_hosting.transactions import (
 )
 from klog_broker.dispatch.api_handler import ApiHandler
 from klog_broker.fetch.follower_fetch import FollowerRefusal, followers_on, no_followers
-from klog_broker.lifecycle.opening import OpenStore
-from klog_broker.membership.joining import Membership
+from klog_broker.lifecycle.log_opening import OpenStore
+from klog_broker.membership.membership import Membership
 from klog_broker.membership.zookeeper_sessions import OpenSession, configured_sessions
 from klog_broker.replication.fetchers import Fetchers
 from klog_broker.replication.follower import FollowedPartition
@@ -65,7 +65,7 @@ class ClusterSide(NamedTuple):
     """Returns the requests to the controller; None while this broker makes topics itself."""
 
 
-class ServicesInCluster(FollowingServices, InSyncServices, Protocol):
+class ServicesInCluster(FollowingServices, IsrRequestServices, Protocol):
     """The broker's services that its part in the cluster uses."""
 
     @property
@@ -249,7 +249,7 @@ class InCluster:
         # Fetch the first block of producer ids now: when the first producer comes, there may be no
         # controller, or no ZooKeeper.
         joined.cluster.orders.on_told_all.append(services.producer_ids.fetch_first)
-        self._fetchers = follow_leaders(services, joined.peers)
+        self._fetchers = start_fetchers(services, joined.peers)
 
     def handlers(self, services: AllServices, cluster_id: str) -> tuple[ApiHandler, ...]:
         return cluster_handlers(services, cluster_id, self.membership.joined.cluster)
@@ -258,7 +258,7 @@ class InCluster:
         return listener == self._config.inter_broker_listener
 
     def serve(self, services: ServicesInCluster) -> None:
-        InSyncChanges(services, self.membership.joined.to_controller).begin()
+        IsrRequests(services, self.membership.joined.to_controller).begin()
         self.membership.wait_until_registered()
 
     def when_ready(self, known_topics: KnownTopics, then: Callable[[], None]) -> None:

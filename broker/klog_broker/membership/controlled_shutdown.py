@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 
-from klog_broker.cluster.controller_channel import ToController
+from klog_broker.cluster.controller_channel import ControllerConnection
 from klog_broker.runtime.event_loop.loop import Loop
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
@@ -26,7 +26,7 @@ class Leaving:
     def __init__(
         self,
         loop: Loop,
-        to_controller: ToController,
+        to_controller: ControllerConnection,
         broker_id: BrokerId,
         broker_epoch: Callable[[], int],
         is_alone: Callable[[], bool],

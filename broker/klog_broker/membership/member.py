@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 
 from klog_broker.controller.zookeeper.controller import Controller
 from klog_broker.controller.zookeeper.controller_election import Election
-from klog_broker.controller.zookeeper.request_links import OrderLinks
+from klog_broker.controller.zookeeper.request_links import BrokerConnections
 from klog_broker.controller.zookeeper.topic_changes import TopicChanges
 from klog_broker.metadata.image import BrokerRegistration, new_id
-from klog_broker.metadata.zookeeper.joining import Joined, Joining, NotJoined
+from klog_broker.metadata.zookeeper.join_conversation import JoinConversation, JoinResult, NotJoined
 from klog_broker.metadata.zookeeper.live_brokers import LiveBrokers
 from klog_broker.metadata.zookeeper.registration import Registration
 from klog_broker.metadata.zookeeper.sessions import Sessions
@@ -32,7 +32,7 @@ class Member:
     """A broker in a ZooKeeper cluster: its sessions, registration, election and controller.
 
     No method blocks; all are for the loop's thread. Call in this order: ``begin``; ``follow`` when
-    ``outcome`` is Joined; the store's ``register_broker``; ``close``.
+    ``outcome`` is JoinResult; the store's ``register_broker``; ``close``.
 
     A broker takes part in the controller election only while it is registered. When its session
     expires, it first resigns as controller, if it is. The broker serves on without a session.
@@ -48,7 +48,7 @@ class Member:
         on_in_use: Callable[[str], None],
     ) -> None:
         """Prepare; `on_in_use` is called with a sentence if another broker keeps the broker id."""
-        self.outcome: Joined | NotJoined | None = None
+        self.outcome: JoinResult | NotJoined | None = None
         self.changes: TopicChanges
         self.controller: Controller
         self.election: Election
@@ -80,10 +80,10 @@ class Member:
     def begin(self, chance: Chance, broker_id: BrokerId | None, reserved_max_id: int) -> None:
         """Ask for the cluster id and, without `broker_id`, for an id above `reserved_max_id`."""
 
-        def joined(outcome: Joined | NotJoined) -> None:
+        def joined(outcome: JoinResult | NotJoined) -> None:
             self.outcome = outcome
 
-        self._sessions.use((Joining(chance, broker_id, reserved_max_id, joined),))
+        self._sessions.use((JoinConversation(chance, broker_id, reserved_max_id, joined),))
         self._sessions.begin()
 
     def follow(
@@ -102,7 +102,7 @@ class Member:
         whether a topic's settings allow unclean leader election. `deletes_topics` is
         delete.topic.enable.
         """
-        assert isinstance(self.outcome, Joined)
+        assert isinstance(self.outcome, JoinResult)
         cluster_id, broker_id = self.outcome.cluster_id, self.outcome.broker_id
         self.store = ClusterStore(self._loop, cluster_id, register=self._register)
         self.election = Election(self._loop, broker_id, self._clock.now_ms)
@@ -118,7 +118,7 @@ class Member:
         def new_topic_id() -> TopicId:
             return TopicId(new_id(chance))
 
-        links = OrderLinks(
+        links = BrokerConnections(
             listener, connect, self._loop.call_soon, order_timeout_ms, self._loop.now_ms
         )
         self.controller = Controller(

@@ -35,7 +35,7 @@ class UnreadableConfig(MetadataError):
     """The stored settings cannot be read, so they cannot be changed."""
 
 
-class NoAnswer(MetadataError):
+class NoResponse(MetadataError):
     """The change's outcome was not known within its timeout; the change may still be made."""
 
 

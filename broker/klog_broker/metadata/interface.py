@@ -7,7 +7,7 @@ durable, `image` shows the change, and the role changes that follow from it have
 the state that the earlier changes left.
 
 A store that waits for other brokers gives up after a change's `timeout_ms`: `done` then gets
-NoAnswer, and the change may still be made. Such a store waits until new partitions have leaders,
+NoResponse, and the change may still be made. Such a store waits until new partitions have leaders,
 but neither for the deletion of a deleted topic's logs nor for the role changes of other brokers.
 """
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from klog_broker.monitoring.collecting import Sources, collect
+from klog_broker.monitoring.collection import Sources, collect
 from klog_broker.runtime.event_loop.slices import Slices, Steps
 
-KEPT_MS = 1000
+CACHED_MS = 1000
 """How long a rendered text is reused, in milliseconds."""
 
 SLICE_ELEMENTS = 40
@@ -34,7 +34,7 @@ class Scrapes:
 
     def ask(self, done: Callable[[Parts | None], None]) -> None:
         """Call ``done`` with the text, at once or when it is rendered; with None after a bug."""
-        if self._parts is not None and self._loop.now_ms() - self._made_ms < KEPT_MS:
+        if self._parts is not None and self._loop.now_ms() - self._made_ms < CACHED_MS:
             done(self._parts)
             return
         self._waiting.append(done)

@@ -6,7 +6,7 @@ import json
 import logging
 from contextlib import suppress
 
-from klog_broker.monitoring.collecting import Sources
+from klog_broker.monitoring.collection import Sources
 from klog_broker.monitoring.connection import HttpConnection
 from klog_broker.monitoring.http_reader import HttpRequest
 from klog_broker.monitoring.scrapes import Parts, Scrapes

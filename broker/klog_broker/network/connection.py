@@ -16,9 +16,9 @@ from klog_broker.metrics.requests import head_of
 from klog_broker.network.bounds import MIN_REQUEST_BYTES, RECEIVE_BYTES, REQUESTS_PER_TURN
 from klog_broker.network.host import Host
 from klog_broker.network.inbox import FRAME_HEAD, NO_REQUEST, PRODUCE, BadFrame, Inbox
-from klog_broker.network.lone import LoneReply
 from klog_broker.network.outbox import Outbox
-from klog_broker.network.replies import PlannedLater
+from klog_broker.network.responses import PendingResponse
+from klog_broker.network.single_requests import SingleResponse
 from klog_broker.network.states import (
     CLOSED,
     CLOSING,
@@ -170,7 +170,7 @@ class Connection:
                 self._turn = loop.turn
                 self._requests = 1
                 self._joins = False
-                slot = LoneReply(self, self._outbox, head)
+                slot = SingleResponse(self, self._outbox, head)
                 slots = host.lone.slots
                 if not slots:
                     host.lone.begin()
@@ -192,7 +192,7 @@ class Connection:
         elif events & READABLE and self._interest & READABLE:
             self.receive()
 
-    def settle(self, slot: LoneReply) -> None:
+    def settle(self, slot: SingleResponse) -> None:
         """Send the response of a single request, or give the request a place in the outbox.
 
         Bytes that the socket does not accept go through the outbox, too.
@@ -287,7 +287,7 @@ class Connection:
         return self._inbox.place()
 
     def take_over(
-        self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | PlannedLater]
+        self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | PendingResponse]
     ) -> None:
         """Take over bytes that a plan received for this quiet connection; the plan has served the
         first ``taken_bytes`` of them, with these replies."""
@@ -296,7 +296,7 @@ class Connection:
             self._inbox.adopt(start, end)
             self.planned(taken_bytes, replies)
 
-    def planned(self, taken_bytes: int, replies: Sequence[bytes | PlannedLater]) -> None:
+    def planned(self, taken_bytes: int, replies: Sequence[bytes | PendingResponse]) -> None:
         """Continue after a plan: queue its replies, and parse the bytes after ``taken_bytes``."""
         if self.state is PLANNED:
             self.state = READING

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from klog_broker.network.lone import LoneReply, LoneRequests
 from klog_broker.network.memory import ReceiveMemory
 from klog_broker.network.outbox import OutboxHost
-from klog_broker.network.replies import QueuedReply
+from klog_broker.network.responses import QueuedResponse
+from klog_broker.network.single_requests import SingleRequests, SingleResponse
 
 C = TypeVar("C", contravariant=True)  # the connection: that module imports this one
 
@@ -26,10 +26,10 @@ class Host(OutboxHost, Protocol[C]):
     def is_planning(self) -> bool: ...
 
     @property
-    def lone(self) -> LoneRequests: ...
+    def lone(self) -> SingleRequests: ...
 
     def handle_frame(
-        self, frame: memoryview, slot: QueuedReply | LoneReply, connection: C, /
+        self, frame: memoryview, slot: QueuedResponse | SingleResponse, connection: C, /
     ) -> bool:
         """Serve one request, a frame without its size; fill the slot now or later. Raises nothing.
 

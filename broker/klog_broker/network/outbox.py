@@ -11,10 +11,10 @@ from typing import Protocol
 
 from klog_broker.metrics.requests import RequestTimes
 from klog_broker.network.bounds import PENDING_REPLIES, PENDING_REPLY_BYTES, SEND_BYTES
-from klog_broker.network.replies import (
+from klog_broker.network.responses import (
     COUNTED_ELSEWHERE,
     OutgoingParts,
-    QueuedReply,
+    QueuedResponse,
     Sent,
     SlotState,
 )
@@ -108,7 +108,7 @@ class Outbox:
         self._pipelined_apis = host.pipelined_apis
         self._requests = host.requests
         self._stream = stream
-        self._replies: deque[QueuedReply] = deque()
+        self._replies: deque[QueuedResponse] = deque()
         self._queued_bytes = 0
         self._outgoing = OutgoingParts()
         self._is_reading_ahead = False
@@ -125,14 +125,14 @@ class Outbox:
 
     # -- requests -----------------------------------------------------------------------------
 
-    def begin(self, api_key: int, head: int = COUNTED_ELSEWHERE) -> QueuedReply:
+    def begin(self, api_key: int, head: int = COUNTED_ELSEWHERE) -> QueuedResponse:
         """Add the place of a request's response at the end of the queue."""
-        slot = QueuedReply(self, api_key, head, self._loop.time_ns)
+        slot = QueuedResponse(self, api_key, head, self._loop.time_ns)
         self._replies.append(slot)
         self.outstanding += 1
         return slot
 
-    def begin_planned(self, api_key: int) -> QueuedReply:
+    def begin_planned(self, api_key: int) -> QueuedResponse:
         """Add the place of the responses to requests that a plan has served.
 
         Later requests may be planned before this place is filled.
@@ -166,7 +166,7 @@ class Outbox:
 
     # -- responses ----------------------------------------------------------------------------
 
-    def on_slot_filled(self, slot: QueuedReply) -> None:
+    def on_slot_filled(self, slot: QueuedResponse) -> None:
         """Take in a filled place: count the request, and schedule the sending."""
         self.outstanding -= 1
         if slot.keeps_frame:
@@ -247,7 +247,7 @@ class Outbox:
             if slot.state is SlotState.ANSWERED:
                 self._outgoing.add(slot)
 
-    def _send_single(self, slot: QueuedReply) -> None:
+    def _send_single(self, slot: QueuedResponse) -> None:
         """Send the only response of the queue; unsent bytes become outgoing parts."""
         self._queued_bytes -= slot.size_bytes
         if not slot.fits_one_send:
@@ -296,7 +296,7 @@ class Outbox:
 
         self._host.helpers.submit(lambda: file.read_ahead(position, size), done)
 
-    def drop(self) -> deque[QueuedReply]:
+    def drop(self) -> deque[QueuedResponse]:
         """Drop all responses, present and later ones, because the connection is closed.
 
         Returns the places whose responses were not sent.

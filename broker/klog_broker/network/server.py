@@ -16,10 +16,10 @@ from klog_broker.network.bounds import (
     RECEIVE_BYTES,
 )
 from klog_broker.network.connection import Connection
-from klog_broker.network.lone import LoneReply, LoneRequests
 from klog_broker.network.memory import ReceiveMemory
 from klog_broker.network.plans import Plans
-from klog_broker.network.replies import QueuedReply
+from klog_broker.network.responses import QueuedResponse
+from klog_broker.network.single_requests import SingleRequests, SingleResponse
 from klog_broker.network.states import ENDING
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.wheel import Timer
@@ -31,7 +31,7 @@ from klog_broker.runtime.threads.helpers import Helpers
 
 _log = logging.getLogger("klog.network")
 
-FrameHandler = Callable[[memoryview, QueuedReply | LoneReply, Connection], bool]
+FrameHandler = Callable[[memoryview, QueuedResponse | SingleResponse, Connection], bool]
 """Serves a request: (frame, slot, connection) -> whether the frame's bytes may be reused now."""
 
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -78,7 +78,7 @@ class Server:
         self.join_plan: Callable[[Connection], bool] = _joins_nothing
         """Offers a readable connection to the produce plan; returns whether the plan takes it."""
         self.memory = ReceiveMemory(loop, limits.queued_max_request_bytes)
-        self.lone = LoneRequests(loop)
+        self.lone = SingleRequests(loop)
         self.counters: Counter[str] = Counter()
         self._network = network
         self._limits = limits

@@ -22,10 +22,10 @@ from klog_broker.log.errors import (
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.read.read_results import AppendInfo
 from klog_broker.log.validation.loop_share import LoopShare, TooMuchForTheLoop
-from klog_broker.produce.held_appends import HeldAppends, Prepared
+from klog_broker.produce.append_validation import AppendValidation, FinishedValidation
 from klog_broker.produce.pending_produce import Append, set_error
 from klog_broker.produce.services import PipelineServices
-from klog_broker.replication.errors import LeadershipEnded, NotEnoughReplicas, TooLittleRoom
+from klog_broker.replication.errors import LeadershipEnded, NotEnoughReplicas, TooLittleFreeSpace
 from klog_broker.replication.leader import Leader
 from klog_broker.resources.led_partitions import ended_code
 from pyspark_klog.errors import ErrorCode, InvariantViolation, KlogError
@@ -56,7 +56,7 @@ _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
     (OutOfOrderSequence, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     (InvalidTransactionState, ErrorCode.INVALID_TXN_STATE),
     (NotEnoughReplicas, ErrorCode.NOT_ENOUGH_REPLICAS),
-    (TooLittleRoom, ErrorCode.NOT_ENOUGH_REPLICAS),
+    (TooLittleFreeSpace, ErrorCode.NOT_ENOUGH_REPLICAS),
     (StaleLeaderEpoch, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     (UnsupportedForMessageFormat, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     (LogStorageError, ErrorCode.KAFKA_STORAGE_ERROR),
@@ -71,7 +71,7 @@ class ProducePipeline:
         self._services = services
         self._appends: dict[Leader, list[Append]] = {}
         self._share = LoopShare()
-        self._held = HeldAppends(services.helpers, services.clock, self._append)
+        self._held = AppendValidation(services.helpers, services.clock, self._append)
 
     def add(self, leader: Leader, append: Append) -> None:
         """Add an append behind earlier ones to the same partition."""
@@ -97,7 +97,7 @@ class ProducePipeline:
         for append in done:
             append.pending.appended()
 
-    def _append(self, leader: Leader, append: Append, result: Prepared | None) -> bool:
+    def _append(self, leader: Leader, append: Append, result: FinishedValidation | None) -> bool:
         """Append the batch, and fill in the partition's response. Return False if a helper thread
         has to validate the batch first; the next call passes the helper's ``result``."""
         services = self._services

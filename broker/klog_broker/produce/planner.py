@@ -20,8 +20,8 @@ from klog_broker.log.errors import LogStorageError
 from klog_broker.log.segment.planned_append import FirstBatch, PlannedLog, PlanTarget
 from klog_broker.metrics.requests import IN_THIS_TURN, RequestTimes, head_of
 from klog_broker.network.buffers import ReceiveArena
-from klog_broker.produce.answer_parts import AnswerPart, answer_parts
-from klog_broker.produce.held_answers import HeldAnswer, HeldAppend
+from klog_broker.produce.delayed_responses import DelayedAppend, DelayedResponse
+from klog_broker.produce.response_parts import ResponsePart, split_responses
 from klog_broker.produce.tables import PlanTables
 from klog_broker.runtime.net.socket_calls import SocketCalls
 from klog_broker.runtime.system.clock import Clock
@@ -49,12 +49,12 @@ class PlannedConnection(Protocol):
         """Return start and end of the connection's unparsed bytes in the arena; None if none of
         them may be planned, because earlier requests are still being served."""
 
-    def planned(self, taken_bytes: int, replies: Sequence[bytes | HeldAnswer]) -> None:
+    def planned(self, taken_bytes: int, replies: Sequence[bytes | DelayedResponse]) -> None:
         """Finish a plan that the connection was offered to: ``taken_bytes`` of requests are served,
         and the connection sends ``replies``."""
 
     def take_over(
-        self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | HeldAnswer]
+        self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | DelayedResponse]
     ) -> None:
         """Finish a plan that the connection joined and that leaves it work: of its bytes in the
         arena from ``start`` to ``end``, ``taken_bytes`` are served, and ``replies`` are to be
@@ -95,12 +95,12 @@ class PlanTargets(Protocol):
     def hold(
         self,
         answer: bytearray,
-        held: Sequence[HeldAppend],
+        held: Sequence[DelayedAppend],
         timeout_ms: int,
         answered: Callable[[int], None],
-    ) -> HeldAnswer | None:
-        """Return the delayed response (see HeldAnswer); None if ``answer`` can be sent now, as it
-        is."""
+    ) -> DelayedResponse | None:
+        """Return the delayed response (see DelayedResponse); None if ``answer`` can be sent now, as
+        it is."""
 
     def appended(self) -> None:
         """Wake followers: the responses of appended batches wait for other replicas."""
@@ -110,7 +110,7 @@ class PlanTargets(Protocol):
         consent of the coordinator and the log. False leaves the request to the generic handler."""
 
 
-_NONE_LATER: Mapping[int, int] = {}
+_NO_DELAYED_REQUESTS: Mapping[int, int] = {}
 
 
 class _CommitFailed(Exception):
@@ -126,11 +126,11 @@ class _Turn:
         self.waiting = waiting
         self.places = places  # start and end of each connection's bytes that are not taken
         self.first_received = first_received
-        self.replies: dict[int, list[bytes | HeldAnswer]] = {}
+        self.replies: dict[int, list[bytes | DelayedResponse]] = {}
         self.is_over = False
         """Whether all connections joined, and all their requests are served and answered."""
 
-    def add_reply(self, number: int, data: bytes | HeldAnswer) -> None:
+    def add_reply(self, number: int, data: bytes | DelayedResponse) -> None:
         """Let connection ``number`` send ``data``."""
         self.replies.setdefault(number, []).append(data)
 
@@ -237,7 +237,7 @@ class ProducePlanner:
                 if tables.has_held:
                     self._targets.appended()
                 if not first and self._answer_all(turn):
-                    self._count(_NONE_LATER)
+                    self._count(_NO_DELAYED_REQUESTS)
                     return
                 self._count(self._collect(turn, first))
             if status == self._kernel.DONE:
@@ -417,9 +417,9 @@ class ProducePlanner:
                     # A connection's requests are all of one version.
                     head = tables.head_at(begun)
                     waiting = held[number - first]
-                    for part in answer_parts(tables.replies, waiting, start, stop, requests):
+                    for part in split_responses(tables.replies, waiting, start, stop, requests):
                         reply = self._hold(part, partial(self._count_later, head, part.requests))
-                        if isinstance(reply, HeldAnswer):
+                        if isinstance(reply, DelayedResponse):
                             later[head] = later.get(head, 0) + part.requests
                         turn.add_reply(number, reply)
                 elif stop > start:
@@ -435,12 +435,12 @@ class ProducePlanner:
     def _count_later(self, head: int, count: int, since_ns: int) -> None:
         self._times.others.append((head, count, since_ns))
 
-    def _hold(self, part: AnswerPart, answered: Callable[[int], None]) -> bytes | HeldAnswer:
+    def _hold(self, part: ResponsePart, answered: Callable[[int], None]) -> bytes | DelayedResponse:
         """Return the delayed response for a part of a connection's responses, or its bytes if it
         can be sent now."""
         answer = bytearray(self._tables.replies[part.start : part.stop])
         appends = [
-            HeldAppend(
+            DelayedAppend(
                 self._log_of(each.slot), each.end_offset, each.answer_at - part.start, each.ones
             )
             for each in part.held

@@ -47,7 +47,7 @@ class TouchedSlot(NamedTuple):
     index_entries: int
 
 
-class HeldBatch(NamedTuple):
+class DelayedBatch(NamedTuple):
     """A batch whose response waits until the high watermark has passed the batch."""
 
     slot: int
@@ -293,10 +293,10 @@ class PlanTables:
         """Whether batches of the plan have delayed responses."""
         return bool(self._words[self._kernel.HEAD_HELD])
 
-    def held(self) -> dict[int, list[HeldBatch]]:
+    def held(self) -> dict[int, list[DelayedBatch]]:
         """Return the batches of the plan with delayed responses, by connection."""
         kernel, words = self._kernel, self._words
-        found: dict[int, list[HeldBatch]] = {}
+        found: dict[int, list[DelayedBatch]] = {}
         if not words[kernel.HEAD_HELD]:
             return found
         start = kernel.ROWS_AT * WORD_BYTES
@@ -304,7 +304,7 @@ class PlanTables:
         for row in BATCH_ROW.iter_unpack(memoryview(self._memory)[start : start + size]):
             if row[kernel.ROW_ANSWER_AT] >= 0:
                 found.setdefault(row[kernel.ROW_CONNECTION], []).append(
-                    HeldBatch(
+                    DelayedBatch(
                         (row[kernel.ROW_SLOT] - kernel.SLOTS_AT) // kernel.SLOT_WORDS,
                         row[kernel.ROW_OFFSET] + row[kernel.ROW_LAST_DELTA] + 1,
                         row[kernel.ROW_ANSWER_AT],

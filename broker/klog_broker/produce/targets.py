@@ -11,7 +11,7 @@ from klog_broker.log.segment.planned_append import (
     PlanTarget,
 )
 from klog_broker.metadata.image import INTERNAL_TOPICS
-from klog_broker.produce.held_answers import HeldAnswer, HeldAppend
+from klog_broker.produce.delayed_responses import DelayedAppend, DelayedResponse
 from klog_broker.produce.services import ProduceServices
 from klog_broker.produce.verification import begins_now
 from klog_broker.resources.authorizer import ALLOWS_ALL
@@ -71,14 +71,14 @@ class ProduceTargets:
     def hold(
         self,
         answer: bytearray,
-        held: Sequence[HeldAppend],
+        held: Sequence[DelayedAppend],
         timeout_ms: int,
         answered: Callable[[int], None],
-    ) -> HeldAnswer | None:
+    ) -> DelayedResponse | None:
         """Return the delayed response; None if ``answer`` can be sent now, as it is."""
         led = self._services.replicas.led
         waiting = [(led[each.log.topic_partition], each) for each in held]
-        made = HeldAnswer(answer, waiting, timeout_ms, self._services, answered)
+        made = DelayedResponse(answer, waiting, timeout_ms, self._services, answered)
         return None if made.is_due else made
 
     def appended(self) -> None:

@@ -38,7 +38,7 @@ _FIRST_VERSION_THAT_ADDS = 12
 _FIRST_VERSION_WITH_ABORTABLE = 11
 # The coordinator's errors that older clients do not retry. The response has NOT_ENOUGH_REPLICAS
 # instead, which clients retry without a new metadata request.
-_OF_COORDINATORS = (
+_COORDINATOR_ERRORS = (
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -194,7 +194,7 @@ def told_error(code: ErrorCode, api_version: int) -> tuple[ErrorCode, str]:
     if code is ErrorCode.PRODUCER_FENCED:
         # The producer can still abort, and go on.
         return ErrorCode.INVALID_PRODUCER_EPOCH, text
-    is_retriable = code in _OF_COORDINATORS
+    is_retriable = code in _COORDINATOR_ERRORS
     if code is ErrorCode.CONCURRENT_TRANSACTIONS:
         is_retriable = api_version < _FIRST_VERSION_THAT_ADDS
     if is_retriable:

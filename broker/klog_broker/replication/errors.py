@@ -10,7 +10,7 @@ class ReplicationError(KlogError):
     """The base class of the errors in this package."""
 
 
-class StaleOrder(ReplicationError):
+class StaleRoleChange(ReplicationError):
     """The epochs of a role change are older than those that the replica has already."""
 
 
@@ -18,7 +18,7 @@ class NotEnoughReplicas(ReplicationError):
     """Fewer replicas are in sync than min.insync.replicas asks for (NOT_ENOUGH_REPLICAS)."""
 
 
-class TooLittleRoom(ReplicationError):
+class TooLittleFreeSpace(ReplicationError):
     """The disk has less free space than log.dir.min.free.bytes asks for (NOT_ENOUGH_REPLICAS)."""
 
 
@@ -27,11 +27,11 @@ class NotAReplica(ReplicationError):
     partition. The response is UNKNOWN_LEADER_EPOCH: the leader may learn of the replica later."""
 
 
-class EarlierLife(NotAReplica):
+class StaleBrokerEpoch(NotAReplica):
     """A Fetch has an older broker epoch than the follower's newest one (NOT_LEADER_OR_FOLLOWER)."""
 
 
-class Ended(Enum):
+class EndReason(Enum):
     """Why a leadership has ended."""
 
     RESIGNED = "another broker leads, or a newer epoch has begun"
@@ -42,6 +42,6 @@ class Ended(Enum):
 class LeadershipEnded(ReplicationError):
     """The leadership has ended: every append through it is refused."""
 
-    def __init__(self, topic_partition: TopicPartition, ended: Ended) -> None:
+    def __init__(self, topic_partition: TopicPartition, ended: EndReason) -> None:
         super().__init__(f"{topic_partition} is not led here any more: {ended.value}")
         self.ended = ended

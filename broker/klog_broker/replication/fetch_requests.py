@@ -46,7 +46,7 @@ class FetcherSettings(NamedTuple):
     timeout_ms: int
 
 
-class WhoAsks(NamedTuple):
+class FollowerIdentity(NamedTuple):
     """The id and the current epoch of this broker, which every Fetch carries."""
 
     broker_id: BrokerId
@@ -54,7 +54,7 @@ class WhoAsks(NamedTuple):
 
 
 def fetch_request(
-    delta: Delta, asks: WhoAsks, settings: FetcherSettings, wait_ms: int
+    delta: Delta, asks: FollowerIdentity, settings: FetcherSettings, wait_ms: int
 ) -> FetchRequest:
     """Build the Fetch request that carries `delta`; the leader may wait up to `wait_ms`."""
     topics: dict[TopicId, FetchTopic] = {}

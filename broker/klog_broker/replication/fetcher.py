@@ -17,7 +17,7 @@ from klog_broker.replication.fetch_requests import (
     LATEST,
     LIST_OFFSETS_VERSIONS,
     FetcherSettings,
-    WhoAsks,
+    FollowerIdentity,
     ends_request,
     error_of,
     fetch_request,
@@ -63,7 +63,7 @@ class Fetcher:
     def __init__(
         self,
         leader: BrokerId,
-        asks: WhoAsks,
+        asks: FollowerIdentity,
         settings: FetcherSettings,
         connect: Connect,
         *,

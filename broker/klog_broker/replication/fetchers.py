@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from klog_broker.replication.fetch_requests import FetcherSettings, WhoAsks
+from klog_broker.replication.fetch_requests import FetcherSettings, FollowerIdentity
 from klog_broker.replication.fetcher import Connect, Fetcher
 from klog_broker.replication.follower import FollowedPartition
 from klog_broker.replication.partition import Follower, Partition
@@ -24,7 +24,7 @@ class Fetchers:
     def __init__(
         self,
         replicas: ReplicaManager,
-        asks: WhoAsks,
+        asks: FollowerIdentity,
         settings: FetcherSettings,
         *,
         address_of: AddressOf,

@@ -11,15 +11,15 @@ from klog_broker.replication.follower_state import (
     Append,
     AskEnds,
     AskingEnds,
-    BeginAnew,
-    Cut,
     Delayed,
     FetchedPart,
     Fetching,
     FollowBounds,
     FollowerState,
     Position,
+    StartOver,
     Step,
+    Truncate,
 )
 from klog_broker.replication.partition import Follower, Partition
 from klog_broker.runtime.event_loop.loop import Loop
@@ -136,10 +136,10 @@ class FollowedPartition:
             log.set_high_watermark(step.high_watermark)
             if step.log_start_offset > log.log_start_offset:
                 log.delete_records_before(step.log_start_offset)
-        elif isinstance(step, Cut):
+        elif isinstance(step, Truncate):
             self._tell_of(f"cut at {step.offset}")
             log.truncate_beside(step.offset, partial(self._changed, part))
-        elif isinstance(step, BeginAnew):
+        elif isinstance(step, StartOver):
             self._tell_of(f"begun anew at {step.offset}")
             now_ms = self._clock.now_ms()
             log.begin_anew_beside(step.offset, now_ms, partial(self._changed, part))

@@ -2,8 +2,8 @@
 step after each response. Pure: the log's offsets and the time are arguments, the steps are results.
 
     Fetching --- records: Append ----------------------------------> Fetching
-             --- diverging epoch: Cut or BeginAnew ---> Changing --> Fetching
-             --- out of range ---> AskingEnds --- Cut, BeginAnew or no step
+             --- diverging epoch: Cut or StartOver ---> Changing --> Fetching
+             --- out of range ---> AskingEnds --- Cut, StartOver or no step
              --- another error, or invalid response ---> Delayed --> Fetching
              --- fenced leader epoch ---> Superseded, until the controller changes the role
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from klog_broker.log.read.read_results import EpochEndOffset
-from klog_broker.replication.truncation import cut_offset, tells_of_divergence
+from klog_broker.replication.truncation import cut_offset, is_diverging_epoch
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import LeaderEpoch, Offset
 from pyspark_klog.records.layout import LOG_OVERHEAD_BYTES
@@ -101,14 +101,14 @@ class Append(NamedTuple):
     records: memoryview
 
 
-class Cut(NamedTuple):
+class Truncate(NamedTuple):
     """Call the log's ``truncate_beside``, even if the log already ends at the offset: an epoch
     without records may have to be removed. Then call ``changed``."""
 
     offset: Offset
 
 
-class BeginAnew(NamedTuple):
+class StartOver(NamedTuple):
     """Drop all records, so that the log starts and ends at the offset. Then call ``changed``."""
 
     offset: Offset
@@ -126,11 +126,11 @@ class FollowBounds(NamedTuple):
     log_start_offset: Offset
 
 
-Step = Append | Cut | BeginAnew | AskEnds | FollowBounds | None
+Step = Append | Truncate | StartOver | AskEnds | FollowBounds | None
 
 
-_FIRST_ORDER_WAIT_MS = 40
-_BEFORE_ITS_ORDER = (
+_FIRST_LEADER_WAIT_MS = 40
+_LEADER_NOT_READY = (
     ErrorCode.UNKNOWN_LEADER_EPOCH,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -151,7 +151,7 @@ class FollowerState:
         self.phase: Phase = Fetching()
         self._log = log
         self._backoff_ms = backoff_ms
-        self._order_wait_ms = _FIRST_ORDER_WAIT_MS
+        self._order_wait_ms = _FIRST_LEADER_WAIT_MS
 
     def position(self, now_ms: int, *, flushes_first: bool) -> Position | None:
         """Return the position of the next Fetch; None while no Fetch may be sent.
@@ -190,14 +190,14 @@ class FollowerState:
             # DeleteRecords has moved the leader's log start offset into the middle of a batch. All
             # records of this log lie before that offset: drop them, then append the whole batch.
             self.phase = Changing(asked, part.records)
-            return BeginAnew(Offset(first_offset))
+            return StartOver(Offset(first_offset))
         return Append(part.records)
 
     def appended(self, part: FetchedPart) -> FollowBounds:
         """Return the new bounds after an append. Up to its end this log is equal to the
         leader's log, so up to there the leader's high watermark and log start offset hold."""
         log = self._log
-        self._order_wait_ms = _FIRST_ORDER_WAIT_MS
+        self._order_wait_ms = _FIRST_LEADER_WAIT_MS
         watermark = max(log.high_watermark, min(part.high_watermark, log.log_end_offset))
         start = max(log.log_start_offset, min(part.log_start_offset, watermark))
         return FollowBounds(Offset(watermark), Offset(start))
@@ -213,7 +213,7 @@ class FollowerState:
             return AskEnds()
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self.phase = Superseded()
-        elif error in _BEFORE_ITS_ORDER:
+        elif error in _LEADER_NOT_READY:
             # The leader usually receives its LeaderAndIsr request within moments, and producers may
             # wait: the first delays are short, and double each time.
             self.phase = Delayed(now_ms + min(self._order_wait_ms, self._backoff_ms))
@@ -223,7 +223,7 @@ class FollowerState:
         return None
 
     def _take_divergence(self, asked: Position, leaders: EpochEndOffset, now_ms: int) -> Step:
-        if not tells_of_divergence(leaders, asked.offset, asked.last_epoch):
+        if not is_diverging_epoch(leaders, asked.offset, asked.last_epoch):
             self.refused(now_ms)
             return None
         own = self._log.end_offset_for_epoch(leaders.leader_epoch)
@@ -233,13 +233,13 @@ class FollowerState:
         log = self._log
         self.phase = Changing(asked)
         if offset < log.log_start_offset:
-            return BeginAnew(offset)
+            return StartOver(offset)
         if offset < log.replaced_before:
             # This truncation removes records that the log cleaner may have used already: the
             # cleaner may have deleted an older record because of a newer one that is removed now.
             # The leader still has the older record, so drop the log and copy it again.
-            return BeginAnew(log.log_start_offset)
-        return Cut(offset)
+            return StartOver(log.log_start_offset)
+        return Truncate(offset)
 
     def ends_told(self, leader_epoch: int, leader_start: int, leader_end: int, now_ms: int) -> Step:
         """Handle the leader's log start and end offset in `leader_epoch`; return the next step."""
@@ -253,7 +253,7 @@ class FollowerState:
             return self._cut(asked, Offset(leader_end))
         if leader_start > asked.offset:
             self.phase = Changing(asked)
-            return BeginAnew(Offset(leader_start))
+            return StartOver(Offset(leader_start))
         # The offset is in the leader's range again: fetch from it after a delay.
         self.refused(now_ms)
         return None

@@ -47,11 +47,11 @@ class CommittedIsr(NamedTuple):
     members: tuple[BrokerId, ...]
 
 
-IsrAnswer = CommittedIsr | ErrorCode
+IsrResult = CommittedIsr | ErrorCode
 """The controller's response to an ISR change: the committed state, or an error."""
 
 
-class Afterwards(Enum):
+class IsrOutcome(Enum):
     """The leader's next state after a response to an ISR change."""
 
     COMMITTED = "the set is what the controller says"
@@ -78,9 +78,9 @@ _ORDER_COMES = frozenset(
 )
 
 
-def after_error(error: ErrorCode) -> Afterwards:
+def after_error(error: ErrorCode) -> IsrOutcome:
     """Return what the leader does after an error of AlterPartition; the same as Kafka
     (Partition.handleAlterPartitionError)."""
     if error in _NOT_MADE:
-        return Afterwards.TAKEN_BACK
-    return Afterwards.AWAITS_ORDER if error in _ORDER_COMES else Afterwards.AGAIN
+        return IsrOutcome.TAKEN_BACK
+    return IsrOutcome.AWAITS_ORDER if error in _ORDER_COMES else IsrOutcome.AGAIN

@@ -15,8 +15,13 @@ from klog_broker.log.validation.log_validator import Validated
 from klog_broker.log.validation.loop_share import LoopShare
 from klog_broker.metadata.image import PartitionState
 from klog_broker.metadata.role_changes import RoleAssignment
-from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas, TooLittleRoom
-from klog_broker.replication.isr_changes import Afterwards, CommittedIsr, IsrAnswer, IsrChange
+from klog_broker.replication.errors import (
+    EndReason,
+    LeadershipEnded,
+    NotEnoughReplicas,
+    TooLittleFreeSpace,
+)
+from klog_broker.replication.isr_changes import CommittedIsr, IsrChange, IsrOutcome, IsrResult
 from klog_broker.replication.leader_replicas import AcksAll, LeaderReplicas
 from klog_broker.replication.replica_progress import FollowerFetch
 from pyspark_klog.ids import BrokerId, Offset, TopicPartition
@@ -28,7 +33,7 @@ def _ignore(_leader: "Leader") -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class LeaderContext:
     """The functions and values of the broker and its cluster that leaders use; the defaults serve a
     standalone broker. Times are monotonic."""
 
@@ -68,12 +73,12 @@ class Leader:
         log: PartitionLog,
         order: RoleAssignment,
         min_in_sync: int,
-        around: Surroundings,
+        around: LeaderContext,
     ) -> None:
         self.broker_id = broker_id
         self.log = log
         self.leader_epoch = order.leader_epoch
-        self.ended: Ended | None = None
+        self.ended: EndReason | None = None
         """Why the leadership has ended; None while it lasts. After the end all appends are refused,
         and all requests that wait for this leadership are completed."""
         self.successor: Leader | None = None
@@ -134,7 +139,7 @@ class Leader:
     ) -> AppendInfo:
         """Call ``PartitionLog.append_as_leader`` in this leadership's epoch.
 
-        Raises the errors of that method; also LeadershipEnded and TooLittleRoom, and with
+        Raises the errors of that method; also LeadershipEnded and TooLittleFreeSpace, and with
         `acks_all` NotEnoughReplicas, all with nothing changed.
         """
         self.check(acks_all=acks_all, of_clients=origin is AppendOrigin.CLIENT)
@@ -152,8 +157,8 @@ class Leader:
     ) -> None:
         """Call ``PartitionLog.append_plain`` in this leadership's epoch, with acks=all.
 
-        Raises the errors of that method; also LeadershipEnded, TooLittleRoom and NotEnoughReplicas,
-        all with nothing changed."""
+        Raises the errors of that method; also LeadershipEnded, TooLittleFreeSpace and
+        NotEnoughReplicas, all with nothing changed."""
         self.check(acks_all=True)
         self.log.append_plain(
             batch, record_count, timestamp_ms, leader_epoch=self.leader_epoch, now_ms=now_ms
@@ -187,8 +192,8 @@ class Leader:
     ) -> Offset:
         """Call ``PartitionLog.append_marker`` in this leadership's epoch, with acks=all.
 
-        Raises the errors of that method; also LeadershipEnded, TooLittleRoom and NotEnoughReplicas,
-        all with nothing changed.
+        Raises the errors of that method; also LeadershipEnded, TooLittleFreeSpace and
+        NotEnoughReplicas, all with nothing changed.
         """
         self.check(acks_all=True)
         return self.log.append_marker(
@@ -212,12 +217,12 @@ class Leader:
         return not self.log.log_directory.space.refuses_clients
 
     def check(self, *, acks_all: bool, of_clients: bool = False) -> None:
-        """Raise LeadershipEnded or TooLittleRoom; with `acks_all` also NotEnoughReplicas."""
+        """Raise LeadershipEnded or TooLittleFreeSpace; with `acks_all` also NotEnoughReplicas."""
         if self.ended is not None:
             raise LeadershipEnded(self.topic_partition, self.ended)
         space = self.log.log_directory.space
         if space.refuses_clients and (of_clients or space.refuses_state):
-            raise TooLittleRoom(space.refusal(self.topic_partition))
+            raise TooLittleFreeSpace(space.refusal(self.topic_partition))
         if acks_all and not self.is_enough_in_sync:
             raise NotEnoughReplicas(
                 f"{len(self.replicas.in_sync.members)} replicas of {self.topic_partition} are in"
@@ -239,7 +244,7 @@ class Leader:
     def fetched(self, follower: BrokerId, fetch: FollowerFetch) -> None:
         """Handle a follower's Fetch, which shows that the follower has all records before
         `fetch.offset`: the high watermark may rise, and the follower may be added to the ISR.
-        Raises NotAReplica or EarlierLife, with nothing changed (LeaderReplicas.fetched)."""
+        Raises NotAReplica or StaleBrokerEpoch, with nothing changed (LeaderReplicas.fetched)."""
         replicas = self.replicas
         known = replicas.followers.get(follower)
         replicas.fetched(follower, fetch, self.log.log_end_offset, self._around.now_ms())
@@ -262,11 +267,11 @@ class Leader:
             self._around.in_sync_changed(self)
         self.advance_watermark()
 
-    def in_sync_answered(self, change: IsrChange, answer: IsrAnswer) -> Afterwards:
+    def in_sync_answered(self, change: IsrChange, answer: IsrResult) -> IsrOutcome:
         """Handle the controller's response to an ISR change, and return the state that follows
         (LeaderReplicas.answered). The leadership must not have ended."""
         after = self.replicas.answered(change, answer)
-        if after in (Afterwards.COMMITTED, Afterwards.TAKEN_BACK):
+        if after in (IsrOutcome.COMMITTED, IsrOutcome.TAKEN_BACK):
             self._around.in_sync_changed(self)
             self.advance_watermark()
         return after

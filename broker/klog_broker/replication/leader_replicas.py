@@ -10,15 +10,15 @@ from collections.abc import Collection
 from enum import Enum
 
 from klog_broker.metadata.role_changes import RoleAssignment
-from klog_broker.replication.errors import EarlierLife, NotAReplica
+from klog_broker.replication.errors import NotAReplica, StaleBrokerEpoch
 from klog_broker.replication.high_watermark import reached_watermark
 from klog_broker.replication.isr import Committed, InSyncSet, fallen_behind, may_join
 from klog_broker.replication.isr_changes import (
-    Afterwards,
     CommittedIsr,
     InSyncMember,
-    IsrAnswer,
     IsrChange,
+    IsrOutcome,
+    IsrResult,
     after_error,
 )
 from klog_broker.replication.replica_progress import NEVER_MS, FollowerFetch, FollowerProgress
@@ -119,15 +119,15 @@ class LeaderReplicas:
         return is_other
 
     def check_fetch(self, follower: BrokerId, broker_epoch: int) -> None:
-        """Raise NotAReplica if `follower` is no follower of this partition, or EarlierLife if the
-        follower has already fetched with a newer broker epoch."""
+        """Raise NotAReplica if `follower` is no follower of this partition, or StaleBrokerEpoch if
+        the follower has already fetched with a newer broker epoch."""
         progress = self.followers.get(follower)
         if progress is None:
             raise NotAReplica(
                 f"broker {follower} fetches as a follower, the replicas are {self.replicas}"
             )
         if progress.is_of_earlier_life(broker_epoch):
-            raise EarlierLife(
+            raise StaleBrokerEpoch(
                 f"broker {follower} fetches with broker epoch {broker_epoch}, it was started anew"
                 f" with {progress.broker_epoch}"
             )
@@ -206,14 +206,14 @@ class LeaderReplicas:
         sends the request again after a lost response or a change of the controller."""
         return self._asked
 
-    def answered(self, change: IsrChange, answer: IsrAnswer) -> Afterwards:
+    def answered(self, change: IsrChange, answer: IsrResult) -> IsrOutcome:
         """Handle the controller's response to the latest request for `change`, which must be the
         object that `asked` returned. The caller must drop responses to earlier requests. After
         COMMITTED the high watermark may rise."""
         if change is not self._asked:
-            return Afterwards.TOO_LATE
+            return IsrOutcome.TOO_LATE
         after = self._taken(answer) if isinstance(answer, CommittedIsr) else self._refused(answer)
-        self._awaits_order = after is Afterwards.AWAITS_ORDER
+        self._awaits_order = after is IsrOutcome.AWAITS_ORDER
         return after
 
     @property
@@ -244,29 +244,29 @@ class LeaderReplicas:
         if change is self._asked:
             self._may_be_late = True
 
-    def _taken(self, answer: CommittedIsr) -> Afterwards:
+    def _taken(self, answer: CommittedIsr) -> IsrOutcome:
         if answer.leader_epoch != self.leader_epoch or (
             answer.partition_epoch < self.partition_epoch
         ):
-            return Afterwards.AWAITS_ORDER
+            return IsrOutcome.AWAITS_ORDER
         self._commit(answer.partition_epoch, answer.members)
-        return Afterwards.COMMITTED
+        return IsrOutcome.COMMITTED
 
-    def _refused(self, error: ErrorCode) -> Afterwards:
+    def _refused(self, error: ErrorCode) -> IsrOutcome:
         after = after_error(error)
-        if after is Afterwards.TAKEN_BACK:
+        if after is IsrOutcome.TAKEN_BACK:
             if self._may_be_late:
                 # The lost request may still be carried out. Request the present ISR: the change
                 # raises the partition epoch, and then the controller refuses the lost request.
                 self._ask_for(self.in_sync.members)
-                return Afterwards.AGAIN
+                return IsrOutcome.AGAIN
             self._commit(self.partition_epoch, self.in_sync.members)
         elif error is ErrorCode.INVALID_UPDATE_VERSION and self._asks_for_an_epoch:
             # The controller's partition epoch has moved on, perhaps because of an earlier request
             # of this leader. Request the wanted ISR again to find out.
             assert not isinstance(self.in_sync, Committed)
             self._ask_for(self.in_sync.wanted)
-            return Afterwards.AGAIN
+            return IsrOutcome.AGAIN
         return after
 
     @property

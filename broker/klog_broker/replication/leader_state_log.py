@@ -1,7 +1,12 @@
 """Gives the coordinator whose state a partition's log holds access to that log: a StateLog."""
 
 from klog_broker.log.validation.append_rules import AppendOrigin
-from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas, TooLittleRoom
+from klog_broker.replication.errors import (
+    EndReason,
+    LeadershipEnded,
+    NotEnoughReplicas,
+    TooLittleFreeSpace,
+)
 from klog_broker.replication.leader import Leader
 from klog_broker.runtime.system.clock import Clock
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -41,7 +46,7 @@ class LeaderStateLog:
         return self._log.high_watermark
 
     @property
-    def ended(self) -> Ended | None:
+    def ended(self) -> EndReason | None:
         """Why the leadership has ended; None while it lasts."""
         return self._leader.ended
 
@@ -57,7 +62,7 @@ class LeaderStateLog:
             self._leader.append(
                 records, acks_all=True, now_ms=now_ms, origin=AppendOrigin.COORDINATOR
             )
-        except (NotEnoughReplicas, TooLittleRoom, LeadershipEnded) as error:
+        except (NotEnoughReplicas, TooLittleFreeSpace, LeadershipEnded) as error:
             raise _refused(error) from None
         return self._log.log_end_offset
 
@@ -79,7 +84,7 @@ class LeaderStateLog:
                 transaction_version=transaction_version,
                 now_ms=self._clock.now_ms(),
             )
-        except (NotEnoughReplicas, TooLittleRoom, LeadershipEnded) as error:
+        except (NotEnoughReplicas, TooLittleFreeSpace, LeadershipEnded) as error:
             raise _refused(error) from None
 
     def append_plain(self, batch: bytearray, record_count: int, now_ms: int) -> Offset:
@@ -87,12 +92,12 @@ class LeaderStateLog:
         after the batch. Raises the errors of :meth:`append`."""
         try:
             self._leader.append_plain(batch, record_count, now_ms, now_ms=now_ms)
-        except (NotEnoughReplicas, TooLittleRoom, LeadershipEnded) as error:
+        except (NotEnoughReplicas, TooLittleFreeSpace, LeadershipEnded) as error:
             raise _refused(error) from None
         return self._log.log_end_offset
 
 
-def _refused(error: NotEnoughReplicas | TooLittleRoom | LeadershipEnded) -> BrokerError:
+def _refused(error: NotEnoughReplicas | TooLittleFreeSpace | LeadershipEnded) -> BrokerError:
     is_over = isinstance(error, LeadershipEnded)
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_over else ErrorCode.NOT_ENOUGH_REPLICAS
     return BrokerError(code, str(error))

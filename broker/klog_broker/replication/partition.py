@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.role_changes import RoleAssignment
-from klog_broker.replication.errors import Ended
-from klog_broker.replication.leader import Leader, Surroundings
+from klog_broker.replication.errors import EndReason
+from klog_broker.replication.leader import Leader, LeaderContext
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 NO_PARTITION_EPOCH = -1
@@ -103,7 +103,7 @@ class Partition:
         self.role = Offline() if log.is_offline else Unassigned()
 
     # --- roles -----------------------------------------------------------------------------------
-    def lead(self, order: RoleAssignment, min_in_sync: int, around: Surroundings) -> Leader | None:
+    def lead(self, order: RoleAssignment, min_in_sync: int, around: LeaderContext) -> Leader | None:
         """Become the leader. Returns the Leader if a new leadership begins; None if the present one
         continues with other replicas. Raises StaleLeaderEpoch if the log has a newer epoch.
         """
@@ -121,7 +121,7 @@ class Partition:
         leader = Leader(order.leader, log, order, min_in_sync, around)
         if isinstance(role, Leader):
             role.successor = leader
-        self._end(Ended.RESIGNED)
+        self._end(EndReason.RESIGNED)
         self.epochs = epochs
         self.role = leader
         leader.advance_watermark()
@@ -135,20 +135,20 @@ class Partition:
         ordered = (order.leader, order.leader_epoch)
         if isinstance(role, Follower) and (role.leader, role.leader_epoch) == ordered:
             return False
-        self._end(Ended.RESIGNED)
+        self._end(EndReason.RESIGNED)
         self.role = Follower(order.leader, order.leader_epoch)
         return True
 
     def stop(self, *, deletes: bool) -> None:
         """End the role after a StopReplica request. With `deletes` the caller deletes the log."""
-        self._end(Ended.DELETED if deletes else Ended.RESIGNED)
+        self._end(EndReason.DELETED if deletes else EndReason.RESIGNED)
 
     def go_offline(self) -> None:
         """End the role and become Offline: the log cannot be used, or could not be created."""
-        self._end(Ended.OFFLINE)
+        self._end(EndReason.OFFLINE)
         self.role = Offline()
 
-    def _end(self, ended: Ended) -> None:
+    def _end(self, ended: EndReason) -> None:
         role = self.role
         if not isinstance(role, Offline):
             self.role = Unassigned()

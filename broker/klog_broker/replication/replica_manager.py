@@ -27,16 +27,16 @@ from klog_broker.metadata.role_changes import (
     RoleChangeErrors,
     RoleRemoval,
 )
-from klog_broker.replication.applying import Application, OrderDone
-from klog_broker.replication.errors import ReplicationError, StaleOrder
-from klog_broker.replication.leader import Leader, Surroundings
+from klog_broker.replication.errors import ReplicationError, StaleRoleChange
+from klog_broker.replication.leader import Leader, LeaderContext
 from klog_broker.replication.partition import Epochs, Offline, Partition
+from klog_broker.replication.role_change_batch import OnRoleChangeApplied, RoleChangeBatch
 from klog_broker.replication.settings_updates import SettingsUpdates, TopicSettings
 from pyspark_klog.errors import InvariantViolation, KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, UUID, BrokerId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
 
-ALONE = Surroundings()
+ALONE = LeaderContext()
 
 
 class LogChanges(Protocol):
@@ -90,7 +90,7 @@ class ReplicaManager:
         settings_of: Callable[[str], TopicSettings],
         wake: Callable[[TopicPartition], None],
         call_soon: Callable[[Callable[[], None]], None],
-        around: Surroundings = ALONE,
+        around: LeaderContext = ALONE,
     ) -> None:
         self.version = 0
         """Rises when a role, an ISR, a setting, or the refusal of records for lack of space
@@ -126,8 +126,8 @@ class ReplicaManager:
             self._settings_taken,
             call_soon,
         )
-        self._queue: deque[Application] = deque()
-        self._applied: Application | None = None
+        self._queue: deque[RoleChangeBatch] = deque()
+        self._applied: RoleChangeBatch | None = None
         self._is_beginning = False
         self._untold: deque[Callable[[], None]] = deque()
         for log in logs.logs():
@@ -146,13 +146,13 @@ class ReplicaManager:
     def apply(self, orders: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]) -> None:
         """Apply the role changes after those of earlier calls, then call `done` with the errors.
 
-        A role change fails with StaleOrder (the replica has newer epochs already),
+        A role change fails with StaleRoleChange (the replica has newer epochs already),
         InconsistentTopicId (another topic's replica or folder has the same name), LogStorageError
         (the disk failed: the replica is offline), or OutOfDescriptors or NoRoomLeft (nothing has
         changed).
         """
         self._queue.append(
-            Application(
+            RoleChangeBatch(
                 orders,
                 carry_out=self._carry_out,
                 forget_deleted=self._logs.forget_deleted,
@@ -179,7 +179,7 @@ class ReplicaManager:
         done(results)
         self._apply_next()
 
-    def _carry_out(self, order: RoleChange, done: OrderDone) -> None:
+    def _carry_out(self, order: RoleChange, done: OnRoleChangeApplied) -> None:
         partition = self.partition(*order.topic_partition)
         if partition is not None and partition.log is not None and partition.log.is_being_cut:
             # A helper thread is truncating the log: apply the role change once that is done.
@@ -193,7 +193,7 @@ class ReplicaManager:
         except (LogError, ReplicationError) as error:
             done(error)
 
-    def _assign(self, order: RoleAssignment, done: OrderDone) -> None:
+    def _assign(self, order: RoleAssignment, done: OnRoleChangeApplied) -> None:
         partition = self.partition(*order.topic_partition)
         if partition is not None:
             _check_order(partition, order)
@@ -240,7 +240,7 @@ class ReplicaManager:
             try:
                 leader = partition.lead(order, settings.min_in_sync_replicas, self._around)
             except StaleLeaderEpoch as error:
-                return StaleOrder(str(error))
+                return StaleRoleChange(str(error))
             if leader is not None:
                 self.led[order.topic_partition] = leader
                 self.led_by_id[leader.log.topic_id, order.topic_partition.partition] = leader
@@ -248,7 +248,7 @@ class ReplicaManager:
         self.version += 1
         return None
 
-    def _stop(self, order: RoleRemoval, done: OrderDone) -> None:
+    def _stop(self, order: RoleRemoval, done: OnRoleChangeApplied) -> None:
         partition = self.partition(*order.topic_partition)
         if partition is None or partition.topic_id not in (order.topic_id, NO_TOPIC_ID):
             if order.deletes and partition is None:
@@ -257,7 +257,7 @@ class ReplicaManager:
             done(None)
             return
         if order.leader_epoch < partition.epochs.leader_epoch:
-            raise StaleOrder(
+            raise StaleRoleChange(
                 f"{order.topic_partition} is to stop in epoch {order.leader_epoch}, it is in"
                 f" {partition.epochs.leader_epoch}"
             )
@@ -357,7 +357,7 @@ class ReplicaManager:
 
 def _check_order(partition: Partition, order: RoleAssignment) -> None:
     """Raise InconsistentTopicId if the role assignment is for a topic with another id, or
-    StaleOrder if the replica has newer epochs."""
+    StaleRoleChange if the replica has newer epochs."""
     if partition.topic_id not in (order.topic_id, NO_TOPIC_ID):
         raise InconsistentTopicId(
             f"{order.topic_partition} is here a replica of the topic with id"
@@ -365,7 +365,7 @@ def _check_order(partition: Partition, order: RoleAssignment) -> None:
         )
     ordered = Epochs(order.leader_epoch, order.partition_epoch)
     if ordered < partition.epochs:
-        raise StaleOrder(
+        raise StaleRoleChange(
             f"the order for {order.topic_partition} is of {ordered}, the replica is told of"
             f" {partition.epochs} already"
         )

@@ -10,7 +10,7 @@ from klog_broker.log.read.read_results import EpochEndOffset
 from pyspark_klog.ids import Offset
 
 
-def tells_of_divergence(leaders: EpochEndOffset, offset: int, last_epoch: int) -> bool:
+def is_diverging_epoch(leaders: EpochEndOffset, offset: int, last_epoch: int) -> bool:
     """Whether `leaders` is a valid diverging epoch (KIP-595) for a follower whose log ends at
     `offset` with a batch of `last_epoch`: an older epoch, or the same epoch with a lower end."""
     if leaders.leader_epoch < 0 or leaders.end_offset < 0:

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from klog_broker.cluster.known_topics import KnownTopics
 from klog_broker.metadata.interface import MetadataStore
-from klog_broker.replication.errors import Ended
+from klog_broker.replication.errors import EndReason
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Offline
 from klog_broker.replication.replica_manager import ReplicaManager
@@ -60,9 +60,9 @@ def led_partition(services: PartitionServices, topic: str, partition: int) -> Le
 
 def ended_code(services: PartitionServices, leader: Leader) -> ErrorCode:
     """The error for a delayed request whose leadership has ended."""
-    if leader.ended is Ended.OFFLINE:
+    if leader.ended is EndReason.OFFLINE:
         return ErrorCode.KAFKA_STORAGE_ERROR
-    if leader.ended is Ended.DELETED:
+    if leader.ended is EndReason.DELETED:
         return why_not_led(services, *leader.topic_partition)
     return ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -5,7 +5,7 @@ import logging
 from klog_broker.log.errors import InconsistentTopicId, LogStorageError
 from klog_broker.metadata.errors import (
     InvalidTopicName,
-    NoAnswer,
+    NoResponse,
     NotInClusters,
     PartitionsChanged,
     StoreFailed,
@@ -25,7 +25,7 @@ _CODES: dict[type, ErrorCode] = {
     UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     TooManyQuotas: ErrorCode.POLICY_VIOLATION,
     NotInClusters: ErrorCode.POLICY_VIOLATION,
-    NoAnswer: ErrorCode.REQUEST_TIMED_OUT,
+    NoResponse: ErrorCode.REQUEST_TIMED_OUT,
     UnreadableConfig: ErrorCode.INVALID_CONFIG,
     StoreFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     LogStorageError: ErrorCode.KAFKA_STORAGE_ERROR,

@@ -6,8 +6,12 @@ from typing import Any
 
 from klog_broker.controller.zookeeper.controller import Controller
 from klog_broker.controller.zookeeper.controller_election import Election
-from klog_broker.controller.zookeeper.request_batch import FULL, LEADER_DURING_DELETE, Order
-from klog_broker.controller.zookeeper.request_sender import Answer
+from klog_broker.controller.zookeeper.request_batch import (
+    FULL,
+    LEADER_DURING_DELETE,
+    ControllerRequest,
+)
+from klog_broker.controller.zookeeper.request_sender import BrokerResponse
 from klog_broker.metadata.zookeeper.registration import Registration
 from klog_broker.metadata.zookeeper.sessions import Sessions
 from klog_broker.runtime.event_loop.loop import Loop
@@ -48,7 +52,9 @@ _RESPONSES: dict[type[Any], type[Any]] = {
 
 Disk = dict[TopicPartition, TopicId]
 """The replicas that a broker has, kept over its restarts."""
-Route = Callable[["BrokerLife", BrokerId, Order, Callable[[Answer | None], None]], None]
+Route = Callable[
+    ["BrokerLife", BrokerId, ControllerRequest, Callable[[BrokerResponse | None], None]], None
+]
 
 
 @dataclass
@@ -190,7 +196,7 @@ class BrokerLife:
         raise Violation("the last registration of a broker ends", text)
 
     # --- requests of the controller ---------------------------------------------------------------
-    def handle(self, order: Order) -> Answer | None:
+    def handle(self, order: ControllerRequest) -> BrokerResponse | None:
         """Answer the controller's request; None if the broker is not registered yet.
 
         Without a broker epoch of its own, a broker cannot know which registration the request is
@@ -204,7 +210,7 @@ class BrokerLife:
         elif self.is_stale(order.controller_epoch):
             error = ErrorCode.STALE_CONTROLLER_EPOCH
         if error is not ErrorCode.NONE:
-            answer: Answer = _RESPONSES[type(order)](error_code=error)
+            answer: BrokerResponse = _RESPONSES[type(order)](error_code=error)
             return answer
         self.controller_epoch = order.controller_epoch
         if isinstance(order, LeaderAndIsrRequest):
@@ -217,7 +223,7 @@ class BrokerLife:
         """Whether a request comes from a controller that has been replaced."""
         return controller_epoch < self.controller_epoch
 
-    def _lead(self, order: LeaderAndIsrRequest) -> Answer:
+    def _lead(self, order: LeaderAndIsrRequest) -> BrokerResponse:
         for topic in order.topic_states:
             topic_id = TopicId(topic.topic_id)
             for state in topic.partition_states:
@@ -238,7 +244,7 @@ class BrokerLife:
                     self._checks.leads(key, state.leader_epoch, self.number, self.epoch)
         return LeaderAndIsrResponse()
 
-    def _see(self, order: UpdateMetadataRequest) -> Answer:
+    def _see(self, order: UpdateMetadataRequest) -> BrokerResponse:
         if order.type == FULL:
             self.pictures.clear()
         self.live_brokers = {each.id for each in order.live_brokers}
@@ -254,7 +260,7 @@ class BrokerLife:
                 )  # fmt: skip
         return UpdateMetadataResponse()
 
-    def _stop(self, order: StopReplicaRequest) -> Answer:
+    def _stop(self, order: StopReplicaRequest) -> BrokerResponse:
         errors = []
         for topic in order.topic_states:
             for state in topic.partition_states:

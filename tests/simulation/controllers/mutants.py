@@ -7,10 +7,10 @@ from typing import Any
 from klog_broker.controller.decisions import isr_changes
 from klog_broker.controller.decisions.context import ControllerContext
 from klog_broker.controller.zookeeper import deletions, znode_reader, znode_writer
-from klog_broker.controller.zookeeper.cluster_state import Picture
+from klog_broker.controller.zookeeper.cluster_state import ControllerState
 from klog_broker.controller.zookeeper.controller import Controller
 from klog_broker.controller.zookeeper.fenced_writes import FencedWrites
-from klog_broker.controller.zookeeper.request_queues import OrderQueues
+from klog_broker.controller.zookeeper.request_queues import RequestQueues
 from klog_broker.controller.zookeeper.znode_reader import Reader
 from klog_broker.metadata.zookeeper import registration
 from klog_broker.runtime.zookeeper.sessions import ANY_VERSION, Check
@@ -104,7 +104,7 @@ def _watch_missed(original: Any) -> Any:
 
 
 def _sent_once(_original: Any) -> Any:
-    return OrderQueues.answered
+    return RequestQueues.answered
 
 
 def _deletes_without(_original: Any) -> Any:
@@ -143,8 +143,8 @@ MUTANTS = (
     Mutant("in-sync set of an old leader taken", isr_changes, "_fault", _old_leader_taken),
     Mutant("order of an old controller taken", BrokerLife, "is_stale", _old_controller_taken),
     Mutant("watch missed after a break", Controller, "connected", _watch_missed),
-    Mutant("order sent once", OrderQueues, "lost", _sent_once),
+    Mutant("order sent once", RequestQueues, "lost", _sent_once),
     Mutant("deletion waits for nobody", deletions, "finish", _deletes_without),
     Mutant("changes unread", Reader, "_watching", _changes_unread),
-    Mutant("who comes is told of nothing", Picture, "_came", _told_of_nothing),
+    Mutant("who comes is told of nothing", ControllerState, "_came", _told_of_nothing),
 )

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from klog_broker.controller.zookeeper.controller_requests import NewTopic
-from klog_broker.controller.zookeeper.request_batch import Order
-from klog_broker.controller.zookeeper.request_sender import Answer
+from klog_broker.controller.zookeeper.request_batch import ControllerRequest
+from klog_broker.controller.zookeeper.request_sender import BrokerResponse
 from klog_broker.runtime.zookeeper.sessions import Create
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
@@ -141,15 +141,15 @@ class Controllers:
         self,
         sender: BrokerLife,
         to: BrokerId,
-        order: Order,
-        done: Callable[[Answer | None], None],
+        order: ControllerRequest,
+        done: Callable[[BrokerResponse | None], None],
     ) -> None:
         """Carry a controller's request to a broker.
 
         Requests and responses may be lost. A request that waits in a broker that ends is lost, too.
         """
 
-        def answer(reply: Answer | None) -> None:
+        def answer(reply: BrokerResponse | None) -> None:
             self.world.after(self._delay_ms(), lambda: sender.deliver(lambda: done(reply)))
 
         def arrive() -> None:

@@ -9,7 +9,7 @@ from klog_broker.controller.zookeeper.errors import ControllerMoved
 from klog_broker.controller.zookeeper.fenced_writes import FencedWrites
 from klog_broker.membership.member import Member
 from klog_broker.metadata.image import BrokerRegistration
-from klog_broker.metadata.zookeeper.joining import Joined
+from klog_broker.metadata.zookeeper.join_conversation import JoinResult
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.zookeeper.sessions import ANY_VERSION, Create, Session, SessionEvent, Set
@@ -69,7 +69,7 @@ class BrokerLife:
         self.loop.run_turn(0)
         if self.member.outcome is not None and not self._followed:
             self._followed = True
-            if not isinstance(self.member.outcome, Joined):
+            if not isinstance(self.member.outcome, JoinResult):
                 raise Violation("a broker joins", f"{self.name}: {self.member.outcome.text}")
             store = self.member.follow(
                 "PLAINTEXT",

@@ -50,14 +50,14 @@ _JSON_HELP = "Print JSON for scripts instead of a table."
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ClientOptions:
     """The settings and output format of a command that connects to brokers."""
 
     settings: Mapping[str, Value]
     """The settings of the client, already checked."""
     as_json: bool
 
-    def with_properties(self, texts: Iterable[str], own: Mapping[str, Value]) -> "Asking":
+    def with_properties(self, texts: Iterable[str], own: Mapping[str, Value]) -> "ClientOptions":
         """Return a copy with a command's ``own`` settings, then those written ``name=value``.
 
         :raises SettingError: for a name that Kafka's clients don't have, or a wrong value
@@ -83,12 +83,14 @@ class Asking:
         return Admin(settings=self.settings)
 
 
-def asks_brokers(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the common options to a command; its first argument becomes an `Asking`."""
-    return asks_brokers_with(_JSON_HELP)(command)
+def with_client_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the common options to a command; its first argument becomes an `ClientOptions`."""
+    return with_client_and_json_options(_JSON_HELP)(command)
 
 
-def asks_brokers_with(json_help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_client_and_json_options(
+    json_help: str,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator like `asks_brokers` with another help text for --json."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -102,7 +104,7 @@ def asks_brokers_with(json_help: str) -> Callable[[Callable[..., None]], Callabl
             **given: Any,
         ) -> None:
             settings = read_settings(servers, config_file, timeout_ms)
-            command(Asking(settings, as_json), *arguments, **given)
+            command(ClientOptions(settings, as_json), *arguments, **given)
 
         options = (*_OPTIONS, click.option("--json", "as_json", is_flag=True, help=json_help))
         return functools.reduce(

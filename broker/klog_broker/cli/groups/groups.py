@@ -5,7 +5,13 @@ from collections.abc import Sequence
 
 import click
 
-from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers, print_json, say
+from klog_broker.cli.common.client_options import (
+    HELP,
+    ClientOptions,
+    print_json,
+    say,
+    with_client_options,
+)
 from klog_broker.cli.common.partitions import named_partitions
 from klog_broker.cli.common.tables import Row, print_table
 from klog_broker.cli.groups.group_rows import (
@@ -52,8 +58,8 @@ command.add_command(reset_offsets)
     metavar="STATE",
     help="Only groups in this state; repeatable.",
 )
-@asks_brokers
-def list_all(asking: Asking, states: Sequence[str]) -> None:
+@with_client_options
+def list_all(asking: ClientOptions, states: Sequence[str]) -> None:
     """List the groups with their states and members; groups of exactly-once sinks are only
     counted."""
     with asking.client() as client:
@@ -84,9 +90,9 @@ def list_all(asking: Asking, states: Sequence[str]) -> None:
     "--state", is_flag=True, help="Show state, coordinator and assignor, one line per group."
 )
 @click.option("--verbose", is_flag=True, help="Show epochs, assignments and commit metadata, too.")
-@asks_brokers
+@with_client_options
 def describe(
-    asking: Asking,
+    asking: ClientOptions,
     group_ids: Sequence[str],
     all_groups: bool,
     members: bool,
@@ -134,8 +140,8 @@ def describe(
 
 @command.command("delete")
 @click.argument("group_ids", nargs=-1, required=True, metavar="GROUP...")
-@asks_brokers
-def delete(asking: Asking, group_ids: Sequence[str]) -> None:
+@with_client_options
+def delete(asking: ClientOptions, group_ids: Sequence[str]) -> None:
     """Delete groups without members, permanently and with all their offsets."""
     deleted, refused = [], []
     with asking.client() as client:
@@ -153,8 +159,8 @@ def delete(asking: Asking, group_ids: Sequence[str]) -> None:
 @command.command("delete-offsets")
 @click.argument("group_id", metavar="GROUP")
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:0,1]...")
-@asks_brokers
-def forget(asking: Asking, group_id: str, topics: Sequence[str]) -> None:
+@with_client_options
+def forget(asking: ClientOptions, group_id: str, topics: Sequence[str]) -> None:
     """Delete a group's offsets in topics or partitions that no member of the group is reading."""
     with asking.client() as client:
         partitions = named_partitions(client, topics)

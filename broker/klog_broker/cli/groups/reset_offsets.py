@@ -7,7 +7,12 @@ from pathlib import Path
 
 import click
 
-from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers, print_json
+from klog_broker.cli.common.client_options import (
+    HELP,
+    ClientOptions,
+    print_json,
+    with_client_options,
+)
 from klog_broker.cli.common.partitions import check_topics, named_partitions
 from klog_broker.cli.common.tables import Row, print_table
 from klog_broker.cli.groups.offset_strategies import (
@@ -76,9 +81,9 @@ log becomes the nearer end of the log; a time after the last record becomes the 
 @click.option(
     "--export", is_flag=True, help="Print CSV for --from-file, in the format of Kafka's tool."
 )
-@asks_brokers
+@with_client_options
 def reset_offsets(
-    asking: Asking,
+    asking: ClientOptions,
     group_ids: Sequence[str],
     topics: Sequence[str],
     all_topics: bool,

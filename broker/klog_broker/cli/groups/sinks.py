@@ -5,7 +5,13 @@ from collections.abc import Sequence
 
 import click
 
-from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers, print_json, say
+from klog_broker.cli.common.client_options import (
+    HELP,
+    ClientOptions,
+    print_json,
+    say,
+    with_client_options,
+)
 from klog_broker.cli.common.tables import print_table
 from klog_broker.cli.groups.sink_rows import print_sink_groups, shown_time, sink_fields
 from pyspark_klog.client.admin.groups import delete_group, list_groups
@@ -27,8 +33,8 @@ def command() -> None:
 
 
 @command.command("list")
-@asks_brokers
-def list_all(asking: Asking) -> None:
+@with_client_options
+def list_all(asking: ClientOptions) -> None:
     """List the sinks: number of tasks with a row, newest micro-batch, and the time of its write.
 
     Batch writes, which leave a mark for a day, are not listed.
@@ -53,9 +59,9 @@ def list_all(asking: Asking) -> None:
 @_QUERY
 @_NAME
 @_PREFIX
-@asks_brokers
+@with_client_options
 def describe(
-    asking: Asking,
+    asking: ClientOptions,
     query_id: str,
     name: str | None,
     prefix: str | None,
@@ -78,9 +84,9 @@ def describe(
 @_NAME
 @_PREFIX
 @click.option("--dry-run", is_flag=True, help="Only print the groups that would be deleted.")
-@asks_brokers
+@with_client_options
 def delete(
-    asking: Asking,
+    asking: ClientOptions,
     query_id: str,
     name: str | None,
     prefix: str | None,

@@ -3,7 +3,7 @@
 from klog_broker.cli.common.partitions import named_partitions
 from klog_broker.cli.common.progress import Advance
 from klog_broker.cli.perf.figures import Flow
-from klog_broker.cli.perf.produce import SAY_EVERY_S, Say
+from klog_broker.cli.perf.produce import PRINT_EVERY_S, PrintFigures
 from pyspark_klog.client.clock import monotonic_s
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.consumer.follower import Fetched, Follower, OutOfRange
@@ -18,7 +18,7 @@ def measure_reading(
     most_records: int,
     idle_ms: int,
     advance: Advance,
-    say: Say,
+    say: PrintFigures,
 ) -> dict[str, float]:
     """Read a topic from its beginning until it returned ``most_records`` records, or none for
     ``idle_ms``. Return the figures."""
@@ -45,7 +45,7 @@ def measure_reading(
                 of_while.add(records, len(fetched.data))
                 advance(records)
             last_s = monotonic_s()
-            if last_s - of_while.start_s >= SAY_EVERY_S:
+            if last_s - of_while.start_s >= PRINT_EVERY_S:
                 say(of_while.figures(last_s))
                 of_while = Flow(last_s)
     except KeyboardInterrupt:

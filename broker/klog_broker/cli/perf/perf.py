@@ -6,7 +6,12 @@ from pathlib import Path
 
 import click
 
-from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers, print_json
+from klog_broker.cli.common.client_options import (
+    HELP,
+    ClientOptions,
+    print_json,
+    with_client_options,
+)
 from klog_broker.cli.common.progress import progress_bar
 from klog_broker.cli.common.tables import print_table
 from klog_broker.cli.perf.batches import (
@@ -17,7 +22,7 @@ from klog_broker.cli.perf.batches import (
 )
 from klog_broker.cli.perf.consume import measure_reading
 from klog_broker.cli.perf.figures import PERCENTILES, line
-from klog_broker.cli.perf.produce import Pace, Say, measure_writing
+from klog_broker.cli.perf.produce import Pace, PrintFigures, measure_writing
 from pyspark_klog.client.producer.row_encoder import compression_level
 from pyspark_klog.errors import KlogError
 from pyspark_klog.records.compression import Codec
@@ -84,9 +89,9 @@ def command() -> None:
     metavar="NAME=VALUE",
     help="A setting of Kafka's producer; repeatable.",
 )
-@asks_brokers
+@with_client_options
 def produce(
-    asking: Asking,
+    asking: ClientOptions,
     topic: str,
     num_records: int,
     record_size: int | None,
@@ -148,9 +153,9 @@ def produce(
     metavar="NAME=VALUE",
     help="A setting of Kafka's consumer; repeatable.",
 )
-@asks_brokers
+@with_client_options
 def consume(
-    asking: Asking, topic: str, messages: int, idle_ms: int, properties: Sequence[str]
+    asking: ClientOptions, topic: str, messages: int, idle_ms: int, properties: Sequence[str]
 ) -> None:
     """Read records, and show the rate.
 
@@ -170,7 +175,7 @@ def consume(
         )
 
 
-def _say(asking: Asking) -> Say:
+def _say(asking: ClientOptions) -> PrintFigures:
     """Return a function that prints an interval's figures, unless a progress bar or --json is
     used."""
 
@@ -181,7 +186,7 @@ def _say(asking: Asking) -> Say:
     return say
 
 
-def _print(asking: Asking, figures: dict[str, float]) -> None:
+def _print(asking: ClientOptions, figures: dict[str, float]) -> None:
     if asking.as_json:
         print_json(figures)
         return

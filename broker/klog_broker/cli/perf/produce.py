@@ -14,9 +14,9 @@ from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
-Say = Callable[[dict[str, float]], None]
+PrintFigures = Callable[[dict[str, float]], None]
 """Called with the figures of the last interval."""
-SAY_EVERY_S = 5.0
+PRINT_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Pace:
 class _Meter:
     """Counts acknowledged records and their latencies."""
 
-    def __init__(self, advance: Advance, say: Say) -> None:
+    def __init__(self, advance: Advance, say: PrintFigures) -> None:
         self.start_s = monotonic_s()
         self._advance = advance
         self._say = say
@@ -63,7 +63,7 @@ class _Meter:
             self._all.add(some, some_bytes)
             self._while.add(some, some_bytes)
         self._advance(batch.record_count)
-        if now_s - self._while.start_s >= SAY_EVERY_S:
+        if now_s - self._while.start_s >= PRINT_EVERY_S:
             self._say(self._while.figures(now_s) | latency_figures(self._while_latencies))
             self._while, self._while_latencies = Flow(now_s), Latencies()
 
@@ -78,7 +78,7 @@ def measure_writing(
     batches: BatchSource,
     pace: Pace,
     advance: Advance,
-    say: Say,
+    say: PrintFigures,
 ) -> dict[str, float]:
     """Write records to all partitions in turn until all are acknowledged, or until Ctrl-C. Return
     the figures.

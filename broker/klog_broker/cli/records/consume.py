@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers_with
+from klog_broker.cli.common.client_options import HELP, ClientOptions, with_client_and_json_options
 from klog_broker.cli.common.partitions import named_partitions
 from klog_broker.cli.records.record_lines import separator_bytes
 from klog_broker.cli.records.record_output import FIELDS, RecordFormat
@@ -29,7 +29,7 @@ stop."""
 _SHORT_TURN_MS = 50
 """The longest wait if only a leader's response delays the end of the command."""
 _COMMIT_EVERY_MS = 5_000
-_TROUBLE_TOLD_EVERY_MS = 30_000
+_TROUBLE_REPORT_INTERVAL_MS = 30_000
 
 _HELP = """Print a topic's new records until Ctrl-C.
 
@@ -99,9 +99,11 @@ records; the group must have no members, since klog consume does not join it.
     metavar="NAME=VALUE",
     help="A setting of Kafka's consumer; repeatable.",
 )
-@asks_brokers_with("One JSON object per line, with all fields; non-UTF-8 bytes in base 64.")
+@with_client_and_json_options(
+    "One JSON object per line, with all fields; non-UTF-8 bytes in base 64."
+)
 def command(
-    asking: Asking,
+    asking: ClientOptions,
     topic: str,
     from_beginning: bool,
     offset: str | None,
@@ -279,7 +281,7 @@ class Printer:
     def _tell_of(self, trouble: KlogError) -> None:
         now_ms = self._client.now_ms()
         told_ms = self._trouble_told_ms
-        if told_ms is None or now_ms >= told_ms + _TROUBLE_TOLD_EVERY_MS:
+        if told_ms is None or now_ms >= told_ms + _TROUBLE_REPORT_INTERVAL_MS:
             self._trouble_told_ms = now_ms
             click.echo(f"klog: {trouble}; retrying", err=True)
 

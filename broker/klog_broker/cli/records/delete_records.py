@@ -6,7 +6,12 @@ from pathlib import Path
 
 import click
 
-from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers, print_json
+from klog_broker.cli.common.client_options import (
+    HELP,
+    ClientOptions,
+    print_json,
+    with_client_options,
+)
 from klog_broker.cli.common.tables import print_table
 from pyspark_klog.client.admin.records_deletion import HIGH_WATERMARK, delete_records
 from pyspark_klog.client.errors import SettingError
@@ -43,9 +48,9 @@ def command() -> None:
     metavar="FILE",
     help="Offsets of many partitions, in the format of kafka-delete-records.",
 )
-@asks_brokers
+@with_client_options
 def delete(
-    asking: Asking,
+    asking: ClientOptions,
     topic: str | None,
     partitions: Sequence[int],
     before_offset: int | None,

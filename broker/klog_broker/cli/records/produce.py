@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import click
 
-from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers_with
+from klog_broker.cli.common.client_options import HELP, ClientOptions, with_client_and_json_options
 from klog_broker.cli.common.errors import exit_unreadable
 from klog_broker.cli.common.progress import Advance, progress_bar
 from klog_broker.cli.records.record_lines import (
@@ -81,9 +81,11 @@ _HELP = """Write each line of stdin, or of a file, as a record.
     metavar="NAME=VALUE",
     help="A setting of Kafka's producer; repeatable.",
 )
-@asks_brokers_with("Each line is a JSON object of key, value, headers, partition, timestamp.")
+@with_client_and_json_options(
+    "Each line is a JSON object of key, value, headers, partition, timestamp."
+)
 def command(
-    asking: Asking,
+    asking: ClientOptions,
     topic: str,
     file: Path | None,
     key_separator: str | None,
@@ -128,7 +130,7 @@ def command(
         click.echo(f"klog: {counted(written)} written to {topic}", err=True)
 
 
-def _own_settings(asking: Asking, **given: str | None) -> dict[str, Value]:
+def _own_settings(asking: ClientOptions, **given: str | None) -> dict[str, Value]:
     """Return the settings of this command's options, and max.block.ms, which by default is as long
     as the command's timeout."""
     wait_ms = asking.settings["default.api.timeout.ms"]

@@ -5,7 +5,13 @@ from typing import Any
 
 import click
 
-from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers, print_json, say
+from klog_broker.cli.common.client_options import (
+    HELP,
+    ClientOptions,
+    print_json,
+    say,
+    with_client_options,
+)
 from klog_broker.cli.common.tables import Row, print_table
 from klog_broker.cli.topics.config_targets import read_targets, takes_targets
 from pyspark_klog.client.admin.configs import (
@@ -33,8 +39,8 @@ def command() -> None:
 
 
 @command.command("list")
-@asks_brokers
-def list_all(asking: Asking) -> None:
+@with_client_options
+def list_all(asking: ClientOptions) -> None:
     """List the resources that can have settings (Kafka 4.1 or newer; 3.7 to 4.0: client
     metrics)."""
     with asking.client() as client:
@@ -49,8 +55,8 @@ def list_all(asking: Asking) -> None:
 @takes_targets
 @click.option("--quotas", is_flag=True, help="Show all quotas.")
 @click.option("--all", "show_all", is_flag=True, help="Show defaults and synonyms, too.")
-@asks_brokers
-def describe(asking: Asking, quotas: bool, show_all: bool, **given: Any) -> None:
+@with_client_options
+def describe(asking: ClientOptions, quotas: bool, show_all: bool, **given: Any) -> None:
     """Show the settings that were set for topics, brokers and others; with --all every setting."""
     resources, entity = read_targets(given)
     if quotas == bool(resources or entity):
@@ -78,9 +84,9 @@ def describe(asking: Asking, quotas: bool, show_all: bool, **given: Any) -> None
 @click.option("--append", multiple=True, metavar="NAME=VALUE", help="Add items to a list.")
 @click.option("--subtract", multiple=True, metavar="NAME=VALUE", help="Remove items from a list.")
 @click.option("--validate-only", is_flag=True, help="Only check the change.")
-@asks_brokers
+@with_client_options
 def alter(
-    asking: Asking,
+    asking: ClientOptions,
     to_set: Sequence[str],
     delete: Sequence[str],
     append: Sequence[str],
@@ -187,7 +193,7 @@ def _told(entries: Sequence[ConfigEntry]) -> list[dict[str, object]]:
     ]
 
 
-def _print_quotas(asking: Asking, found: Sequence[Quotas]) -> None:
+def _print_quotas(asking: ClientOptions, found: Sequence[Quotas]) -> None:
     if asking.as_json:
         print_json([{"entity": each.entity, "quotas": each.values} for each in found])
         return

@@ -5,7 +5,12 @@ from collections.abc import Collection, Sequence
 
 import click
 
-from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers, print_json
+from klog_broker.cli.common.client_options import (
+    HELP,
+    ClientOptions,
+    print_json,
+    with_client_options,
+)
 from klog_broker.cli.common.tables import Row, print_table
 from pyspark_klog.client.admin.log_dirs import LogDir, describe_log_dirs
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
@@ -32,8 +37,10 @@ is being moved to the directory (`moving`) is compared with the present replica 
 @click.option(
     "--by-topic", is_flag=True, help="Show one line per topic and directory, not per partition."
 )
-@asks_brokers
-def command(asking: Asking, brokers: Sequence[int], topics: Sequence[str], by_topic: bool) -> None:
+@with_client_options
+def command(
+    asking: ClientOptions, brokers: Sequence[int], topics: Sequence[str], by_topic: bool
+) -> None:
     """Run `klog log-dirs`; the help text is _HELP."""
     with asking.client() as client:
         found = describe_log_dirs(client, brokers or None)

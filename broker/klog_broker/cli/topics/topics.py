@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import click
 
-from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers, print_json, say
+from klog_broker.cli.common.client_options import (
+    HELP,
+    ClientOptions,
+    print_json,
+    say,
+    with_client_options,
+)
 from klog_broker.cli.common.tables import Row, print_table
 from pyspark_klog.client.admin.configs import Resource, ResourceType, is_own
 from pyspark_klog.client.admin.topics import NewTopic
@@ -21,8 +27,8 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--internal", is_flag=True, help="List the brokers' internal topics, too.")
-@asks_brokers
-def list_topics(asking: Asking, internal: bool) -> None:
+@with_client_options
+def list_topics(asking: ClientOptions, internal: bool) -> None:
     """List the topics with their partitions and replicas."""
     with asking.admin() as admin:
         infos = [
@@ -46,9 +52,9 @@ def list_topics(asking: Asking, internal: bool) -> None:
     "--validate-only", is_flag=True, help="Only check whether the topics could be created."
 )
 @click.option("--if-not-exists", is_flag=True, help="Ignore topics that already exist.")
-@asks_brokers
+@with_client_options
 def create(
-    asking: Asking,
+    asking: ClientOptions,
     names: Sequence[str],
     partitions: int | None,
     replication_factor: int | None,
@@ -99,9 +105,9 @@ def create(
     is_flag=True,
     help="Only partitions with replicas that are not in sync.",
 )
-@asks_brokers
+@with_client_options
 def describe(
-    asking: Asking, names: Sequence[str], unavailable: bool, under_replicated: bool
+    asking: ClientOptions, names: Sequence[str], unavailable: bool, under_replicated: bool
 ) -> None:
     """Show partitions, leaders and changed settings of topics (default: of all topics)."""
     with asking.admin() as admin:
@@ -137,8 +143,8 @@ def describe(
     metavar="N",
     help="The new number of partitions, more than at present.",
 )
-@asks_brokers
-def alter(asking: Asking, names: Sequence[str], partitions: int) -> None:
+@with_client_options
+def alter(asking: ClientOptions, names: Sequence[str], partitions: int) -> None:
     """Add partitions to topics. Records with the same key may go to other partitions from then
     on."""
     with asking.admin() as admin:
@@ -155,8 +161,8 @@ def alter(asking: Asking, names: Sequence[str], partitions: int) -> None:
 @command.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @click.option("--if-exists", is_flag=True, help="Ignore topics that do not exist.")
-@asks_brokers
-def delete(asking: Asking, names: Sequence[str], if_exists: bool) -> None:
+@with_client_options
+def delete(asking: ClientOptions, names: Sequence[str], if_exists: bool) -> None:
     """Delete topics and all their records, at once and permanently."""
     with asking.admin() as admin:
         if if_exists:

@@ -4,7 +4,13 @@ from collections.abc import Sequence
 
 import click
 
-from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers, print_json, say
+from klog_broker.cli.common.client_options import (
+    HELP,
+    ClientOptions,
+    print_json,
+    say,
+    with_client_options,
+)
 from klog_broker.cli.common.partitions import named_partitions
 from klog_broker.cli.common.progress import progress_bar
 from klog_broker.cli.common.tables import Row, print_table
@@ -45,9 +51,12 @@ _AT_ONCE = 1_000
     metavar="MINUTES",
     help="Ignore younger transactions: transaction.max.timeout.ms of the brokers.",
 )
-@asks_brokers
+@with_client_options
 def find_hanging(
-    asking: Asking, topics: Sequence[str], broker_id: int | None, max_transaction_timeout: int
+    asking: ClientOptions,
+    topics: Sequence[str],
+    broker_id: int | None,
+    max_transaction_timeout: int,
 ) -> None:
     """Find transactions that are open in a partition, but unknown to their coordinator (default: in
     all partitions).
@@ -94,9 +103,9 @@ def find_hanging(
     metavar="N",
     help="The epoch of the partition's last marker, or a newer one.",
 )
-@asks_brokers
+@with_client_options
 def abort(
-    asking: Asking,
+    asking: ClientOptions,
     transactional_id: str | None,
     topic: str | None,
     partition: int | None,

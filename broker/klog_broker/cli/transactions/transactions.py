@@ -5,7 +5,12 @@ from collections.abc import Sequence
 
 import click
 
-from klog_broker.cli.common.client_options import HELP, Asking, asks_brokers, print_json
+from klog_broker.cli.common.client_options import (
+    HELP,
+    ClientOptions,
+    print_json,
+    with_client_options,
+)
 from klog_broker.cli.common.partitions import named_partitions
 from klog_broker.cli.common.tables import NOTHING, Row, print_table
 from klog_broker.cli.groups.sink_rows import shown_time
@@ -43,9 +48,9 @@ command.add_command(find_hanging)
     "--longer-than", type=int, metavar="MS", help="Open for longer than this (Kafka 3.8)."
 )
 @click.option("--pattern", metavar="REGEX", help="Ids that match a regular expression (Kafka 4.1).")
-@asks_brokers
+@with_client_options
 def list_all(
-    asking: Asking,
+    asking: ClientOptions,
     states: Sequence[str],
     producer_ids: Sequence[int],
     longer_than: int | None,
@@ -64,8 +69,8 @@ def list_all(
 
 @command.command("describe")
 @click.argument("transactional_ids", nargs=-1, required=True, metavar="TRANSACTIONAL_ID...")
-@asks_brokers
-def describe(asking: Asking, transactional_ids: Sequence[str]) -> None:
+@with_client_options
+def describe(asking: ClientOptions, transactional_ids: Sequence[str]) -> None:
     """Show the states of transactional ids, and the partitions of their transactions."""
     with asking.client() as client:
         found = {each: describe_id(client, each) for each in transactional_ids}
@@ -87,8 +92,8 @@ def describe(asking: Asking, transactional_ids: Sequence[str]) -> None:
 
 @command.command("describe-producers")
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:0,1]...")
-@asks_brokers
-def describe_producers(asking: Asking, topics: Sequence[str]) -> None:
+@with_client_options
+def describe_producers(asking: ClientOptions, topics: Sequence[str]) -> None:
     """Show the producer ids that have written to partitions, and their open transactions."""
     with asking.client() as client:
         found, refused = active_producers(client, named_partitions(client, topics))

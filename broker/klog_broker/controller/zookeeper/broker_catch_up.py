@@ -7,7 +7,7 @@ again: a dropped request may or may not have arrived, and deleting an absent rep
 
 from klog_broker.controller.decisions.replica_states import ReplicaState
 from klog_broker.controller.zookeeper import deletions
-from klog_broker.controller.zookeeper.cluster_state import Picture
+from klog_broker.controller.zookeeper.cluster_state import ControllerState
 from klog_broker.controller.zookeeper.znode_writer import PARTITIONS_A_TURN, Work
 from klog_broker.metadata.zookeeper.conversation import Steps
 from pyspark_klog.ids import BrokerId, TopicPartition
@@ -31,7 +31,7 @@ def catch_up(work: Work, broker_id: BrokerId) -> Steps[None]:
     yield from deletions.go_on(work)
 
 
-def _tell(picture: Picture, partition: TopicPartition, broker_id: BrokerId) -> None:
+def _tell(picture: ControllerState, partition: TopicPartition, broker_id: BrokerId) -> None:
     context = picture.context
     if context.is_to_be_deleted(partition.topic):
         state = context.replica_state(partition, broker_id)

@@ -11,27 +11,27 @@ from collections.abc import Callable, Iterable, Iterator
 from klog_broker.controller.decisions.context import ControllerContext, Leadership, RegisteredBroker
 from klog_broker.controller.decisions.partition_states import PartitionState
 from klog_broker.controller.decisions.replica_states import ReplicaState
-from klog_broker.controller.zookeeper.request_batch import BrokerOrder, OrderBatch
-from klog_broker.controller.zookeeper.request_sender import OrderSender
+from klog_broker.controller.zookeeper.request_batch import BrokerRequest, RequestBatch
+from klog_broker.controller.zookeeper.request_sender import RequestSender
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
 
-WAITING_AT_LEAST = 20_000
+MIN_QUEUE_SIZE = 20_000
 """Queued requests for a broker are never dropped while they name at most this many partitions and
 brokers, which take about 20 MB."""
 
-EVERYTHING = 4
+FULL_UPDATE_FACTOR = 4
 """The limit also allows this many times the number of partitions that ever had a leader, because
 sending everything to a broker takes at most one LeaderAndIsr, UpdateMetadata and StopReplica entry
 for each of them."""
 
 
-class Picture:
+class ControllerState:
     """The state of a controller from one reading of all of ZooKeeper to the next."""
 
     def __init__(
         self,
-        sender: OrderSender,
+        sender: RequestSender,
         *,
         controller_id: BrokerId,
         controller_epoch: int,
@@ -55,7 +55,7 @@ class Picture:
         """Partitions whose state must be compared with the registered brokers. The values are the
         brokers that get a LeaderAndIsr request even if the state does not change."""
         self.untold: dict[BrokerId, None] = {}
-        """Brokers that wait for the full UpdateMetadata request (`OrderBatch.tell_all`)."""
+        """Brokers that wait for the full UpdateMetadata request (`RequestBatch.tell_all`)."""
         self.unpublished: dict[str, dict[TopicPartition, None]] = {}
         """New partitions, by topic, that no UpdateMetadata request has named yet. Once all
         partitions of the topic are settled, one request names these (`take_publishable`)."""
@@ -63,7 +63,7 @@ class Picture:
         """Partitions whose state znode cannot be read; the controller does not change them."""
         self.unreadable: set[str] = set()
         """Topics whose znode exists and cannot be read; the context does not contain them."""
-        self._begin_batch: Callable[[], OrderBatch] = lambda: OrderBatch(
+        self._begin_batch: Callable[[], RequestBatch] = lambda: RequestBatch(
             self.context,
             controller_id=controller_id,
             controller_epoch=controller_epoch,
@@ -244,7 +244,7 @@ class Picture:
         for order in orders:
             if isinstance(order.request, StopReplicaRequest) and self.sender.takes(order.broker_id):
                 self._stops.setdefault(order.broker_id, {})[id(order.request)] = order.request
-        self.sender.put(orders, WAITING_AT_LEAST + EVERYTHING * self.context.led)
+        self.sender.put(orders, MIN_QUEUE_SIZE + FULL_UPDATE_FACTOR * self.context.led)
 
     def catch_up(self, broker_id: BrokerId) -> None:
         """Queue new requests again for a broker whose requests were dropped.
@@ -256,7 +256,7 @@ class Picture:
         self.sender.catch_up(broker_id)
         self.untold[broker_id] = None
 
-    def take_stop(self, order: BrokerOrder) -> bool:
+    def take_stop(self, order: BrokerRequest) -> bool:
         """Whether a StopReplica request that was answered was made from this state.
 
         False if its broker has deregistered since, or if the request was dropped. Each request

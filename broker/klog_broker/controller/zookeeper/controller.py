@@ -30,13 +30,17 @@ from klog_broker.controller.zookeeper import (
     topic_events,
 )
 from klog_broker.controller.zookeeper.broker_catch_up import catch_up
-from klog_broker.controller.zookeeper.cluster_state import Picture
-from klog_broker.controller.zookeeper.controller_requests import Elected, NewTopic
-from klog_broker.controller.zookeeper.errors import BrokersChanged, ControllerMoved, PictureOutdated
+from klog_broker.controller.zookeeper.cluster_state import ControllerState
+from klog_broker.controller.zookeeper.controller_requests import ElectionErrors, NewTopic
+from klog_broker.controller.zookeeper.errors import (
+    BrokersChanged,
+    ControllerMoved,
+    ControllerStateOutdated,
+)
 from klog_broker.controller.zookeeper.event_queue import Event, EventQueue
 from klog_broker.controller.zookeeper.fenced_writes import FencedWrites
-from klog_broker.controller.zookeeper.request_batch import BrokerOrder
-from klog_broker.controller.zookeeper.request_sender import Answer, OrderSender, Send
+from klog_broker.controller.zookeeper.request_batch import BrokerRequest
+from klog_broker.controller.zookeeper.request_sender import BrokerResponse, RequestSender, Send
 from klog_broker.controller.zookeeper.znode_reader import Change, Reader, Subject
 from klog_broker.controller.zookeeper.znode_writer import Work, Writer
 from klog_broker.metadata.zookeeper.conversation import Conversation, Steps
@@ -98,7 +102,7 @@ class Controller:
         self._is_unclean = is_unclean
         self._new_topic_id = new_topic_id
         self._deletes_topics = deletes_topics
-        self._sender = OrderSender(loop, send, self._answered)
+        self._sender = RequestSender(loop, send, self._answered)
         self._session: Session | None = None
         self._reader: Reader
         self._writes: FencedWrites | None = None
@@ -208,7 +212,7 @@ class Controller:
     def elect_leaders(
         self,
         partitions: Sequence[TopicPartition] | None,
-        done: Callable[[Elected | ErrorCode], None],
+        done: Callable[[ElectionErrors | ErrorCode], None],
         *,
         unclean: bool,
     ) -> None:
@@ -265,7 +269,7 @@ class Controller:
         self._changes[change] = None
         self._go_on()
 
-    def _answered(self, order: BrokerOrder, answer: Answer) -> None:
+    def _answered(self, order: BrokerRequest, answer: BrokerResponse) -> None:
         work = self._work
         if work is None:
             return
@@ -280,13 +284,13 @@ class Controller:
             self._go_on()
 
     def _take_failed(
-        self, work: Work, order: BrokerOrder, answer: LeaderAndIsrResponse
+        self, work: Work, order: BrokerRequest, answer: LeaderAndIsrResponse
     ) -> Steps[None]:
         yield from failed_replicas.take(work, order, answer)
         if work.picture.context.has_failed:
             self._ask_failed_later()
 
-    def _stopped(self, work: Work, order: BrokerOrder, answer: Answer) -> Steps[None]:
+    def _stopped(self, work: Work, order: BrokerRequest, answer: BrokerResponse) -> Steps[None]:
         if not deletions.take_answer(work, order, answer):
             self._try_deletions_later()
         yield from deletions.finish(work, deletions.topics_of(order))
@@ -321,7 +325,7 @@ class Controller:
         if self._work is not None:
             self._forget(self._work)
         self._changes = {}
-        picture = Picture(
+        picture = ControllerState(
             self._sender,
             controller_id=self._broker_id,
             controller_epoch=writes.epoch.number,
@@ -367,7 +371,7 @@ class Controller:
             raise
         except ControllerMoved:
             return  # `resigned` follows
-        except PictureOutdated as error:
+        except ControllerStateOutdated as error:
             self._events.fail(error)
             self._events.put_back()
             self._forget(work)

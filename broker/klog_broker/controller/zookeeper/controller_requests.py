@@ -13,7 +13,11 @@ from dataclasses import dataclass, replace
 from klog_broker.controller.decisions.isr_changes import broker_fault
 from klog_broker.controller.decisions.leader_election import LeaderAndIsr
 from klog_broker.controller.decisions.requested_election import requested_election
-from klog_broker.controller.zookeeper.errors import PictureOutdated, WriteDenied, WriteRefused
+from klog_broker.controller.zookeeper.errors import (
+    ControllerStateOutdated,
+    WriteDenied,
+    WriteRefused,
+)
 from klog_broker.controller.zookeeper.znode_writer import (
     LOOKED_AT_A_TURN,
     PARTITIONS_A_TURN,
@@ -65,7 +69,7 @@ _UNKNOWN_EPOCH = -1
 TOO_LARGE = ErrorCode.INVALID_REQUEST
 """The error if a topic's assignment or configuration does not fit into a znode."""
 
-Elected = dict[TopicPartition, ErrorCode]
+ElectionErrors = dict[TopicPartition, ErrorCode]
 
 
 def shut_down(work: Work, request: ControlledShutdownRequest) -> Steps[ControlledShutdownResponse]:
@@ -109,7 +113,7 @@ def shut_down(work: Work, request: ControlledShutdownRequest) -> Steps[Controlle
 
 def elect_leaders(
     work: Work, partitions: Sequence[TopicPartition] | None, *, unclean: bool
-) -> Steps[Elected]:
+) -> Steps[ElectionErrors]:
     """Carry out ElectLeaders for these partitions; None means all except of topics to be deleted.
 
     Elects the preferred replica. With `unclean`, elects any live replica, for partitions without a
@@ -120,7 +124,7 @@ def elect_leaders(
     if partitions is None:
         topics = (each for each in context.topics if not context.is_to_be_deleted(each))
         asked = (each for topic in topics for each in context.partitions_of(topic))
-    errors: Elected = {}
+    errors: ElectionErrors = {}
     changes: dict[TopicPartition, LeaderAndIsr] = {}
     for count, partition in enumerate(asked, 1):
         if count % LOOKED_AT_A_TURN == 0:
@@ -168,11 +172,11 @@ def allocate_producer_ids(
     )
 
 
-def _unread(work: Work, path: str, error: ZooKeeperError) -> PictureOutdated:
+def _unread(work: Work, path: str, error: ZooKeeperError) -> ControllerStateOutdated:
     if isinstance(error, NoAuth):
         work.reader.name_bad(path, b"", str(error))
         return WriteDenied(f"{path} may not be read")
-    return PictureOutdated(f"{path} cannot be read: {error}")
+    return ControllerStateOutdated(f"{path} cannot be read: {error}")
 
 
 # --- topics: the controller sees these writes again as changes of the znodes that it watches ----
@@ -196,7 +200,7 @@ def create_topic(work: Work, topic: NewTopic) -> Steps[ErrorCode]:
     settings = config_path(entity(TOPICS, topic.name))
     there = yield from exists(work.session, settings)
     if isinstance(there, ZooKeeperError):
-        raise PictureOutdated(f"{settings} cannot be read: {there}")
+        raise ControllerStateOutdated(f"{settings} cannot be read: {there}")
     config = encode_config(topic.configs)
     partitions = {number: PartitionAssignment(each) for number, each in enumerate(topic.replicas)}
     # For 10,000 partitions the dictionary takes 4 ms and its encoding 6 ms.
@@ -214,7 +218,7 @@ def create_topic(work: Work, topic: NewTopic) -> Steps[ErrorCode]:
         return ErrorCode.NONE
     work.writer.check_allowed(operations, answer)
     if answer.index > 0 or not isinstance(answer.error, NodeExists):
-        raise PictureOutdated(f"topic {topic.name} was not created: {answer}")
+        raise ControllerStateOutdated(f"topic {topic.name} was not created: {answer}")
     found = yield from get(work.session, topic_path(topic.name))
     is_made = yield from _is_of(work, topic, found)
     return ErrorCode.NONE if is_made else ErrorCode.TOPIC_ALREADY_EXISTS
@@ -272,5 +276,5 @@ def delete_topic(work: Work, name: str, topic_id: TopicId) -> Steps[ErrorCode]:
     answer = yield from work.writer.try_write(operations)
     work.writer.check_allowed(operations, answer)
     if isinstance(answer, MultiFailed) and not isinstance(answer.error, NodeExists):
-        raise PictureOutdated(f"the deletion of topic {name} was not requested: {answer}")
+        raise ControllerStateOutdated(f"the deletion of topic {name} was not requested: {answer}")
     return ErrorCode.NONE

@@ -13,10 +13,10 @@ from itertools import count
 
 from klog_broker.controller.decisions.partition_states import PartitionState
 from klog_broker.controller.decisions.replica_states import ReplicaState
-from klog_broker.controller.zookeeper.cluster_state import Picture
-from klog_broker.controller.zookeeper.errors import PictureOutdated, WriteDenied
-from klog_broker.controller.zookeeper.request_batch import BrokerOrder
-from klog_broker.controller.zookeeper.request_sender import Answer
+from klog_broker.controller.zookeeper.cluster_state import ControllerState
+from klog_broker.controller.zookeeper.errors import ControllerStateOutdated, WriteDenied
+from klog_broker.controller.zookeeper.request_batch import BrokerRequest
+from klog_broker.controller.zookeeper.request_sender import BrokerResponse
 from klog_broker.controller.zookeeper.topic_events import NewId, take_topics
 from klog_broker.controller.zookeeper.znode_writer import PARTITIONS_A_TURN, Work
 from klog_broker.metadata.zookeeper.conversation import Steps, exists, together
@@ -71,7 +71,9 @@ def go_on(work: Work) -> Steps[None]:
                 yield from work.writer.next_turn(picture)
 
 
-def _order_deletion(picture: Picture, partition: TopicPartition, broker_id: BrokerId) -> None:
+def _order_deletion(
+    picture: ControllerState, partition: TopicPartition, broker_id: BrokerId
+) -> None:
     context = picture.context
     state = context.replica_state(partition, broker_id)
     if state is ReplicaState.DELETION_INELIGIBLE:
@@ -82,7 +84,7 @@ def _order_deletion(picture: Picture, partition: TopicPartition, broker_id: Brok
     picture.batch.stop(partition, (broker_id,), deletes=True)
 
 
-def take_answer(work: Work, order: BrokerOrder, answer: Answer) -> bool:
+def take_answer(work: Work, order: BrokerRequest, answer: BrokerResponse) -> bool:
     """Take in a broker's StopReplica response; return whether all its deletions succeeded."""
     request, context = order.request, work.picture.context
     assert isinstance(request, StopReplicaRequest) and isinstance(answer, StopReplicaResponse)
@@ -107,7 +109,7 @@ def take_answer(work: Work, order: BrokerOrder, answer: Answer) -> bool:
     return is_done
 
 
-def topics_of(order: BrokerOrder) -> list[str]:
+def topics_of(order: BrokerRequest) -> list[str]:
     """The topics that a StopReplica request names."""
     assert isinstance(order.request, StopReplicaRequest)
     return [each.topic_name for each in order.request.topic_states]
@@ -207,5 +209,5 @@ def _children(work: Work, parents: list[str]) -> Steps[list[str]]:
             work.reader.name_bad(parent, b"", str(answer))
             raise WriteDenied(f"the children of {parent} may not be read")
         elif not isinstance(answer, NoNode):
-            raise PictureOutdated(f"the children of {parent} cannot be read: {answer}")
+            raise ControllerStateOutdated(f"the children of {parent} cannot be read: {answer}")
     return found

@@ -14,14 +14,14 @@ class BrokersChanged(KlogError):
     """
 
 
-class PictureOutdated(KlogError):
+class ControllerStateOutdated(KlogError):
     """ZooKeeper has other data than the controller expects, or failed a request.
 
     The controller must read everything again.
     """
 
 
-class WriteDenied(PictureOutdated):
+class WriteDenied(ControllerStateOutdated):
     """An access list forbids a read or write, so nothing was written; the log names the znode.
 
     A caller that can continue without the znode does. A request from a broker fails with
@@ -29,7 +29,7 @@ class WriteDenied(PictureOutdated):
     """
 
 
-class WriteRefused(PictureOutdated):
+class WriteRefused(ControllerStateOutdated):
     """ZooKeeper would never accept this write, most likely for its size; nothing was written.
 
     Callers that carry out a client's request catch this error and answer the client.

@@ -9,8 +9,8 @@ the log was to be created may have free space again.
 import logging
 
 from klog_broker.controller.decisions.partition_states import PartitionState
-from klog_broker.controller.zookeeper.cluster_state import Picture
-from klog_broker.controller.zookeeper.request_batch import BrokerOrder
+from klog_broker.controller.zookeeper.cluster_state import ControllerState
+from klog_broker.controller.zookeeper.request_batch import BrokerRequest
 from klog_broker.controller.zookeeper.znode_writer import Work
 from klog_broker.metadata.zookeeper.conversation import Steps
 from pyspark_klog.errors import ErrorCode
@@ -38,7 +38,7 @@ def is_news(work: Work, answer: LeaderAndIsrResponse) -> bool:
     )
 
 
-def take(work: Work, order: BrokerOrder, answer: LeaderAndIsrResponse) -> Steps[None]:
+def take(work: Work, order: BrokerRequest, answer: LeaderAndIsrResponse) -> Steps[None]:
     """Mark replicas as failed or working by a LeaderAndIsr response, and settle partitions."""
     context, broker_id = work.picture.context, order.broker_id
     broker = context.brokers.get(broker_id)
@@ -65,7 +65,7 @@ def ask_again(work: Work) -> Steps[None]:
     yield from work.writer.settle(picture)
 
 
-def _works(picture: Picture, partition: TopicPartition, broker_id: BrokerId) -> None:
+def _works(picture: ControllerState, partition: TopicPartition, broker_id: BrokerId) -> None:
     context = picture.context
     if broker_id not in context.failed(partition):
         return
@@ -80,7 +80,7 @@ def _works(picture: Picture, partition: TopicPartition, broker_id: BrokerId) -> 
     picture.unsettle((partition,), tell=(broker_id,))
 
 
-def _failed(picture: Picture, partition: TopicPartition, broker_id: BrokerId) -> None:
+def _failed(picture: ControllerState, partition: TopicPartition, broker_id: BrokerId) -> None:
     context = picture.context
     if broker_id in context.failed(partition):
         return

@@ -50,27 +50,27 @@ EPOCH_DURING_DELETE = LeaderEpoch(-2)
 FULL = 2
 """The type of an UpdateMetadata request that contains all topics."""
 
-Order = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+ControllerRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
 
-class BrokerOrder(NamedTuple):
+class BrokerRequest(NamedTuple):
     """A controller request for a broker with this broker epoch."""
 
     broker_id: BrokerId
     broker_epoch: int
-    request: Order
+    request: ControllerRequest
     size: int = 1
     """The number of partitions and brokers that the request names, plus one."""
 
 
 @dataclass(slots=True)
-class Everything:
+class FullMetadata:
     """The topic states of the full UpdateMetadata request, by topic name."""
 
     topics: dict[str, UpdateMetadataTopicState] = field(default_factory=dict)
 
 
-class OrderBatch:
+class RequestBatch:
     """Collects changes, and makes the requests that report the changes to brokers.
 
     `listener` is the name of the inter-broker listener. `unreadable` has the names of topics whose
@@ -106,7 +106,7 @@ class OrderBatch:
         self._collected: dict[str, UpdateMetadataTopicState] = {}
         self._entire: set[str] = set()
         """The topics that have all their partitions in `_collected`."""
-        self._everything: Everything | None = None
+        self._everything: FullMetadata | None = None
 
     def lead(
         self, partition: TopicPartition, brokers: Iterable[BrokerId], *, is_new: bool = False
@@ -161,7 +161,7 @@ class OrderBatch:
             if len(states) == len(self._context.partitions_of(topic)):
                 self._entire.add(topic)
 
-    def collect_all(self, everything: Everything) -> Iterator[None]:
+    def collect_all(self, everything: FullMetadata) -> Iterator[None]:
         """Fill `everything` with all topics, for `tell_all`.
 
         Yields once for each partition; meanwhile the context must not change. An unreadable topic
@@ -174,7 +174,7 @@ class OrderBatch:
         for topic in self._unreadable:
             everything.topics[topic] = UpdateMetadataTopicState(topic_name=topic)
 
-    def tell_all(self, broker_id: BrokerId, everything: Everything) -> None:
+    def tell_all(self, broker_id: BrokerId, everything: FullMetadata) -> None:
         """Send a broker the full UpdateMetadata request: it replaces all that the broker knows.
 
         `everything` was filled by `collect_all` from the present context. The batch must contain no
@@ -184,10 +184,10 @@ class OrderBatch:
         self._everything = everything
         self._told[broker_id] = None
 
-    def requests(self) -> list[BrokerOrder]:
+    def requests(self) -> list[BrokerRequest]:
         """Make the requests, in the order in which each broker must get them; ends the batch."""
         brokers = self._context.brokers
-        orders: list[tuple[BrokerId, Order, int]] = []
+        orders: list[tuple[BrokerId, ControllerRequest, int]] = []
         for broker_id, states in self._led.items():
             # The topic may have been removed from ZooKeeper by hand since.
             there = {each: states[each] for each in states if self._is_led(each)}
@@ -204,7 +204,7 @@ class OrderBatch:
             # A broker that is not registered gets everything when it registers.
             if broker is not None:
                 request.broker_epoch = broker.epoch
-                made.append(BrokerOrder(broker_id, broker.epoch, request, 1 + size))
+                made.append(BrokerRequest(broker_id, broker.epoch, request, 1 + size))
         return made
 
     # --- LeaderAndIsr --------------------------------------------------------------------------
@@ -262,14 +262,14 @@ class OrderBatch:
 
     # --- UpdateMetadata ------------------------------------------------------------------------
 
-    def _update_metadata(self) -> list[tuple[BrokerId, Order, int]]:
+    def _update_metadata(self) -> list[tuple[BrokerId, ControllerRequest, int]]:
         """One UpdateMetadata request and its size for each recipient; they share their contents."""
         topics = self._told_topics()
         size = sum(len(each.partition_states) for each in topics) + len(self._context.brokers)
         live = [_told_broker(each.registration) for each in self._context.brokers.values()]
         entire = [each for each in topics if each.topic_name in self._entire]
         is_full = self._everything is not None
-        requests: list[tuple[BrokerId, Order, int]] = []
+        requests: list[tuple[BrokerId, ControllerRequest, int]] = []
         for broker_id in self._told:
             is_new = broker_id in self._untold and not is_full
             if is_new and topics and not entire:

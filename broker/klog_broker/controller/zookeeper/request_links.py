@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from klog_broker.controller.zookeeper.request_batch import Order
-from klog_broker.controller.zookeeper.request_sender import Answer
+from klog_broker.controller.zookeeper.request_batch import ControllerRequest
+from klog_broker.controller.zookeeper.request_sender import BrokerResponse
 from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.runtime.system.rate_limit import RateLimit
 from pyspark_klog.client.transport.evented_connection import EventedConnection
@@ -24,8 +24,9 @@ class Connect(Protocol):
     def __call__(self, host: str, port: int, /, *, max_in_flight: int) -> EventedConnection: ...
 
 
-class OrderLinks:
-    """Connections to brokers, for the event loop's thread only. `send` is an OrderSender's Send."""
+class BrokerConnections:
+    """Connections to brokers, for the event loop's thread only. `send` is a RequestSender's
+    Send."""
 
     def __init__(
         self,
@@ -44,11 +45,14 @@ class OrderLinks:
         self._connect = connect
         self._call_soon = call_soon
         self._timeout_ms = timeout_ms
-        self._links: dict[BrokerId, _Link] = {}
-        self._unreached = _Unreached(now_ms)
+        self._links: dict[BrokerId, _BrokerConnection] = {}
+        self._unreached = _UnreachableBrokers(now_ms)
 
     def send(
-        self, registration: BrokerRegistration, order: Order, done: Callable[[Answer | None], None]
+        self,
+        registration: BrokerRegistration,
+        order: ControllerRequest,
+        done: Callable[[BrokerResponse | None], None],
     ) -> None:
         """Send a request to a broker; `done` gets the response, or None if the request failed.
 
@@ -77,7 +81,9 @@ class OrderLinks:
         for link in links.values():
             link.connection.close("this broker is no longer the controller")
 
-    def _link(self, registration: BrokerRegistration, broker_epoch: int) -> "_Link | None":
+    def _link(
+        self, registration: BrokerRegistration, broker_epoch: int
+    ) -> "_BrokerConnection | None":
         """The connection to a broker in this epoch; None if the broker lacks the listener.
 
         A new epoch or address gets a new connection, so that no request waits for the response to
@@ -93,16 +99,16 @@ class OrderLinks:
             link = None
         if link is None and endpoint is not None and key is not None:
             connection = self._connect(endpoint.host, endpoint.port, max_in_flight=1)
-            link = self._links[broker_id] = _Link(key, connection)
+            link = self._links[broker_id] = _BrokerConnection(key, connection)
         return link
 
 
-class _Link(NamedTuple):
+class _BrokerConnection(NamedTuple):
     key: tuple[str, int, int]
     connection: EventedConnection
 
 
-class _Unreached:
+class _UnreachableBrokers:
     """Logs brokers that have answered no controller request for 2 seconds.
 
     A shorter silence is normal: a broker that has just registered may not know its own epoch yet,

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from klog_broker.controller.zookeeper.request_batch import BrokerOrder
+from klog_broker.controller.zookeeper.request_batch import BrokerRequest
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import BrokerId
 
@@ -23,7 +23,7 @@ from pyspark_klog.ids import BrokerId
 @dataclass(slots=True)
 class _Queue:
     broker_epoch: int
-    waiting: deque[BrokerOrder] = field(default_factory=deque)
+    waiting: deque[BrokerRequest] = field(default_factory=deque)
     is_sent: bool = False
     """Whether the first request of the queue is in flight."""
     size: int = 0
@@ -32,7 +32,7 @@ class _Queue:
     """Whether requests were dropped; then new requests are dropped, too."""
 
 
-class OrderQueues:
+class RequestQueues:
     """The request queues of all registered brokers, by broker id."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class OrderQueues:
         queue = self._queues.get(broker_id)
         return queue is not None and not queue.is_dropped
 
-    def put(self, orders: Iterable[BrokerOrder], at_most: int) -> list[BrokerId]:
+    def put(self, orders: Iterable[BrokerRequest], at_most: int) -> list[BrokerId]:
         """Append requests to their brokers' queues; return the brokers that have none in flight.
 
         A queue whose size exceeds `at_most` is dropped except for its first request; the limit must
@@ -98,7 +98,7 @@ class OrderQueues:
             return 0
         return queue.waiting[0].size
 
-    def send(self, broker_id: BrokerId) -> BrokerOrder | None:
+    def send(self, broker_id: BrokerId) -> BrokerRequest | None:
         """Return a broker's next request and mark it as in flight; None if none can be sent."""
         queue = self._queues.get(broker_id)
         if queue is None or queue.is_sent or not queue.waiting:
@@ -106,7 +106,7 @@ class OrderQueues:
         queue.is_sent = True
         return queue.waiting[0]
 
-    def answered(self, order: BrokerOrder) -> None:
+    def answered(self, order: BrokerRequest) -> None:
         """Remove a request that was answered, so that the next request may be sent."""
         queue = self._sent(order)
         if queue is not None:
@@ -115,13 +115,13 @@ class OrderQueues:
             if queue.is_dropped:
                 self._behind[order.broker_id] = None
 
-    def lost(self, order: BrokerOrder) -> None:
+    def lost(self, order: BrokerRequest) -> None:
         """Return a request to the queue to send it again, because its outcome is unknown."""
         queue = self._sent(order)
         if queue is not None:
             queue.is_sent = False
 
-    def _sent(self, order: BrokerOrder) -> _Queue | None:
+    def _sent(self, order: BrokerRequest) -> _Queue | None:
         """The queue that a request was sent from; None if the broker's epoch has changed."""
         queue = self._queues.get(order.broker_id)
         if queue is None or queue.broker_epoch != order.broker_epoch:

@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Callable, Container, Iterable
 
-from klog_broker.controller.zookeeper.request_batch import BrokerOrder, Order
-from klog_broker.controller.zookeeper.request_queues import OrderQueues
+from klog_broker.controller.zookeeper.request_batch import BrokerRequest, ControllerRequest
+from klog_broker.controller.zookeeper.request_queues import RequestQueues
 from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.runtime.event_loop.loop import Loop
 from pyspark_klog.errors import ErrorCode
@@ -17,20 +17,22 @@ _log = logging.getLogger("klog.controller")
 
 RETRY_MS = 100
 
-LARGE_ORDER = 1_000
+LARGE_REQUEST = 1_000
 """At most one request of this size or more is sent in an event-loop turn, because encoding it takes
 a good part of the turn."""
 
-Answer = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
+BrokerResponse = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 
-Send = Callable[[BrokerRegistration, Order, Callable[[Answer | None], None]], None]
+Send = Callable[
+    [BrokerRegistration, ControllerRequest, Callable[[BrokerResponse | None], None]], None
+]
 """Sends a request to a broker. The callback is called once, asynchronously in the event loop: with
 the response, or with None if it is unknown whether the request has arrived. After None the request
 can no longer arrive, because its connection is closed before the next one is opened. A broker that
 does not know its own epoch rejects all requests without a response; the callback gets None, too."""
 
 
-class _Life:
+class _BrokerEpoch:
     """A registered broker with one broker epoch."""
 
     def __init__(self, registration: BrokerRegistration, broker_epoch: int) -> None:
@@ -38,17 +40,17 @@ class _Life:
         self.broker_epoch = broker_epoch
 
 
-class OrderSender:
+class RequestSender:
     """Queues and sends requests. `on_answer` gets each response from a broker's present epoch."""
 
     def __init__(
-        self, loop: Loop, send: Send, on_answer: Callable[[BrokerOrder, Answer], None]
+        self, loop: Loop, send: Send, on_answer: Callable[[BrokerRequest, BrokerResponse], None]
     ) -> None:
         self._loop = loop
         self._send = send
         self._on_answer = on_answer
-        self._queues = OrderQueues()
-        self._lives: dict[BrokerId, _Life] = {}
+        self._queues = RequestQueues()
+        self._lives: dict[BrokerId, _BrokerEpoch] = {}
         self._large_turn = -1
         """The event-loop turn that last sent a large request."""
 
@@ -59,7 +61,7 @@ class OrderSender:
         if known is not None and known.broker_epoch == broker_epoch:
             known.registration = registration
             return
-        self._lives[broker_id] = _Life(registration, broker_epoch)
+        self._lives[broker_id] = _BrokerEpoch(registration, broker_epoch)
         self._queues.begin(broker_id, broker_epoch)
 
     def end(self, broker_id: BrokerId) -> None:
@@ -90,11 +92,11 @@ class OrderSender:
         """Whether new requests for a broker are queued, not dropped."""
         return self._queues.takes(broker_id)
 
-    def put(self, orders: Iterable[BrokerOrder], at_most: int) -> None:
+    def put(self, orders: Iterable[BrokerRequest], at_most: int) -> None:
         """Queue requests, and send to each broker that has no request in flight.
 
         If the queue of a broker exceeds `at_most`, the queue is dropped, and the broker will be
-        behind (OrderQueues).
+        behind (RequestQueues).
         """
         were = [each for each in self._lives if self._queues.takes(each)]
         for broker_id in self._queues.put(orders, at_most):
@@ -115,7 +117,7 @@ class OrderSender:
             if self._lives.get(broker_id) is life:
                 self._send_next(broker_id)
 
-        if self._queues.next_size(broker_id) >= LARGE_ORDER:
+        if self._queues.next_size(broker_id) >= LARGE_REQUEST:
             if self._large_turn == self._loop.turn:
                 self._loop.call_soon(again)
                 return
@@ -124,7 +126,7 @@ class OrderSender:
         if order is None:
             return
 
-        def answered(answer: Answer | None) -> None:
+        def answered(answer: BrokerResponse | None) -> None:
             # The broker may have been removed and added since, even with the same epoch.
             if self._lives.get(broker_id) is not life:
                 return
@@ -139,7 +141,7 @@ class OrderSender:
 
         self._send(life.registration, order.request, answered)
 
-    def _name_refusal(self, order: BrokerOrder, answer: Answer) -> None:
+    def _name_refusal(self, order: BrokerRequest, answer: BrokerResponse) -> None:
         if answer.error_code != ErrorCode.NONE:
             _log.warning(
                 "broker_id=%d rejects %s of controller epoch %d with error %d: the broker has"

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Protocol
 
 from klog_broker.controller.zookeeper import controller_requests
-from klog_broker.controller.zookeeper.controller_requests import Elected
+from klog_broker.controller.zookeeper.controller_requests import ElectionErrors
 from klog_broker.controller.zookeeper.controller_requests import NewTopic as ControllersTopic
 from klog_broker.metadata.changes import tell
-from klog_broker.metadata.errors import NoAnswer, PartitionsChanged, TopicExists, UnknownTopic
+from klog_broker.metadata.errors import NoResponse, PartitionsChanged, TopicExists, UnknownTopic
 from klog_broker.metadata.image import (
     NO_BROKER,
     MetadataImage,
@@ -55,7 +55,7 @@ class TopicController(Protocol):
     def elect_leaders(
         self,
         partitions: Sequence[TopicPartition] | None,
-        done: Callable[[Elected | ErrorCode], None],
+        done: Callable[[ElectionErrors | ErrorCode], None],
         /,
         *,
         unclean: bool,
@@ -169,7 +169,7 @@ class TopicChanges:
     def elect_leaders(
         self,
         partitions: Sequence[TopicPartition] | None,
-        done: Callable[[Elected | ErrorCode], None],
+        done: Callable[[ElectionErrors | ErrorCode], None],
         *,
         unclean: bool,
         timeout_ms: int,
@@ -180,7 +180,7 @@ class TopicChanges:
         time get REQUEST_TIMED_OUT.
         """
         unseen: deque[TopicPartition] = deque()
-        outcome: Elected | ErrorCode = ErrorCode.REQUEST_TIMED_OUT
+        outcome: ElectionErrors | ErrorCode = ErrorCode.REQUEST_TIMED_OUT
 
         def is_shown(image: MetadataImage) -> bool:
             # UpdateMetadata requests name the partitions in this order, so the check of an image
@@ -199,7 +199,7 @@ class TopicChanges:
 
         wait = self._waits.begin(timeout_ms, over)
 
-        def answered(elected: Elected | ErrorCode) -> None:
+        def answered(elected: ElectionErrors | ErrorCode) -> None:
             nonlocal outcome
             outcome = elected
             if isinstance(elected, dict):
@@ -231,7 +231,7 @@ class TopicChanges:
                 done(topic)
                 return
             text = f"topic {name} was not {event} within {timeout_ms} ms, but may be later"
-            done(NoAnswer(f"{text}: describe the topic to find out"))
+            done(NoResponse(f"{text}: describe the topic to find out"))
 
         wait = self._waits.begin(timeout_ms, over)
 

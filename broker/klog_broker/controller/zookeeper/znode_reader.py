@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from klog_broker.controller.decisions.context import Leadership, RegisteredBroker
 from klog_broker.controller.decisions.leader_election import LeaderAndIsr
-from klog_broker.controller.zookeeper.errors import PictureOutdated
+from klog_broker.controller.zookeeper.errors import ControllerStateOutdated
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import check_topic_name
 from klog_broker.metadata.zookeeper.bad_znodes import BadZnodes
@@ -129,7 +129,7 @@ class Reader:
         """
         ids = yield from self._get(BROKER_IDS, Change(Subject.BROKERS))
         if not isinstance(ids, Node):
-            raise PictureOutdated(f"the registrations of brokers cannot be read: {ids}")
+            raise ControllerStateOutdated(f"the registrations of brokers cannot be read: {ids}")
         names = yield from self._children(BROKER_IDS, Change(Subject.BROKERS))
         found: dict[BrokerId, RegisteredBroker] = {}
         known = {}
@@ -251,7 +251,7 @@ class Reader:
         if isinstance(listed, NoAuth) and path == DELETE_TOPICS:
             self.name_bad(path, b"", str(listed))
             return ()
-        raise PictureOutdated(f"the children of {path} cannot be read: {listed}")
+        raise ControllerStateOutdated(f"the children of {path} cannot be read: {listed}")
 
     def _get_all(self, changes: Mapping[str, Change | None]) -> Steps[dict[str, Node | None]]:
         """Read these paths. Missing znodes are absent from the result; None means access denied."""
@@ -267,7 +267,7 @@ class Reader:
                     found[path] = None
                     self.name_bad(path, b"", str(answer))
                 elif not isinstance(answer, NoNode):
-                    raise PictureOutdated(f"{path} cannot be read: {answer}")
+                    raise ControllerStateOutdated(f"{path} cannot be read: {answer}")
         return found
 
     def _ask_get(self, path: str, change: Change | None) -> Ask:

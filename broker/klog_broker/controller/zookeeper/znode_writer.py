@@ -16,16 +16,16 @@ from klog_broker.controller.decisions.leader_election import LeaderAndIsr
 from klog_broker.controller.decisions.next_state import next_state
 from klog_broker.controller.decisions.partition_states import PartitionState
 from klog_broker.controller.decisions.replica_states import ReplicaState
-from klog_broker.controller.zookeeper.cluster_state import Picture
+from klog_broker.controller.zookeeper.cluster_state import ControllerState
 from klog_broker.controller.zookeeper.errors import (
     BrokersChanged,
     ControllerMoved,
-    PictureOutdated,
+    ControllerStateOutdated,
     WriteDenied,
     WriteRefused,
 )
 from klog_broker.controller.zookeeper.fenced_writes import FencedWrites
-from klog_broker.controller.zookeeper.request_batch import Everything
+from klog_broker.controller.zookeeper.request_batch import FullMetadata
 from klog_broker.controller.zookeeper.znode_reader import Reader
 from klog_broker.metadata.image import NO_BROKER
 from klog_broker.metadata.zookeeper.conversation import Ask, Steps, together
@@ -74,7 +74,7 @@ Action = Callable[[], None]
 class Work(NamedTuple):
     """The objects that every event of a controller uses."""
 
-    picture: Picture
+    picture: ControllerState
     reader: Reader
     writer: "Writer"
     session: Session
@@ -83,8 +83,8 @@ class Work(NamedTuple):
 class Writer:
     """The writes of one controller in one session.
 
-    Failures raise BrokersChanged, ControllerMoved or PictureOutdated. `name_bad` logs a znode that
-    an access list protects from writes, with the reason.
+    Failures raise BrokersChanged, ControllerMoved or ControllerStateOutdated. `name_bad` logs a
+    znode that an access list protects from writes, with the reason.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Writer:
             if count % LOOKED_AT_A_TURN == 0:
                 yield from self.pause()
 
-    def next_turn(self, picture: Picture) -> Steps[None]:
+    def next_turn(self, picture: ControllerState) -> Steps[None]:
         """Send the collected requests, and continue in another event-loop turn."""
         picture.send()
         yield from self.pause()
@@ -117,7 +117,7 @@ class Writer:
     def try_write(self, operations: list[Operation]) -> Steps[tuple[Result, ...] | MultiFailed]:
         """Carry out all of these operations, or none; return the results, or the MultiFailed.
 
-        :raises ControllerMoved, WriteRefused, PictureOutdated: for other failures
+        :raises ControllerMoved, WriteRefused, ControllerStateOutdated: for other failures
         """
         answer: tuple[Result, ...] | ZooKeeperError | ControllerMoved
         answer = yield lambda done: self._writes.write(operations, done)
@@ -127,18 +127,18 @@ class Writer:
             raise answer
         if isinstance(answer, RequestRefused):
             raise WriteRefused(str(answer))
-        raise PictureOutdated(f"a write was not done: {answer}")
+        raise ControllerStateOutdated(f"a write was not done: {answer}")
 
     def write(self, operations: list[Operation]) -> Steps[tuple[Result, ...]]:
         """Carry out all of these operations; only the controller may write their znodes.
 
         :raises WriteDenied: if an access list forbids one of them; nothing was written
-        :raises PictureOutdated: if another one fails; nothing was written
+        :raises ControllerStateOutdated: if another one fails; nothing was written
         """
         answer = yield from self.try_write(operations)
         self.check_allowed(operations, answer)
         if isinstance(answer, MultiFailed):
-            raise PictureOutdated(f"a write was refused: {answer}")
+            raise ControllerStateOutdated(f"a write was refused: {answer}")
         return answer
 
     def check_allowed(self, operations: list[Operation], answer: object) -> None:
@@ -146,7 +146,7 @@ class Writer:
         if (path := self._denied(operations, answer)) is not None:
             raise WriteDenied(f"{path} may not be written")
 
-    def settle(self, picture: Picture) -> Steps[None]:
+    def settle(self, picture: ControllerState) -> Steps[None]:
         """Settle all unsettled partitions: write their next states, and send requests to brokers.
 
         Then send the full UpdateMetadata request to all brokers that wait for it.
@@ -178,7 +178,7 @@ class Writer:
         yield from self._publish(picture)
         yield from self.tell_all(picture)
 
-    def _publish(self, picture: Picture) -> Steps[None]:
+    def _publish(self, picture: ControllerState) -> Steps[None]:
         """Send the new partitions of all topics that are settled as a whole.
 
         One UpdateMetadata request names all of them, so that no broker shows clients a part of a
@@ -189,20 +189,22 @@ class Writer:
             yield from self.in_turns(picture.batch.collect(partitions))
             yield from self.next_turn(picture)
 
-    def tell_all(self, picture: Picture) -> Steps[None]:
+    def tell_all(self, picture: ControllerState) -> Steps[None]:
         """Send the full UpdateMetadata request to all brokers that wait for it."""
         if picture.untold:
             # Begin a new batch first, because all UpdateMetadata requests of a batch have the same
             # content.
             yield from self.next_turn(picture)
-            everything = Everything()
+            everything = FullMetadata()
             yield from self.in_turns(picture.batch.collect_all(everything))
             for broker_id in list(picture.untold):
                 del picture.untold[broker_id]
                 picture.batch.tell_all(broker_id, everything)
                 yield from self.next_turn(picture)
 
-    def put_states(self, picture: Picture, changes: Changes, *, tells: bool = True) -> Steps[None]:
+    def put_states(
+        self, picture: ControllerState, changes: Changes, *, tells: bool = True
+    ) -> Steps[None]:
         """Write these partition states, in several multis.
 
         All brokers get UpdateMetadata; the replicas also get LeaderAndIsr if `tells`. A state that
@@ -220,7 +222,9 @@ class Writer:
                     break
                 some = {each: some[each] for each in some if not _is_at(denied, each)}
 
-    def _put_some(self, picture: Picture, changes: Changes, *, tells: bool) -> Steps[str | None]:
+    def _put_some(
+        self, picture: ControllerState, changes: Changes, *, tells: bool
+    ) -> Steps[str | None]:
         """Write these states in one multi. Returns None if all were written.
 
         If an access list forbids a write, nothing was written, and the path is returned.
@@ -238,7 +242,7 @@ class Writer:
                 raise BrokersChanged("a broker has registered, and its epoch is to be read first")
             if answer.index > 0 and (path := self._denied(operations, answer)) is not None:
                 return path
-            raise PictureOutdated(f"partition states were not written: {answer}")
+            raise ControllerStateOutdated(f"partition states were not written: {answer}")
         for partition, state in changes.items():
             result = answer[places[partition]]
             version = result.version if isinstance(result, Stat) else 0
@@ -253,7 +257,7 @@ class Writer:
         self._name_bad(path, b"", str(answer.error))
         return path
 
-    def _parents(self, picture: Picture, changes: Changes) -> Steps[list[Operation]]:
+    def _parents(self, picture: ControllerState, changes: Changes) -> Steps[list[Operation]]:
         """The operations that create missing parent znodes of the states of new partitions.
 
         Some of the parents may exist: Kafka's controller creates them one by one, and may have
@@ -266,7 +270,7 @@ class Writer:
         operations: list[Operation] = []
         for path, stat in zip(paths, stats, strict=True):
             if isinstance(stat, ZooKeeperError):
-                raise PictureOutdated(f"{path} cannot be read: {stat}")
+                raise ControllerStateOutdated(f"{path} cannot be read: {stat}")
             if stat is None:
                 operations.append(Create(path, b""))
         return operations
@@ -286,7 +290,9 @@ def _is_at(path: str, partition: TopicPartition) -> bool:
     return f"{partition_state_path(partition)}/".startswith(f"{path}/")
 
 
-def _operation(picture: Picture, partition: TopicPartition, state: LeaderAndIsr) -> Operation:
+def _operation(
+    picture: ControllerState, partition: TopicPartition, state: LeaderAndIsr
+) -> Operation:
     recovery = LeaderRecoveryState.RECOVERING if state.is_recovering else None
     data = encode_partition_state(
         StateZnode(
@@ -303,7 +309,7 @@ def _operation(picture: Picture, partition: TopicPartition, state: LeaderAndIsr)
 
 
 def _written(
-    picture: Picture, partition: TopicPartition, leadership: Leadership, *, tells: bool
+    picture: ControllerState, partition: TopicPartition, leadership: Leadership, *, tells: bool
 ) -> None:
     context, batch = picture.context, picture.batch
     is_new = context.leadership(partition) is None

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from klog_broker.metadata.errors import NoAnswer
+from klog_broker.metadata.errors import NoResponse
 from klog_broker.metadata.zookeeper.bad_znodes import BadZnodes
 from klog_broker.metadata.zookeeper.conversation import (
     Ask,
@@ -66,7 +66,8 @@ class ConsumerOffsets:
         self, group_id: str, partitions: Sequence[TopicPartition], done: Callable[[Fetched], None]
     ) -> None:
         """Read the group's committed offsets. Errors of a partition: ZnodeError if its znode cannot
-        be decoded, or if the group's name cannot be part of a path; NoAnswer; or a ZooKeeperError.
+        be decoded, or if the group's name cannot be part of a path; NoResponse; or a
+        ZooKeeperError.
         """
         asked = dict.fromkeys(partitions)
         self._ask(_Job(group_id, asked, self._read, done))
@@ -78,7 +79,7 @@ class ConsumerOffsets:
         done: Callable[[Committed], None],
     ) -> None:
         """Write the group's committed offsets. Errors of a partition: those of `fetch`. After
-        NoAnswer the offset may still be written."""
+        NoResponse the offset may still be written."""
         self._ask(_Job(group_id, offsets, _write, done))
 
     def _ask(self, job: "_Job") -> None:
@@ -161,9 +162,9 @@ class _Job:
         self._conversation.begin(self._steps(session))
 
     def give_up(self) -> None:
-        """Finish the request after TIMEOUT_MS: partitions without a result get NoAnswer."""
+        """Finish the request after TIMEOUT_MS: partitions without a result get NoResponse."""
         self._conversation.drop()
-        error = NoAnswer(f"ZooKeeper did not answer within {TIMEOUT_MS} ms")
+        error = NoResponse(f"ZooKeeper did not answer within {TIMEOUT_MS} ms")
         self._finish({each: self._results.get(each, error) for each in self._asked})
 
     def _steps(self, session: Session) -> Steps[None]:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from klog_broker.metadata.errors import NoAnswer, UnknownTopic, UnreadableConfig
+from klog_broker.metadata.errors import NoResponse, UnknownTopic, UnreadableConfig
 from klog_broker.metadata.zookeeper.conversation import (
     Conversation,
     Steps,
@@ -117,7 +117,7 @@ class ClusterSettings:
     ) -> None:
         """Change the settings of an entity. `update` may be called several times. `done` gets None
         once `on_read` has been called with the change, or an error: that of `update`, UnknownTopic,
-        UnreadableConfig, NoAnswer, or a ZooKeeperError."""
+        UnreadableConfig, NoResponse, or a ZooKeeperError."""
         job = _Change(self._taken, names, update, done)
         timer = self._loop.call_later(CHANGE_TIMEOUT_MS, lambda: self._give_up(job))
         job.when_over = timer.cancel
@@ -131,7 +131,7 @@ class ClusterSettings:
         if job in self._jobs:
             self._jobs.remove(job)
         job.finish(
-            NoAnswer(
+            NoResponse(
                 f"ZooKeeper did not answer within {CHANGE_TIMEOUT_MS} ms; the change may come in"
                 " force still: describe what was to be changed"
             )
@@ -308,7 +308,7 @@ class _Change(_Job):
                 raise UnknownTopic(f"there is no topic {self._topic}")
             if not isinstance(answer.error, BadVersion | NodeExists | NoNode):
                 raise answer
-        raise NoAnswer(f"others change {self._path} all the time; try again")
+        raise NoResponse(f"others change {self._path} all the time; try again")
 
     def _decode(self, found: Node | None) -> Mapping[str, str]:
         if found is None:

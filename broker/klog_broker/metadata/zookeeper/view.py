@@ -15,12 +15,12 @@ from klog_broker.metadata.image import (
 from klog_broker.metadata.interface import OnImage
 from pyspark_klog.ids import NO_LEADER_EPOCH, BrokerId, TopicId
 
-UNTOLD = PartitionState((), (), NO_BROKER, NO_LEADER_EPOCH, -1)
+UNKNOWN_STATE = PartitionState((), (), NO_BROKER, NO_LEADER_EPOCH, -1)
 """The state of a partition that the controller has sent no state of, though it has sent a state of
 a partition with a higher number."""
 
 
-class ToldTopic(NamedTuple):
+class TopicUpdate(NamedTuple):
     """The states of a topic's partitions, by number, in an update from the controller. Partitions
     that are missing keep their states, unless the update is complete."""
 
@@ -62,7 +62,7 @@ class ClusterView:
             self.take(self.image.with_controller(controller_id))
 
     def topics_are(
-        self, told: Sequence[ToldTopic], *, is_all: bool, unreadable: Set[str] = frozenset()
+        self, told: Sequence[TopicUpdate], *, is_all: bool, unreadable: Set[str] = frozenset()
     ) -> None:
         """Apply the controller's update `told`. If `is_all`, the update is complete: all other
         topics are removed, except those that the controller cannot read (`unreadable`).
@@ -89,7 +89,7 @@ class ClusterView:
             self.take(draft.image(), draft.changed_names)
 
     def _gone(
-        self, told: Sequence[ToldTopic], unreadable: Set[str], *, is_all: bool
+        self, told: Sequence[TopicUpdate], unreadable: Set[str], *, is_all: bool
     ) -> Iterable[Topic]:
         gone: dict[TopicId, Topic] = {}
         for each in told:
@@ -105,10 +105,10 @@ class ClusterView:
             }
         return gone.values()
 
-    def _next(self, known: Topic | None, told: ToldTopic, *, is_all: bool) -> Topic:
+    def _next(self, known: Topic | None, told: TopicUpdate, *, is_all: bool) -> Topic:
         before = () if known is None or is_all else known.partitions
         count = max(len(before), max(told.partitions, default=-1) + 1)
-        partitions = [*before, *[UNTOLD] * (count - len(before))]
+        partitions = [*before, *[UNKNOWN_STATE] * (count - len(before))]
         for number, state in told.partitions.items():
             if known is not None and state.partition_epoch < 0 and number < len(known.partitions):
                 # The controller cannot read the partition's state: keep the last known state.

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from klog_broker.api import leader_and_isr
-from klog_broker.cluster.role_change_queue import OrderQueue
+from klog_broker.cluster.role_change_queue import ControllerRequestQueue
 from klog_broker.replication import replica_manager
-from klog_broker.replication.errors import StaleOrder
+from klog_broker.replication.errors import StaleRoleChange
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Partition
 from pyspark_klog.errors import ErrorCode
@@ -50,7 +50,7 @@ def _any_leader_epoch(original: Any) -> Any:
 def _any_order(original: Any) -> Any:
     def check(partition: Any, order: Any) -> None:
         """A replica takes a role that is older than its present one."""
-        with suppress(StaleOrder):
+        with suppress(StaleRoleChange):
             original(partition, order)
 
     return check
@@ -81,18 +81,18 @@ MUTANTS = (
     Mutant("broker makes an epoch", Partition, "lead", _makes_an_epoch),
     Mutant(
         "order of an old controller taken",
-        OrderQueue,
+        ControllerRequestQueue,
         "_begin",
         _orders_of_anybody,
     ),
     Mutant(
         "old LeaderAndIsr taken",
-        OrderQueue,
+        ControllerRequestQueue,
         "_begin",
         _orders_of_anybody,
         also=Mutant(
             "",
-            leader_and_isr._Roles,
+            leader_and_isr._RoleAssignments,
             "_fault",
             _any_leader_epoch,
             also=Mutant("", replica_manager, "_check_order", _any_order),

@@ -5,7 +5,7 @@ from typing import Any
 from klog_broker.api import produce, stop_replica
 from klog_broker.controller.decisions.replica_states import ReplicaState
 from klog_broker.controller.zookeeper import deletions, znode_writer
-from klog_broker.controller.zookeeper.request_batch import OrderBatch
+from klog_broker.controller.zookeeper.request_batch import RequestBatch
 from klog_broker.produce import targets
 from klog_broker.replication.replica_manager import ReplicaManager
 from pyspark_klog.errors import BrokerError
@@ -97,10 +97,10 @@ MUTANTS = (
         also=Mutant("", targets, "topic_name", _knows_old_ids),
     ),
     Mutant(
-        "topic shown in slices", OrderBatch, "__init__", _published_in_slices, also=SMALL_SLICES
+        "topic shown in slices", RequestBatch, "__init__", _published_in_slices, also=SMALL_SLICES
     ),
-    Mutant("part of a topic shown before the rest", OrderBatch, "__init__", _untold_see_slices),
-    Mutant("deletion ignored", stop_replica._Stops, "orders", _keeps_all),
+    Mutant("part of a topic shown before the rest", RequestBatch, "__init__", _untold_see_slices),
+    Mutant("deletion ignored", stop_replica._ReplicaStops, "orders", _keeps_all),
     _NOT_WAITED_FOR,
     Mutant(
         "topic ids not compared",

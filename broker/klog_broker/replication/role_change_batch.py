@@ -8,16 +8,16 @@ from klog_broker.metadata.role_changes import RoleChange, RoleChangeErrors, Role
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
-ORDERS_AT_ONCE = 4
+CONCURRENT_ROLE_CHANGES = 4
 """How many role changes are applied at the same time. Each may create or delete a log in a helper
 thread; the limit leaves the other helper threads free for flushes."""
 
 
-OrderDone = Callable[[KlogError | None], None]
+OnRoleChangeApplied = Callable[[KlogError | None], None]
 """Called once, in the loop thread: with the error if a role change failed, else with None."""
 
 
-class Application:
+class RoleChangeBatch:
     """Applies the role changes of one call, a few at a time, and then calls `done` once with the
     errors."""
 
@@ -25,7 +25,7 @@ class Application:
         self,
         orders: Iterable[RoleChange],
         *,
-        carry_out: Callable[[RoleChange, OrderDone], None],
+        carry_out: Callable[[RoleChange, OnRoleChangeApplied], None],
         forget_deleted: Callable[[Callable[[], None]], None],
         done: Callable[[RoleChangeErrors], None],
     ) -> None:
@@ -45,7 +45,7 @@ class Application:
         self._is_beginning = True
         while (
             self._left
-            and len(self._at_work) < ORDERS_AT_ONCE
+            and len(self._at_work) < CONCURRENT_ROLE_CHANGES
             and self._left[0].topic_partition not in self._at_work
         ):
             order = self._left.popleft()

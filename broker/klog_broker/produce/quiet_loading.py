@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from klog_broker.network.server import Server
-    from klog_broker.produce.loading import CompileKernel
-    from klog_broker.produce.turns import TurnPlans
+    from klog_broker.produce.kernel_loading import CompileKernel
+    from klog_broker.produce.turn_plans import TurnPlans
 
 _LOOK_AGAIN_MS = 1000
 # The broker is quiet if it got no request for this long. A waiting consumer sends one every
@@ -22,7 +22,7 @@ _LOOK_AGAIN_MS = 1000
 _QUIET_MS = 250
 
 
-class IdleKernels:
+class QuietKernelLoader:
     """Loads the kernels in a quiet moment. Loop thread only. ``compile_kernel`` runs in a helper
     thread."""
 

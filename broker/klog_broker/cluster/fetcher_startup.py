@@ -6,7 +6,7 @@ from typing import Protocol
 from klog_broker.config import BrokerConfig
 from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.metadata.interface import MetadataStore
-from klog_broker.replication.fetch_requests import FetcherSettings, WhoAsks
+from klog_broker.replication.fetch_requests import FetcherSettings, FollowerIdentity
 from klog_broker.replication.fetchers import Fetchers
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.runtime.event_loop.loop import Loop
@@ -49,7 +49,7 @@ class FollowingServices(Protocol):
     def requests(self) -> RequestRuntime: ...
 
 
-def follow_leaders(services: FollowingServices, peers: Peers) -> Fetchers:
+def start_fetchers(services: FollowingServices, peers: Peers) -> Fetchers:
     """Start fetching all partitions that this broker follows, over connections to the leaders."""
     listener = services.config.inter_broker_listener
 
@@ -60,7 +60,7 @@ def follow_leaders(services: FollowingServices, peers: Peers) -> Fetchers:
 
     fetchers = Fetchers(
         services.replicas,
-        WhoAsks(services.broker_id, services.broker_epoch),
+        FollowerIdentity(services.broker_id, services.broker_epoch),
         _settings(services.config),
         address_of=address_of,
         connect=peers.connect,

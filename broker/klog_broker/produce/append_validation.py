@@ -23,16 +23,16 @@ from klog_broker.runtime.threads.helpers import Helpers
 BATCHES_AT_ONCE = 2
 """How many batches helper threads validate at the same time."""
 
-Prepared = Callable[[], Validated]
+FinishedValidation = Callable[[], Validated]
 """Returns the batch that a helper thread has validated, or raises the validation's error."""
 
 
-class _Held(NamedTuple):
+class _WaitingAppend(NamedTuple):
     leader: Leader
     append: Append
 
 
-class HeldAppends:
+class AppendValidation:
     """The queues of waiting appends by connection. Loop thread only.
 
     ``finish(leader, append, prepared)`` appends the batch that a helper thread has validated. If
@@ -44,12 +44,12 @@ class HeldAppends:
         self,
         helpers: Helpers,
         clock: Clock,
-        finish: Callable[[Leader, Append, Prepared | None], bool],
+        finish: Callable[[Leader, Append, FinishedValidation | None], bool],
     ) -> None:
         self._helpers = helpers
         self._clock = clock
         self._finish = finish
-        self._queues: dict[str, deque[_Held]] = {}
+        self._queues: dict[str, deque[_WaitingAppend]] = {}
         self._waiting: deque[str] = deque()
         self._working = 0
 
@@ -64,7 +64,7 @@ class HeldAppends:
             # The records are views of the receive buffer, which is reused after this event-loop
             # turn.
             append = append._replace(records=bytearray(append.records))
-        held = _Held(leader, append)
+        held = _WaitingAppend(leader, append)
         queue = self._queues.get(connection_id)
         if queue is not None:
             queue.append(held)
@@ -98,7 +98,7 @@ class HeldAppends:
 
         self._helpers.submit(work, done)
 
-    def _go_on(self, connection_id: str, prepared: Prepared | None) -> None:
+    def _go_on(self, connection_id: str, prepared: FinishedValidation | None) -> None:
         """Append the validated batch, and the following ones up to the next that needs a helper
         thread."""
         queue = self._queues[connection_id]

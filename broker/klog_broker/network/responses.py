@@ -38,7 +38,7 @@ class SlotOwner(Protocol):
     def is_open(self) -> bool:
         """Whether the connection is open, so that responses can be sent."""
 
-    def on_slot_filled(self, slot: QueuedReply) -> None:
+    def on_slot_filled(self, slot: QueuedResponse) -> None:
         """Take in a place that was just filled."""
 
     def on_slot_held(self) -> None:
@@ -48,7 +48,7 @@ class SlotOwner(Protocol):
         """Send the responses that are scheduled for this turn now."""
 
 
-class QueuedReply:
+class QueuedResponse:
     """The place of one request's response in its connection's queue.
 
     Exactly one of ``complete``, ``skip`` and ``close`` is called.
@@ -204,7 +204,7 @@ class OutgoingParts:
     def __bool__(self) -> bool:
         return bool(self._parts)
 
-    def add(self, slot: QueuedReply) -> None:
+    def add(self, slot: QueuedResponse) -> None:
         """Add a response's parts at the end."""
         for part in slot.parts:
             if isinstance(part, _IN_MEMORY):
@@ -330,8 +330,8 @@ class OutgoingParts:
         self._done_bytes = count
 
 
-class PlannedLater(Protocol):
+class PendingResponse(Protocol):
     """Responses of planned requests that are completed later."""
 
-    def wait(self, place: QueuedReply, /) -> None:
+    def wait(self, place: QueuedResponse, /) -> None:
         """Complete this place once the responses are ready."""

@@ -21,7 +21,7 @@ from pyspark_klog.errors import ErrorCode
 _CODE = Struct(">h")
 
 
-class HeldAppend(NamedTuple):
+class DelayedAppend(NamedTuple):
     """An appended batch whose response waits."""
 
     log: PlannedLog
@@ -32,7 +32,7 @@ class HeldAppend(NamedTuple):
     """How many bytes after the error code are 0xFF in an error response."""
 
 
-class Place(Protocol):
+class ResponsePlace(Protocol):
     """The place of the response in its connection's order."""
 
     @property
@@ -44,7 +44,7 @@ class Place(Protocol):
     def when_closed(self, callback: Callable[[], None]) -> None: ...
 
 
-class HeldAnswer(DelayedOperation):
+class DelayedResponse(DelayedOperation):
     """The responses of one connection, sent when the batches are as safe as acks=all requires."""
 
     __slots__ = ("_answer", "_answered", "_place", "_services", "_timeout_ms", "_waiting")
@@ -53,7 +53,7 @@ class HeldAnswer(DelayedOperation):
     def __init__(
         self,
         answer: bytearray,
-        waiting: Sequence[tuple[Leader, HeldAppend]],
+        waiting: Sequence[tuple[Leader, DelayedAppend]],
         timeout_ms: int,
         services: PipelineServices,
         answered: Callable[[int], None],
@@ -65,7 +65,7 @@ class HeldAnswer(DelayedOperation):
         self._waiting = waiting
         self._timeout_ms = timeout_ms
         self._services = services
-        self._place: Place | None = None
+        self._place: ResponsePlace | None = None
 
     @property
     def is_due(self) -> bool:
@@ -73,7 +73,7 @@ class HeldAnswer(DelayedOperation):
         self._settle()
         return not self._waiting
 
-    def wait(self, place: Place) -> None:
+    def wait(self, place: ResponsePlace) -> None:
         """Send the response at ``place`` when it is complete or its timeout has passed."""
         self._place = place
         purgatory = self._services.purgatory
@@ -105,7 +105,7 @@ class HeldAnswer(DelayedOperation):
                 self._fail(append, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self._waiting = still_waiting
 
-    def _fail(self, append: HeldAppend, code: ErrorCode) -> None:
+    def _fail(self, append: DelayedAppend, code: ErrorCode) -> None:
         at = append.answer_at
         _CODE.pack_into(self._answer, at, code)
         at += _CODE.size

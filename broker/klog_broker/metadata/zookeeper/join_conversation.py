@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinResult:
     """The ids that the broker needs before it loads its data."""
 
     cluster_id: str
@@ -71,7 +71,7 @@ class NotJoined:
     text: str
 
 
-class Joining:
+class JoinConversation:
     """Joins the cluster, and calls `done` once. A SessionUser.
 
     If `broker_id` is None, the broker gets a generated id above `reserved_max_id` that no other
@@ -83,7 +83,7 @@ class Joining:
         chance: Chance,
         broker_id: BrokerId | None,
         reserved_max_id: int,
-        done: Callable[[Joined | NotJoined], None],
+        done: Callable[[JoinResult | NotJoined], None],
     ) -> None:
         self._chance = chance
         self._broker_id = broker_id
@@ -111,9 +111,9 @@ class Joining:
             if self._broker_id is None:
                 self._broker_id = yield from self._generate_id(session)
         except _Refused as refused:
-            outcome: Joined | NotJoined = NotJoined(str(refused))
+            outcome: JoinResult | NotJoined = NotJoined(str(refused))
         else:
-            outcome = Joined(cluster_id, self._broker_id)
+            outcome = JoinResult(cluster_id, self._broker_id)
         self._is_done = True
         self._done(outcome)
 

@@ -19,7 +19,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from klog_broker.network.bounds import LEAST_RECEIVE_BYTES, RECEIVE_BYTES
-from klog_broker.produce.loading import LoadKernel
+from klog_broker.produce.kernel_loading import LoadKernel
 from klog_broker.produce.planner import NOTHING_RECEIVED, Received
 from klog_broker.runtime.net.socket_calls import MAX_SOCKETS, NO_ROOM
 

@@ -5,16 +5,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from klog_broker.cluster.broker_requests import ClusterServices
-from klog_broker.cluster.controller_channel import ToController
+from klog_broker.cluster.controller_channel import ControllerConnection
 from klog_broker.cluster.producer_id_blocks import ProducerIdBlocks
-from klog_broker.cluster.role_change_queue import OrderQueue
+from klog_broker.cluster.role_change_queue import ControllerRequestQueue
 from klog_broker.config import BrokerConfig, topic_setting
 from klog_broker.config.cluster import GENERATED
-from klog_broker.lifecycle.refusals import no_zookeeper, refused_by_cluster, told_to_stop
+from klog_broker.lifecycle.refusals import (
+    no_zookeeper,
+    refused_by_cluster,
+    stopped_while_connecting,
+)
 from klog_broker.membership.controlled_shutdown import Leaving
 from klog_broker.membership.member import Member
 from klog_broker.metadata.zookeeper.directories import refuse_a_lone_brokers, stored_id
-from klog_broker.metadata.zookeeper.joining import NotJoined
+from klog_broker.metadata.zookeeper.join_conversation import NotJoined
 from klog_broker.metadata.zookeeper.store import ClusterStore
 from klog_broker.runtime.disk.files import Files
 from klog_broker.runtime.event_loop.loop import Loop
@@ -36,7 +40,7 @@ class JoinedParts(NamedTuple):
     """The parts of a broker that exist once it has joined its cluster."""
 
     peers: Peers
-    to_controller: ToController
+    to_controller: ControllerConnection
     cluster: ClusterServices
 
 
@@ -129,10 +133,10 @@ class Membership:
             is_unclean=lambda configs: _is_unclean(self._in_force(), configs),
             deletes_topics=config["delete.topic.enable"],
         )
-        to_controller = ToController(
+        to_controller = ControllerConnection(
             lambda: store.image, listener, peers.connect, self._loop.call_soon
         )
-        orders = OrderQueue(self.broker_epoch)
+        orders = ControllerRequestQueue(self.broker_epoch)
         cluster = ClusterServices(store, member.controller, orders, member.changes)
         self._joined = JoinedParts(peers, to_controller, cluster)
         member.election.on_controller.append(lambda _: to_controller.look())
@@ -243,7 +247,7 @@ class Membership:
         if not self._turn_until(is_over_or_unwanted, patience_ms):
             return False
         if not is_over():
-            raise told_to_stop()
+            raise stopped_while_connecting()
         return True
 
     def _turn_until(self, is_over: Callable[[], bool], patience_ms: int | None) -> bool:

@@ -28,7 +28,7 @@ REASONS: dict[ApiKey, str] = {
     ApiKey.PUSH_TELEMETRY: _TELEMETRY,
 }
 
-LEFT_OUT: dict[str, str] = {
+UNKNOWN_APIS: dict[str, str] = {
     "Vote, BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum, Envelope, "
     "FetchSnapshot, BrokerRegistration, BrokerHeartbeat, "
     "ControllerRegistration, AssignReplicasToDirs, AddRaftVoter, RemoveRaftVoter, "

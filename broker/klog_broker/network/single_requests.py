@@ -12,38 +12,38 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from klog_broker.network.outbox import Outbox
-from klog_broker.network.replies import QueuedReply
+from klog_broker.network.responses import QueuedResponse
 from klog_broker.runtime.event_loop.loop import Loop
 
 _IN_MEMORY = (bytes, bytearray)
 
 
-class LoneConnection(Protocol):
+class SingleRequestConnection(Protocol):
     """The interface of a connection for its single requests."""
 
-    def settle(self, slot: LoneReply) -> None:
+    def settle(self, slot: SingleResponse) -> None:
         """Send the response, or give the request a place in the outbox if it has none yet.
 
         Called after the turn's appends.
         """
 
 
-class LoneReply:
-    """The place of the response to a single request; has the interface of a QueuedReply.
+class SingleResponse:
+    """The place of the response to a single request; has the interface of a QueuedResponse.
 
     Exactly one of ``complete``, ``skip`` and ``close`` is called.
     """
 
     __slots__ = ("_outbox", "answer", "connection", "head", "ordinary")
 
-    def __init__(self, connection: LoneConnection, outbox: Outbox, head: int) -> None:
+    def __init__(self, connection: SingleRequestConnection, outbox: Outbox, head: int) -> None:
         self.connection = connection
         self.head = head
         """API key and version in one number, as in metrics/requests.py."""
         self.answer: list[Any] | None = None
         """The single part of a response that needs no place in the outbox."""
         self._outbox = outbox
-        self.ordinary: QueuedReply | None = None
+        self.ordinary: QueuedResponse | None = None
         """The request's place in the outbox; None while it has none."""
 
     @property
@@ -56,7 +56,7 @@ class LoneReply:
         """Whether complete, skip or close was called."""
         return self.answer is not None or (self.ordinary is not None and self.ordinary.is_filled)
 
-    def place(self) -> QueuedReply:
+    def place(self) -> QueuedResponse:
         """Return the request's place in the outbox; create the place if there is none."""
         place = self.ordinary
         if place is None:
@@ -102,12 +102,12 @@ class LoneReply:
         return self.place().hold()
 
 
-class LoneRequests:
+class SingleRequests:
     """The single requests of a turn, on all connections. Loop thread only."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self.slots: list[LoneReply] = []
+        self.slots: list[SingleResponse] = []
         """The places of this turn's requests. Before adding the first one, call ``begin``."""
 
     def begin(self) -> None:

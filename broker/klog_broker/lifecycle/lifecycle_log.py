@@ -12,7 +12,7 @@ from pyspark_klog._version import __version__
 _log = logging.getLogger("klog.life")
 
 
-class Life:
+class LifecycleLog:
     """Logs the start-up and shutdown of a broker; only the first reason to stop is logged."""
 
     def __init__(self, clock: Clock) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from klog_broker.cluster.controller_channel import ToController
+from klog_broker.cluster.controller_channel import ControllerConnection
 from klog_broker.cluster.known_topics import KnownTopics, once_complete
 from klog_broker.config import BrokerConfig
-from klog_broker.dispatch.request_context import AnswerSteps, ErrorResponse, RequestContext
+from klog_broker.dispatch.request_context import ErrorResponse, RequestContext, ResponseSteps
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.topics.internal import internal_topic
 from klog_broker.topics.planning import MAX_PARTITIONS_PER_REQUEST
@@ -44,13 +44,13 @@ class ControllerServices(Protocol):
         """The requests to the controller; None while this broker is the controller."""
 
 
-def at_controller(
+def answer_at_controller(
     services: ControllerServices,
-    answer: Callable[[], AnswerSteps],
+    answer: Callable[[], ResponseSteps],
     request: Request,
     context: RequestContext,
     error_response: ErrorResponse,
-) -> Response | AnswerSteps | None:
+) -> Response | ResponseSteps | None:
     """Return the result of a handler that only the controller may carry out by `answer`.
 
     Another broker answers NOT_CONTROLLER, and the client retries with the controller. A controller
@@ -60,7 +60,7 @@ def at_controller(
     if services.other_controller() is not None:
         return error_response(request, ErrorCode.NOT_CONTROLLER)
 
-    def once_known() -> AnswerSteps:
+    def once_known() -> ResponseSteps:
         if not services.known_topics.is_complete:
             raise BrokerError(ErrorCode.NOT_CONTROLLER)
         return (yield from answer())
@@ -75,7 +75,7 @@ class TopicRequests:
     """
 
     def __init__(
-        self, config: Callable[[], BrokerConfig], loop: Loop, to_controller: ToController
+        self, config: Callable[[], BrokerConfig], loop: Loop, to_controller: ControllerConnection
     ) -> None:
         self._config = config
         self._loop = loop
@@ -108,7 +108,7 @@ class TopicRequests:
                 done(unknown)
                 return
             codes = {each.name: error_code(each.error_code) for each in reply.topics}
-            done(unknown | not_made(codes))
+            done(unknown | creation_errors(codes))
 
         self._creating.update(asked)
         request = CreateTopicsRequest(topics=topics, timeout_ms=AUTO_CREATION_TIMEOUT_MS)
@@ -117,16 +117,16 @@ class TopicRequests:
         )
 
 
-def not_made(codes: Mapping[str, ErrorCode]) -> Refused:
+def creation_errors(codes: Mapping[str, ErrorCode]) -> Refused:
     """The errors for a client whose request created topics automatically, by topic name.
 
     `codes` has the errors of the creation. A topic that exists now, or soon, becomes
     LEADER_NOT_AVAILABLE, because it may not have leaders yet.
     """
-    return {name: _TOLD.get(code, code) for name, code in codes.items()}
+    return {name: _CLIENT_ERRORS.get(code, code) for name, code in codes.items()}
 
 
-_TOLD = {
+_CLIENT_ERRORS = {
     ErrorCode.NONE: ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.TOPIC_ALREADY_EXISTS: ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.LEADER_NOT_AVAILABLE,
