@@ -127,7 +127,7 @@ def test_a_restart_keeps_them_and_says_that_they_do_not_act(
         }
     )
     told = [each.getMessage() for each in caplog.records if each.name == "klog.quota"]
-    assert [line.partition(" users")[0] for line in told] == ["quotas of 2", "2"]
+    assert [line.partition(" users")[0] for line in told] == ["changed the quotas of 2", "2"]
     assert all("enforced yet" in line for line in told)
 
 

@@ -27,7 +27,7 @@ COMMANDS = {
     ),
     "groups": CommandEntry(
         "klog_broker.cli.groups.groups",
-        "List, describe and delete consumer groups, and reset their offsets.",
+        "List, describe, reset and delete consumer groups.",
     ),
     "produce": CommandEntry("klog_broker.cli.records.produce", "Write lines as records."),
     "consume": CommandEntry("klog_broker.cli.records.consume", "Print records."),
