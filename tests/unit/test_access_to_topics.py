@@ -316,7 +316,7 @@ def test_a_denied_topic_is_refused_and_another_topic_is_served_as_before(
     for other in AclOperation:
         if other is not operation:
             rules.deny(other, TOPIC, "plain")
-    # No other operation is needed.
+    # The request needs no further operation.
     assert codes(broker.call(make(["plain"], version), version)) != [DENIED]
 
 

@@ -1,4 +1,4 @@
-"""The benchmark of clusters: what is asked for, whose CPU counts, and gaps between acks."""
+"""The benchmark of clusters: its requests, the processes whose CPU counts, gaps between acks."""
 
 import subprocess
 import sys

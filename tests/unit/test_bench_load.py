@@ -1,4 +1,4 @@
-"""The load generators' requests and checks: what they send is right, what is wrong they see."""
+"""The load generators: they send valid requests, and they detect wrong responses."""
 
 import struct
 from collections.abc import Callable

@@ -313,7 +313,7 @@ def test_of_settings_that_do_not_go_together_some_count() -> None:
     assert (one.config["log.cleaner.threads"], one.config["log.roll.ms"]) == (1, 5)
     (problem,) = one.problems
     assert problem.startswith("log.cleaner.threads, changed for all brokers: ")
-    # Each needs the other one, whatever the order.
+    # Each setting is valid only with the other one, in whatever order both are set.
     both = in_force(
         begun,
         {"log.cleaner.min.compaction.lag.ms": "50", "log.retention.ms": "0"},

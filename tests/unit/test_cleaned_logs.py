@@ -118,9 +118,9 @@ def replayed(tmp_path: Path, *batches: CleanedBatch) -> ProducerReplay:
     ("fields", "is_error"),
     [
         ({}, False),
-        ({"coordinator_epoch": 5}, False),  # the marker has gone
-        ({"producer_epoch": 1, "last_sequence": -1, "last_offset": -1}, False),  # it had raised it
-        ({"current_transaction_first_offset": 4}, False),  # its first batch has gone
+        ({"coordinator_epoch": 5}, False),  # the marker was cleaned away
+        ({"producer_epoch": 1, "last_sequence": -1, "last_offset": -1}, False),  # by that marker
+        ({"current_transaction_first_offset": 4}, False),  # its first batch was cleaned away
         ({"last_sequence": 9}, True),
         ({"last_offset": 11}, True),
     ],

@@ -19,7 +19,7 @@ ADDRESS = Address("h", 1)
 
 
 class Client:
-    """Its cluster has partition 0, and 1 without a leader."""
+    """A client of a cluster with partition 0, and partition 1, which has no leader."""
 
     def refresh(self, topics: set[str]) -> ClusterView:
         assert topics == {"t"}

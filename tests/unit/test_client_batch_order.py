@@ -41,7 +41,7 @@ def _add(core: BatchOrder, count: int, partition: TopicPartition = _P) -> list[B
 
 
 def _let_know(core: BatchOrder) -> None:
-    """As after a batch that was written: from then on several are under way."""
+    """Let several batches be in flight, as after the first acknowledged batch."""
     for queue in core._queues.values():
         queue.is_known = True
 

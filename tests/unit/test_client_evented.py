@@ -30,7 +30,7 @@ from tests.support.evented_world import DEFAULTS, EventedWorld, metadata_request
 def broker_side(
     loop: Loop, network: Network, stream: StreamSocket, timer: wheel.Timer
 ) -> tuple[EventLoop, Connector, LoopStream, LoopTimer]:
-    """mypy says here that klog's broker has what the driver needs."""
+    """mypy checks here that klog's broker has all parts that the driver needs."""
     return loop, network, stream, timer
 
 

@@ -43,7 +43,7 @@ Answer = Callable[[int], PartitionData | KlogError | None]
 
 
 class _PaperClient:
-    """As much of BlockingClient as the fetcher uses. ``answers`` are used up one by one."""
+    """The part of BlockingClient that the fetcher uses. ``answers`` are used one by one."""
 
     def __init__(self, answers: list[Answer], **settings: str) -> None:
         self.read_replicas = ReadReplicas()
@@ -553,7 +553,7 @@ def test_a_broker_that_knows_the_topic_is_believed_before_metadata(seen: UUID) -
 
 
 def test_brokers_that_are_away_do_not_make_a_partition_gone() -> None:
-    """Only what fresh metadata lacks, again and again, is gone."""
+    """A partition is gone only if fresh metadata lack it again and again."""
     away: list[Answer] = [lambda _: ConnectionFailed("refused")] * 8
     client = _PaperClient([*away, _records(3, 7)])
     absent = ClusterView(

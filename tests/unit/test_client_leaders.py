@@ -19,7 +19,7 @@ T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
 
 class Client(BlockingClient):
-    """Its metadata is one view after the other (the last one stays), its links brokers' ids."""
+    """A client that gets the views one by one (the last is repeated); a link is a broker's id."""
 
     def __init__(self, *views: Mapping[int, int]) -> None:
         self.time_ms = 0

@@ -1,4 +1,4 @@
-"""Which open transactions are somebody's who is gone, by what leaders tell of producers."""
+"""Open transactions of a producer that has gone, found in leaders' DescribeProducers responses."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The view of a cluster: what a newer reply changes, and what it must not."""
+"""The view of a cluster: facts that a newer response changes, and facts that it must not change."""
 
 from uuid import UUID
 

@@ -69,7 +69,7 @@ class Peer:
         return found
 
     def answer(self, reply: Response) -> None:
-        """Answer the oldest request."""
+        """Respond to the oldest request."""
         correlation_id, version = self._headers.pop(0)
         self.feed(encode_response(correlation_id, reply, version))
 

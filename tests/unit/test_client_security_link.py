@@ -27,7 +27,7 @@ TLS_RECORD_BYTES = 16_384
 
 
 class ScriptedTls:
-    """An SSLSocket by hand: ``arriving`` and ``leaving`` say what each call does."""
+    """A scripted SSLSocket: ``arriving`` and ``leaving`` hold the results of its calls."""
 
     def __init__(self) -> None:
         self.arriving: deque[bytes | Exception] = deque()

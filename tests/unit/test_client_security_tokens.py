@@ -146,7 +146,7 @@ def test_an_unsecured_token_needs_a_principal_and_numbers() -> None:
 @pytest.mark.parametrize(
     ("life_min", "renewal", "after_min"),
     [
-        (60, Renewal(), 48.0),  # 80 % of its life
+        (60, Renewal(), 48.0),  # 80 % of the token's lifetime
         (10, Renewal(), 5.0),  # five minutes before its end
         (5.5, Renewal(), 4.4),  # too short for both bounds: 80 % again
         (60, Renewal(0.5, 0, 40 * MINUTE_MS), 40.0),  # not after too short a use

@@ -30,7 +30,7 @@ def _sent(core: BatchOrder, *record_counts: int, partition: TopicPartition = _P)
 
 
 def _let_know(core: BatchOrder) -> None:
-    """As after a batch that was written: from then on several are under way."""
+    """Let several batches be in flight, as after the first acknowledged batch."""
     for queue in core._queues.values():
         queue.is_known = True
 

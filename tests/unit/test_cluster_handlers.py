@@ -330,7 +330,7 @@ def test_there_is_no_coordinator_before_there_are_brokers_enough() -> None:
 
 # --- elections -----------------------------------------------------------------------------
 class Elections:
-    """Answers as the controller does."""
+    """Stands for the controller: responds with one outcome."""
 
     def __init__(self, outcome: Any) -> None:
         self.outcome = outcome

@@ -1,4 +1,4 @@
-"""/brokers/ids/N: kept through sessions, its last life waited for, another broker's left alone."""
+"""/brokers/ids/N: kept across sessions; waits for its own last session; leaves others alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The soak of a cluster: what it plans, and what it calls lost, doubled or unlike."""
+"""The soak of a cluster: its plan, and its reports of lost, doubled and differing records."""
 
 import struct
 from itertools import islice
@@ -66,7 +66,7 @@ def batch(base: int, records: int, filling: bytes = b"x") -> bytes:
 
 
 def folders(root: Path, *replicas: list[bytes]) -> dict[int, Path]:
-    """A replica is what each of its segments holds."""
+    """Write each replica's segments, given as bytes, into a folder of its own."""
     made = {}
     for number, segments in enumerate(replicas, 1):
         made[number] = root / f"broker-{number}" / "t-0"

@@ -59,7 +59,7 @@ def log_of(*batches: bytes) -> MemoryStateLog:
 
 
 class Watched(CommitLoading):
-    """Notes what was in runs."""
+    """Records the rows that were loaded in runs."""
 
     applied: list[tuple[int, int]]
 

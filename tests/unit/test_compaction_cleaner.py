@@ -1,4 +1,4 @@
-"""The log cleaner on logs in memory: what it cleans, and what keeps it from cleaning."""
+"""The log cleaner on logs in memory: logs that it cleans, and reasons not to clean."""
 
 import logging
 from dataclasses import replace
@@ -460,7 +460,7 @@ def _two_transactions(world: World) -> None:
 
 
 def _clean_again(world: World) -> None:
-    """With so much new that a round is due."""
+    """Write so much that the next round is due, and run it."""
     world.write(100)
     if world.log.cleaned_offset is None:
         world.bench.begin()
@@ -562,7 +562,7 @@ def test_a_broker_without_a_cleaner_does_not_look(world: World) -> None:
 
 
 def test_no_round_begins_without_its_kernels(world: World) -> None:
-    """As when the broker stops while they are being compiled."""
+    """The broker may stop while the kernels are still being compiled."""
     are_there = [False, True]
     world.bench = CleanerBench(
         world.manager, world.helpers, world.clock, prepare=lambda: are_there.pop(0)

@@ -1,4 +1,4 @@
-"""Listeners: what is parsed, what is advertised, what is refused."""
+"""Listeners: their syntax, advertised addresses, and refused values."""
 
 import socket
 

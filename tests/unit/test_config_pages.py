@@ -1,4 +1,4 @@
-"""The printed pages: complete, current, and what they show is what is read."""
+"""The printed pages are complete and current, and the code reads each setting on them."""
 
 import re
 from pathlib import Path

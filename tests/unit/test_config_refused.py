@@ -1,4 +1,4 @@
-"""Settings whose neglect would be dangerous refuse the start; what says nothing new does not."""
+"""Settings that klog must not ignore prevent a start, unless their value changes nothing."""
 
 import socket
 

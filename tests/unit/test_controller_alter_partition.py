@@ -1,4 +1,4 @@
-"""Which in-sync sets a leader may have, and what the others are answered."""
+"""In-sync sets that a leader may have, and the error codes for all others."""
 
 from typing import Any
 

@@ -135,7 +135,7 @@ def test_a_topic_on_its_way_out_does_not_grow(cluster: Controlled) -> None:
     cluster.end(3)
     add, deleted = cluster.controller.add_partitions, []
     cluster.controller.delete_topic("t", TOPIC_ID, deleted.append)
-    # Asked before the controller has heard of its own order.
+    # The request comes before the controller has read its own change.
     assert cluster.call(add, "t", {1: (ONE, TWO)}) is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert deleted == [ErrorCode.NONE]
     assert cluster.call(add, "t", {1: (ONE, TWO)}) is ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -344,7 +344,7 @@ def test_a_zombies_in_sync_set_is_refused(cluster: Controlled) -> None:
 
 def test_who_is_not_the_controller_says_so(cluster: Controlled) -> None:
     controller = cluster.controller
-    # Somebody else is elected, and this one is asked before it can know.
+    # Another controller is elected, and this one gets a request before it can know.
     cluster.ask("set", CONTROLLER_EPOCH, b"4", ANY_VERSION)
     assert cluster.create(2, 3) is ErrorCode.NOT_CONTROLLER
     assert cluster.data(topic_path("t")) is None

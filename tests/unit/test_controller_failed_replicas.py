@@ -114,7 +114,7 @@ def test_who_can_use_its_log_again_may_be_in_sync_and_lead(cluster: Controlled) 
 
 
 def test_whose_answer_was_lost_can_use_its_log_again(cluster: Controlled) -> None:
-    """The order was carried out when it came first. When it comes again it is too old."""
+    """The first request was carried out; its repetition is too old for the broker."""
     cluster.broken = {3}
     cluster.create(3, 2)
     cluster.broken, cluster.has_roles = set(), {3}

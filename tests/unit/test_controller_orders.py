@@ -232,7 +232,7 @@ def test_orders_for_another_life_are_dropped() -> None:
     assert queues.send(ONE) is sent
     queues.begin(ONE, 11)
     assert queues.send(ONE) is None
-    # Its answer came too late.
+    # The response came too late.
     queues.answered(sent)
     queues.lost(sent)
     later = order(ONE, 11, 2)

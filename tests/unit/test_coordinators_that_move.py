@@ -105,7 +105,7 @@ class World:
 
     # --- transactions ----------------------------------------------------------------------------
     def begin(self) -> None:
-        """With a record and a group's offsets."""
+        """Begin a transaction with a record and a group's offsets."""
         assert self.client.init() == NONE
         assert self.client.add(PLAIN) == [NONE]
         assert self.client.produce(PLAIN, b"v", version=11) is NONE
@@ -159,7 +159,7 @@ def test_a_commit_that_is_not_replicated_is_not_told_as_done(world: World) -> No
 def test_who_waits_goes_on_waiting_while_the_broker_leads_on_in_a_newer_epoch(
     world: World,
 ) -> None:
-    """A follower was lost, or came back: as in Kafka the coordinator stays what it is."""
+    """The set of followers changes, and the coordinator stays the same, as in Kafka."""
     world.lead_with_another(CONSUMER_OFFSETS)
     commits = world.commit(4)
     world.lead_with_another(CONSUMER_OFFSETS)

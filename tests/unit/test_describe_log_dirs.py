@@ -88,7 +88,7 @@ def test_what_is_left_on_the_volume(broker: MemoryBroker) -> None:
 
 
 class MuteVolume(MemoryFiles):
-    """Its volume does not tell how full it is."""
+    """A disk that cannot report its free space."""
 
     is_mute = False
 

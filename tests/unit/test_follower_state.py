@@ -110,7 +110,7 @@ def test_with_flush_messages_its_fetch_waits_for_the_flush() -> None:
         ((1, 1, 1), (1, 2), 2),  # the epoch ended earlier at the leader
         ((1, 3, 3), (1, 2), 1),  # it ended earlier here, and another began
         ((1, 1, 3), (1, 1), 1),
-        ((1, 3, 3), (2, 2), 1),  # an epoch that is not known here: what is newer goes
+        ((1, 3, 3), (2, 2), 1),  # the follower lacks the epoch: all newer records are cut
         ((3, 3, 3), (1, 2), 0),  # all of the log is newer
     ],
 )
@@ -118,7 +118,7 @@ def test_a_log_that_differs_is_cut_where_the_two_part(
     epochs: tuple[int, ...], diverging: tuple[int, int], offset: int
 ) -> None:
     log = log_of(epochs)
-    log.high_watermark = Offset(3)  # says nothing of where they part
+    log.high_watermark = Offset(3)  # does not influence where the logs diverge
     state = follower(log)
     step = state.take(asked(state), part(diverging=diverging, watermark=3), 0)
     assert step == Truncate(Offset(offset))
@@ -276,7 +276,7 @@ def test_the_ends_of_another_leader_are_not_taken() -> None:
     state = out_of_range(log_of((1, 1)))
     assert state.ends_told(3, 7, 9, 0) is None
     state = follower(log_of((1, 1)))
-    assert state.ends_told(4, 7, 9, 0) is None  # nobody has asked
+    assert state.ends_told(4, 7, 9, 0) is None  # no request was sent
     assert asked(state) == (4, 2, 1)
 
 

@@ -338,7 +338,7 @@ def test_a_topic_that_is_named_twice_is_told_with_all_its_partitions(
 
 
 def test_offsets_of_topics_with_another_id_are_not_known(broker: MemoryBroker) -> None:
-    """A topic that was deleted, or made again, is not the one that is asked for."""
+    """Offsets of a deleted or recreated topic are not those of the requested topic."""
     know_topics(broker.broker, ["short-lived-too"])
     commit(broker, 9, "plain", 0)
     commit(broker, 9, "short-lived-too", 0)

@@ -253,7 +253,7 @@ def test_several_topics_and_long_texts_are_known_again(group: Repeating, version
     """Lengths above 127 take two bytes as varints."""
     ids = topic_ids()
     metadata = "m" * 200
-    # In the request's order, which is that of the answer.
+    # The response has the order of the request.
     names = ["small-segments", "plain", "compacted"]
 
     def ask(offset: int, *, again: bool) -> list[tuple[Any, int]]:

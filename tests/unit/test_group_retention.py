@@ -54,7 +54,7 @@ class Groups:
             self.broker.turns()
 
     def move(self) -> None:
-        """The coordinator goes to another broker, and comes back."""
+        """Move the coordinator to another broker and back."""
         for epoch, leader in ((1, BrokerId(1)), (2, ME)):
             order = order_for(
                 self.broker, CONSUMER_OFFSETS, leader=leader, leader_epoch=epoch, in_sync=(leader,)
@@ -203,7 +203,7 @@ def test_a_member_of_a_group_that_is_gone_may_not_commit(groups: Groups) -> None
 
 
 def many_offsets(count: int, group: str = "many") -> tuple[Groups, Callable[[], int]]:
-    """A group with so many offsets in the topic "wide"; and how many are kept."""
+    """Return a group with ``count`` offsets in the topic "wide", and a count of those left."""
     groups = Groups()
     know_topics(groups.broker.broker, ["wide"], partitions=count)
     rows = [

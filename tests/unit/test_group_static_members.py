@@ -42,7 +42,7 @@ def test_a_process_that_comes_back_has_its_place_again_without_a_rebalance(pair:
 
 
 def test_a_leader_that_comes_back_leads_without_being_told(pair: Sim) -> None:
-    """Its assignment would not reach a stable group: it is named by its old id."""
+    """An assignment would not reach a stable group, so the response names the leader's old id."""
     pair.join("again", instance="i")
     reply = pair.joined("again")
     assert (reply.member_id, reply.leader, reply.members) == ("i-3", "i-1", [])
@@ -91,7 +91,7 @@ def test_whoever_waits_in_the_old_place_is_fenced_at_once() -> None:
 
 
 def test_who_comes_back_while_assignments_are_awaited_begins_another_rebalance() -> None:
-    """The leader knows the old id: what it assigns would be for nobody."""
+    """The leader knows only the old id, and its assignment would fit no member."""
     sim = Sim(delay_ms=3_000)
     sim.join("a", instance="i")
     sim.join("b", instance="j")
@@ -128,7 +128,7 @@ def test_a_member_that_is_away_keeps_its_place_until_its_session_ends(pair: Sim)
 
 
 def test_a_rebalance_waits_for_who_is_away_and_then_counts_it_in() -> None:
-    """Its session is longer than the rebalance: it is in the generation that it did not join."""
+    """The member's session is longer than the rebalance, so it is in the next generation, too."""
     sim = Sim()
     sim.join("a", instance="i", rebalance_ms=4_000)
     sim.sync("sa", "i-1", 1, i_1=b"all")

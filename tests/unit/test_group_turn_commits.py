@@ -1,4 +1,4 @@
-"""Commits of several connections in one turn: one batch a shard, each with its own answer."""
+"""Commits of several connections in one turn: one batch a shard, one response each."""
 
 from typing import Any
 from uuid import UUID
@@ -57,7 +57,7 @@ def commit(
 
 
 def in_one_turn(broker: MemoryBroker, *requests: tuple[Request, int]) -> list[Any]:
-    """Each on a connection of its own; an answer that has not come is None."""
+    """Send each request on its own connection; return the responses, None for a missing one."""
     streams = [broker.connect() for _ in requests]
     broker.turns()
     for number, (stream, (request, version)) in enumerate(zip(streams, requests, strict=True)):

@@ -93,7 +93,7 @@ def test_what_is_not_looked_into_goes_as_it_is(version: int) -> None:
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 def test_a_damaged_batch_is_not_converted(codec: Codec) -> None:
-    """Its value alone has changed: a new CRC would hide that."""
+    """Only a record's value is damaged: a batch with a new CRC would hide that."""
     broker = with_batches(codec)
     damage(broker, 1, RECORDS_AT + 30, codec)
     before = fetch(broker, CONVERTED)

@@ -1,4 +1,4 @@
-"""The dispatcher against handlers that are wrong: everybody gets an answer, nothing breaks."""
+"""The dispatcher with faulty handlers: every request gets a response, and the server goes on."""
 
 import logging
 from typing import Any
@@ -36,7 +36,7 @@ from tests.support.rules import Rules
 
 
 class Slot:
-    """Notes what was done with it."""
+    """A reply slot that records how it was completed, skipped or closed."""
 
     def __init__(self) -> None:
         self.is_open = True

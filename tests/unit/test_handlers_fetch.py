@@ -1,4 +1,4 @@
-"""Fetch, as far as what it keeps in memory goes; what it answers is in the integration tests."""
+"""Fetch and its memory; tests of its responses are in the integration tests."""
 
 import random
 from typing import Any
@@ -82,7 +82,7 @@ def test_a_few_records_are_sent_at_once_with_what_stands_around_them(
 
 @pytest.mark.parametrize("version", [12, 13])
 def test_copies_for_a_client_that_does_not_read_stay_within_the_bound(version: int) -> None:
-    """As many answers as there may be would be four times as much."""
+    """Without the bound, the possible responses would take four times as much."""
     broker = new_broker(with_kernel=False)
     data = batch(random.Random(1).randbytes(16_000))
     log: PartitionLog = broker.log("plain")

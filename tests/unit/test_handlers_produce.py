@@ -1,4 +1,4 @@
-"""Produce, as far as what it asks of a partition's role before it appends goes."""
+"""Produce's checks of a partition's role before it appends."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def produced(broker: MemoryBroker, topic: str, acks: int = -1) -> list[int]:
 def test_acks_all_asks_for_no_more_replicas_than_there_are(
     with_kernel: bool, replicas: int, code: int
 ) -> None:
-    """As since Kafka 3.7: min.insync.replicas=2 counts as 1 where there is one replica."""
+    """min.insync.replicas=2 counts as 1 for a single replica, as since Kafka 3.7."""
     broker = new_broker(with_kernel=with_kernel)
     topic = "two-in-sync"
     give(broker, order_for(broker, topic, replicas=(ME, OTHER)[:replicas], in_sync=(ME,)))

@@ -1,4 +1,4 @@
-"""Prose that repeats a default says what the row says: the sentence is made from it here."""
+"""Prose that repeats a default: the sentence must equal the one made from the setting's row."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The soak of the exactly-once sink: what it plans, and what it finds in a copy."""
+"""The soak of the exactly-once sink: its plan, and its findings in a copy."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""How docs/parity.md comes about: markers found in sources, results merged, what is missing."""
+"""docs/parity.md: markers found in sources, merged results, and reports of missing parts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The soak: what it plans, what it calls a loss, and how it tells growth from noise."""
+"""The soak: its plan, its reports of losses, and its distinction of growth from noise."""
 
 import json
 from pathlib import Path

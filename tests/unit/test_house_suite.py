@@ -145,7 +145,7 @@ def test_on_the_oldest_spark_one_process_runs_what_is_marked(checkout: Path) -> 
 
 def test_java_is_told_of_an_archive_of_classes_only_when_it_is_whole(tmp_path: Path) -> None:
     assert java_classes.option(tmp_path) == ""
-    java_classes.make("", tmp_path)  # without the program whose classes are kept
+    java_classes.make("", tmp_path)  # without the program whose classes are archived
     assert java_classes.option(tmp_path) == ""
     (tmp_path / java_classes.FOLDER).mkdir(parents=True)
     archive = java_classes.archive(tmp_path)

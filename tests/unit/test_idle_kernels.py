@@ -30,7 +30,7 @@ def answer_at_once(_: memoryview, slot: QueuedResponse | SingleResponse, __: Con
 
 
 class World:
-    """A server that has begun; ``can_compile`` is what compiling the kernels comes to."""
+    """A started server; ``can_compile`` is the result of compiling the kernels."""
 
     def __init__(self, can_compile: bool = True) -> None:
         self.clock = ManualClock()

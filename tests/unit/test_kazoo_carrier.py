@@ -20,7 +20,7 @@ SESSION_MS = 9_000
 
 
 class World:
-    """A loop, and what a session says."""
+    """A loop, and the events of a session."""
 
     def __init__(self) -> None:
         self.loop = Loop(SystemClock(), default_poller())

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, when some places cannot be written to or are not ours."""
+"""The folder of compiled kernels, when some folders are read-only or belong to another user."""
 
 import os
 from pathlib import Path

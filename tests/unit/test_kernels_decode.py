@@ -1,4 +1,4 @@
-"""Batches to Arrow columns: what is shown, what is left out, how it is cut, what is refused."""
+"""Batches to Arrow columns: decoded and skipped records, cuts, and refused batches."""
 
 import io
 

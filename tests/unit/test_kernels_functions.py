@@ -95,5 +95,5 @@ def test_utf8_is_what_python_decodes() -> None:
             cases += [bytes([first, second, third, 0x80]) for third in more]
     cases += ["aé日😀".encode(), b"", "日本".encode()[:-1]]
     for data in cases:
-        array = np.frombuffer(data + b"\x80", np.uint8)  # what follows does not count
+        array = np.frombuffer(data + b"\x80", np.uint8)  # the last byte is outside of the range
         assert bool(utf8_between(array, 0, len(data))) == _is_utf8_in_python(data), data.hex()

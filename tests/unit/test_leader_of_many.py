@@ -43,7 +43,7 @@ LATEST = -1
 
 @pytest.fixture
 def leader() -> LeaderOfMany:
-    """With all three in sync."""
+    """A leader with all three replicas in sync."""
     made = LeaderOfMany()
     made.lead()
     return made
@@ -226,7 +226,7 @@ def test_the_same_fetch_once_more_counts_once_more(leader: LeaderOfMany) -> None
 
 
 def test_in_a_new_epoch_a_follower_is_told_the_watermark_again(leader: LeaderOfMany) -> None:
-    """The answer before may have come after the order that began the epoch, and was dropped."""
+    """The last response may have arrived after the role change, so that it was dropped."""
     follower = FakeFollower(leader, OTHER)
     assert follower.fetch(0).high_watermark == 0
     assert follower.fetch(0) is None
@@ -239,7 +239,7 @@ def test_in_a_new_epoch_a_follower_is_told_the_watermark_again(leader: LeaderOfM
 def test_a_follower_that_had_to_cut_is_told_the_watermark_again(
     leader: LeaderOfMany, is_session_new: bool
 ) -> None:
-    """From an answer that has it cut its log a follower takes nothing else."""
+    """A follower ignores all else in a response that makes it truncate its log."""
     leader.send(acks=1)
     old = leader.leader().leader_epoch
     leader.lead()
@@ -354,7 +354,7 @@ def test_acks_all_waits_no_longer_than_it_asks(with_kernel: bool) -> None:
 
 
 def test_who_stops_tells_producers_that_wait_for_followers(leader: LeaderOfMany) -> None:
-    """At once: its followers fetch from others, and never again from it."""
+    """Producers get the error at once, because followers never fetch from this broker again."""
     leader.lead()
     stream = leader.send()
     assert leader.outcome(stream) is None

@@ -46,7 +46,7 @@ def watermark(leader: LeaderReplicas, before: int = 0, *, end: int = 10, now_ms:
 
 
 def expanding(*, min_in_sync: int = 1) -> tuple[LeaderReplicas, IsrChange]:
-    """OTHER is being added to ME."""
+    """Return a leader ME that is adding OTHER to the ISR, and the change."""
     leader = replicas((ME,), min_in_sync=min_in_sync)
     fetch(leader, OTHER, 10)
     change = leader.grow(OTHER, 10)

@@ -71,7 +71,7 @@ def begin_another_epoch(broker: MemoryBroker, topic: str) -> None:
 
 
 def stop(broker: MemoryBroker, topic: str) -> None:
-    """As a controller would whose next image comes later."""
+    """Send StopReplica, as a controller does whose next UpdateMetadata comes later."""
     give(broker, stop_order_for(broker, topic))
 
 
@@ -107,7 +107,7 @@ def test_a_produce_that_waits_for_others_is_told(
 
 
 def test_a_produce_that_waits_for_others_waits_on_in_the_next_epoch(broker: MemoryBroker) -> None:
-    """As Kafka 3.9.1's leader when a follower dies: it was seen to answer 0."""
+    """Kafka 3.9.1's leader does the same when a follower dies: it was seen to answer 0."""
     stream = produce(broker)
     begin_another_epoch(broker, "plain")
     assert not stream.sent

@@ -1,4 +1,4 @@
-"""Before it stops a broker asks the controller to give its partitions away."""
+"""Before a broker stops, it asks the controller to move its partitions to other brokers."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ ELSEWHERE = ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
 
 
 class Asked:
-    """Answers, one after the other; None: nobody knows."""
+    """A controller with these responses, one after the other; None: no response."""
 
     def __init__(self, *answers: ControlledShutdownResponse | None, tries: int = 3) -> None:
         self.clock = ManualClock(1_000)
@@ -110,7 +110,7 @@ def test_the_last_broker_asks_nobody(caplog: pytest.LogCaptureFixture) -> None:
     asked = Asked(REMAINS)
     asked.leaving.begin()
     asked.turns()
-    asked.is_alone = True  # the other one has ended meanwhile
+    asked.is_alone = True  # the other broker has stopped meanwhile
     asked.turns(5_000)
     assert (len(asked.requests), asked.is_over) == (1, True)
     assert "stops while it may lead partitions: no other broker is there" in caplog.text

@@ -123,7 +123,7 @@ def test_who_waits_for_a_flush_of_what_is_cut_off_does_not_hold_up_others() -> N
 
 
 def test_a_flush_from_before_a_cut_says_nothing_of_what_came_after_it() -> None:
-    """Its helper is slow to tell of it."""
+    """The helper of the flush reports late."""
     files = MemoryFiles()
     helpers = ManualHelpers()
     log = open_log(files, helpers=helpers)

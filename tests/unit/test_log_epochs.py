@@ -298,7 +298,7 @@ def test_a_log_that_is_being_cut_refuses_to_be_used_and_syncs_nothing_in_the_loo
 
 
 def test_what_follows_a_cut_is_looked_at_after_a_crash() -> None:
-    """Its recovery point was behind it, and a crash must not trust what lies there now."""
+    """The recovery point lay behind the cut, and a crash must not trust the data there now."""
     files = MemoryFiles()
     manager = open_manager(files)
     log = manager.create(PARTITION, TOPIC_ID, SMALL)

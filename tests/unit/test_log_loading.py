@@ -124,7 +124,7 @@ def test_an_unclean_log_is_checked_and_its_indexes_come_out_the_same(checks: str
     log = open_log(killed, CONFIG, checks=chosen)
     assert read_all(log) == records
     log.close()
-    # The twin, whose log was never recovered, shows what the indexes should be.
+    # The twin log, which was never recovered, has the expected indexes.
     twin_manager = open_manager(twin, config=CONFIG)
     twin_log = twin_manager.get(PARTITION)
     assert twin_log is not None

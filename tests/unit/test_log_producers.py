@@ -290,5 +290,5 @@ def test_silent_producers_are_forgotten_by_the_wall_clock_not_by_their_timestamp
     clock.advance(500)
     manager.run_due()
     assert {producer.producer_id for producer in log.producers} == {2}
-    # Without state any sequence goes.
+    # For a producer without state any sequence is accepted.
     assert append(log, batch(producer_id=1, base_sequence=55), clock.now_ms()).first_offset == 2

@@ -1,4 +1,4 @@
-"""The disk as the log sees it: RealFiles keeps what the interface says."""
+"""The disk as the log sees it: RealFiles keeps the contract of its interface."""
 
 import errno
 import gc

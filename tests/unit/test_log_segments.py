@@ -1,4 +1,4 @@
-"""Segments: when they roll, what their indexes hold, what is preallocated and trimmed."""
+"""Segments: their rolls, their indexes' rows, preallocated and trimmed files."""
 
 from dataclasses import replace
 

@@ -102,7 +102,7 @@ def test_what_a_power_cut_made_of_the_notes_stops_nobody() -> None:
 
 
 def test_no_sync_begins_once_the_notes_are_closed() -> None:
-    """Its failure would leave no note."""
+    """A failure of such a sync would leave no note."""
     files = MemoryFiles()
     notes = notes_on(files)
     with notes.noted("a-0"):

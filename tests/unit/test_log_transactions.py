@@ -195,8 +195,8 @@ def test_after_a_marker_of_a_newer_epoch_sequences_begin_at_0(log: PartitionLog)
     [(0, 4, False), (0, 5, True), (0, 6, True), (2, 4, False), (2, 5, False), (2, 6, True)],
 )
 def test_the_epoch_of_a_marker(log: PartitionLog, version: int, epoch: int, is_taken: bool) -> None:
-    """With version 2 it is greater than that of the batches: a late one ends no other transaction
-    (KIP-890)."""
+    """With transaction.version 2 a marker has a greater epoch than its batches, so that a late
+    marker ends no other transaction (KIP-890)."""
     write(log, ONE, 0, epoch=5)
     if is_taken:
         end(log, ONE, commit=True, epoch=epoch, transaction_version=version)

@@ -325,7 +325,7 @@ def test_a_bomb_is_refused_naming_the_limit(check: Validator) -> None:
 
 
 def test_a_second_wrapper_is_refused_before_it_is_inflated(check: Validator) -> None:
-    """Each would be within the limit, and all together are what a request has room for."""
+    """Each wrapper alone would be within the limit, but the limit holds for the whole request."""
     legacy = LegacyBuilder(1, 0, Codec.GZIP)
     legacy.append(b"k", bytes(4_000), 5)
     wrapper = legacy.build()

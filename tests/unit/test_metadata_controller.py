@@ -60,7 +60,7 @@ def partition(name: str, number: int = 0) -> TopicPartition:
 
 
 def led_in(orders: Sequence[RoleChange]) -> list[int]:
-    """The partitions that these orders let the broker lead."""
+    """Return the partitions that these role changes make the broker lead."""
     return [
         order.topic_partition.partition
         for order in orders
@@ -210,7 +210,7 @@ class TestPublishing:
             f"RoleAssignment of {begun + 2} images",
             f"RoleRemoval of {begun + 4} images",
         ]
-        # Roles of added partitions come by role changes; other topics' settings stay the same.
+        # Added partitions change no topic's settings, so the second image names none.
         assert [names for _, names in store.images[begun:]] == [["a"], [], ["a"], ["a"], []]
         versions = [image.version for image, _ in store.images]
         assert versions == sorted(set(versions))
@@ -221,7 +221,7 @@ class TestPublishing:
         store.store.create_topics([NewTopic("a", ALONE, {})], outcomes.append)
         assert store.image.topic("a") is not None
         assert outcomes == []
-        # Other changes are made meanwhile.
+        # Another change is made before the role changes of the first one are answered.
         store.allocate_producer_ids()
         store.orders.release()
         assert outcomes == [[store.image.topic("a")]]
@@ -312,7 +312,7 @@ class TestQueue:
         assert not stored(files).topics
 
     def test_many_changes_are_planned_in_slices(self, store: BlockingStore) -> None:
-        """Others are served between them, and what they ask for meanwhile goes with the next."""
+        """Other requests are served between slices; their changes go with the next slice."""
         store.loop.is_held = True
         outcomes: list[Any] = []
         many = [NewTopic(f"t{number}", ALONE, {}) for number in range(2000)]

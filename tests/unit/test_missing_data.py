@@ -256,7 +256,7 @@ class Failing(MemoryFiles):
 
 
 def test_a_directory_that_fails_at_the_start_has_what_it_has() -> None:
-    """Its partitions are offline, and they are not created in another directory."""
+    """The directory's partitions are offline, and they are not created in another directory."""
     files = written("t")
     lost = folders(files, B, "t")
     broker = start(Failing(files.killed()._root), data=TWO)
@@ -284,8 +284,8 @@ def _extend(broker: BrokerServer) -> None:
 @pytest.mark.parametrize("act", [_create, _extend])
 @pytest.mark.parametrize("is_power_cut", [False, True], ids=["kill -9", "power cut"])
 def test_a_partition_that_is_led_has_a_log_that_is_missed(act: Act, is_power_cut: bool) -> None:
-    """At each step of a creation the next start succeeds; and it is refused if the folder of a
-    partition is gone that may have acknowledged records."""
+    """After each step of a creation the next start succeeds. The start is refused if a partition's
+    folder is gone whose records may have been acknowledged."""
     base = written("t", partitions=1) if act is _extend else written()
     step, led_count, is_done = 0, 0, False
     while not is_done:
@@ -460,7 +460,7 @@ def test_a_missing_folder_is_accepted(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_directory_is_removed_on_purpose(caplog: pytest.LogCaptureFixture) -> None:
-    """Its partitions' folders were moved to another one before."""
+    """The directory's folders were moved to another directory before."""
     files = written("t")
     moved = folders(files, B, "t")
     for name in moved:

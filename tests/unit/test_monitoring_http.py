@@ -1,4 +1,4 @@
-"""The HTTP listener: what is answered to whom, how slow clients and hostile bytes end."""
+"""The HTTP listener: its responses, and the ends of slow clients and hostile bytes."""
 
 import re
 from collections.abc import Callable

@@ -678,7 +678,7 @@ def test_a_region_past_the_end_of_its_file_closes_the_connection(broker: Broker)
 
 
 def test_a_file_that_is_cut_while_it_is_sent_closes_the_connection(broker: Broker) -> None:
-    """Its log was truncated: what is left of the region is neither padded nor left out."""
+    """The log was truncated: the missing part of the region is neither padded nor skipped."""
     file = FakeFile(b"d" * 5_000)
     stream = broker.connect()
     stream.room_bytes = 1_000

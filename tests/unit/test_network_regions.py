@@ -83,7 +83,7 @@ def test_a_probe_is_good_for_its_own_turn_alone(broker: Broker) -> None:
 
 
 def test_a_large_region_is_probed_piece_by_piece_and_sent_by_one_call(broker: Broker) -> None:
-    """As large as a consumer asks for by default, with what stands around it, in one turn."""
+    """A consumer's default amount, with bytes before and behind it, is sent in one turn."""
     size = 1024 * 1024
     file = CountingFile(size)
     broker.answers = lambda _, slot: slot.complete([b"H" * 72, ProbedRegion(file, 0, size), b"T"])

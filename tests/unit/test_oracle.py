@@ -1,4 +1,4 @@
-"""The oracle of the data APIs without its Kafkas: what it generates, and what it declares."""
+"""The oracle of the data APIs without its Kafkas: its generated requests, and its rows."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The connections of a controller's orders: one for each life of a broker."""
+"""The connections for a controller's requests: one for each broker epoch."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from pyspark_klog.protocol.apis.update_metadata import (
 
 
 class Connection:
-    """Keeps what is sent until the test answers, or the connection is closed."""
+    """Keeps sent requests until the test responds, or the connection is closed."""
 
     def __init__(self) -> None:
         self.waiting: list[Any] = []

@@ -1,4 +1,4 @@
-"""docs/roles.md: current, and each cell of its tables is what a partition does."""
+"""docs/roles.md is current, and a partition does what each cell of its tables says."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -71,7 +71,7 @@ def test_each_ending_is_answered_byte_for_byte_alike(ending: str, version: int) 
 
 
 def lead_anew(leader: LeaderOfMany) -> None:
-    """In a newer epoch: a follower has died."""
+    """Lead in a newer epoch, as after a follower's death."""
     leader.lead("two-in-sync", (ME, OTHER))
 
 
@@ -151,14 +151,14 @@ def test_requests_behind_a_held_one_are_planned_and_answered_in_order() -> None:
     assert pipeline.answered() == [1, 2, 3, 4, 6]
     pipeline.send(1)
     assert (pipeline.answered()[-1], leader.memory.planned) == (7, 7)
-    pipeline.send(-1)  # received and planned with those of other connections
+    pipeline.send(-1)  # received and planned together with requests of other connections
     assert pipeline.answered()[-1] == 7
     replicate(leader, 8)
     assert (pipeline.answered()[-1], leader.memory.planned) == (8, 8)
 
 
 def counted(leader: LeaderOfMany) -> dict[int, tuple[int, int]]:
-    """By version of Produce: how many requests count as answered, and the milliseconds of all."""
+    """Return by version of Produce the number of answered requests, and their time in ms."""
     rows = leader.memory.broker.server.requests.rows
     return {
         version: (sum(rows[head][:-1]), round(rows[head][SUM] / 1e6))

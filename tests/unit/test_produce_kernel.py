@@ -1,4 +1,4 @@
-"""Plans of pipelined Produce: what they take, order, fairness, and a disk that is full."""
+"""Plans of pipelined Produce: requests that they serve, order, fairness, and a full disk."""
 
 import errno
 import multiprocessing
@@ -196,7 +196,7 @@ def test_sequences_wrap_around(broker: MemoryBroker) -> None:
 
 
 def write_as_many_producers() -> None:
-    """More producers in each turn than one plan has room for, others in each."""
+    """In each turn, use new producers, and more of these than one plan can hold."""
     broker = new_broker(with_kernel=True)
     streams, turns, each = [broker.connect() for _ in range(16)], 20, 100
     assert len(streams) * each > produce_kernel.MAX_PRODUCERS
@@ -213,7 +213,7 @@ def write_as_many_producers() -> None:
 
 
 def test_producers_of_earlier_plans_leave_room() -> None:
-    """In a process of its own: a kernel that does not come back could not be interrupted."""
+    """The test runs in another process, because a kernel that loops could not be interrupted."""
     process = multiprocessing.get_context("spawn").Process(target=write_as_many_producers)
     process.start()
     process.join(120)
@@ -248,7 +248,7 @@ def test_a_full_disk_refuses_a_turn_and_the_next_one_goes_on() -> None:
 
 
 def test_a_write_that_fails_takes_back_the_others() -> None:
-    """Two partitions in one turn, room for one: what fits is appended as without the kernel."""
+    """Two partitions in one turn, disk space for one: one is appended, as without the kernel."""
     found = []
     for with_kernel in (False, True):
         broker = new_broker(with_kernel=with_kernel)

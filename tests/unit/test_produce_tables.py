@@ -27,7 +27,7 @@ NAME = "a-topic"
 
 
 def reply_bytes(version: int, *partitions: int) -> int:
-    """The size of an answer about so many partitions of each topic."""
+    """The size of a response with ``partitions[n]`` partitions of the n-th topic."""
     response = ProduceResponse(
         responses=[
             TopicProduceResponse(

@@ -118,7 +118,7 @@ def test_a_leader_names_the_epochs_of_those_in_sync() -> None:
                     PartitionData(
                         new_isr_with_epochs=[
                             BrokerState(broker_id=1, broker_epoch=70),
-                            # Kafka says so with ZooKeeper.
+                            # A Kafka broker sends -1 in ZooKeeper mode.
                             BrokerState(broker_id=2, broker_epoch=-1),
                         ]
                     )

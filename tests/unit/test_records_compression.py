@@ -1,4 +1,4 @@
-"""Codecs: what comes out, what is refused, and that no bomb takes more memory than its bound."""
+"""Codecs: their output, refused input, and no bomb takes more memory than its bound."""
 
 import gzip
 import random

@@ -1,4 +1,4 @@
-"""How far a fetched record set goes."""
+"""The end of a fetched record set."""
 
 import pytest
 

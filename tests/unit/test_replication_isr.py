@@ -89,5 +89,5 @@ def test_a_fetch_tells_where_the_log_begins_and_in_which_life() -> None:
     assert progress.is_of_earlier_life(69)
     assert not progress.is_of_earlier_life(70)
     assert not progress.is_of_earlier_life(71)
-    # Older versions of Fetch do not say.
+    # Older versions of Fetch carry no broker epoch.
     assert not progress.is_of_earlier_life(UNKNOWN)

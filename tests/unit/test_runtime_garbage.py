@@ -1,4 +1,4 @@
-"""When the collector of garbage is kept off what lives long."""
+"""When long-lived objects are hidden from Python's garbage collector."""
 
 from klog_broker.runtime.event_loop.garbage import LEAST_CHANGE, LOOK_MS, LongLived
 from tests.support.cluster_world import ClusterWorld

@@ -67,7 +67,7 @@ class PeersWorld:
             self.loop.run_turn()
 
     def serve(self) -> None:
-        """The broker at the newest connection answers what is asked."""
+        """Respond to all requests at the newest connection."""
         broker = BrokerEnd(self.network.opened[-1])
         for _ in ("versions", "metadata"):
             [asked] = broker.requests()

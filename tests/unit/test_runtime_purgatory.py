@@ -9,7 +9,7 @@ from tests.support.manual_clock import ManualClock
 
 
 class Waits(DelayedOperation):
-    """Completes when its test says so."""
+    """A delayed operation that completes when the test says so."""
 
     kind = "test"
 
@@ -160,7 +160,7 @@ def test_a_completion_that_ends_its_neighbour_by_another_key(purgatory: Purgator
 
 
 def test_a_completion_that_checks_its_own_key_happens_once(purgatory: Purgatory) -> None:
-    """As a commit does in a transaction: its answer has records appended where it waited."""
+    """A commit in a transaction does so: it appends records in the partition it waited for."""
 
     class ChecksAgain(Waits):
         def try_complete(self, now_ms: int) -> bool:

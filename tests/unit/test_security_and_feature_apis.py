@@ -1,4 +1,4 @@
-"""APIs of what klog has not: ACLs, credentials, other features. Kafka without them answers so."""
+"""APIs of features that klog lacks: ACLs, credentials, other features, with Kafka's responses."""
 
 from dataclasses import replace
 from typing import Any

@@ -153,7 +153,7 @@ def test_a_session_that_is_cut_off_for_long_is_over(directions: tuple[str, ...])
         assert other.ask("exists", "/a") is None
         assert other.log.count("gone") == 1
         waiting = one.begin("get", "/a")
-        assert one.log[-1] is DISCONNECTED  # nobody could tell it
+        assert one.log[-1] is DISCONNECTED  # no server could report the expiry
         world.clients[0].mend()
         one.until(EXPIRED)
         assert isinstance(waiting[0], SessionExpired)

@@ -1,4 +1,4 @@
-"""The driver's side of the exactly-once sink without brokers: its table, and what they answer."""
+"""The driver's side of the exactly-once sink without brokers: its table, and their responses."""
 
 from collections.abc import Callable
 from typing import Any
@@ -108,7 +108,7 @@ def test_what_needs_no_broker() -> None:
 
 # --- brokers that refuse -------------------------------------------------------------------------
 class _Client:
-    """As much of a client as is asked for."""
+    """The part of a client that the code under test uses."""
 
     settings = read_options({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}).client
 

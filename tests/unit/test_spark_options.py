@@ -1,4 +1,4 @@
-"""The options of the data source: what is taken, what is refused and in which words."""
+"""The options of the data source: accepted values, refused values, and the errors' words."""
 
 import pickle
 

@@ -17,7 +17,7 @@ def _messages() -> list[TaskWritten | None]:
         TaskWritten("q", 4, 0, 0, 10, 100, (("BAD_PARTITION", 2), ("TOO_LARGE", 1))),
         TaskWritten("q", 4, 1, 1, 11, 50, (("TOO_LARGE", 3),)),
         TaskWritten("q", 4, 2, 0, 12, 0),
-        None,  # what a task that failed has left
+        None,  # the message of a failed task
     ]
 
 

@@ -1,4 +1,4 @@
-"""The layouts of everything in a data directory but the records, and what damaged ones say."""
+"""The layouts of all files in a data directory but the records, and errors for damaged ones."""
 
 from uuid import UUID
 
@@ -234,7 +234,7 @@ def test_meta_properties() -> None:
     [(0, True), (99, True), (100, False), (1 << 63, True), (1 << 64, False), (1 << 127, False)],
 )
 def test_the_directory_ids_that_kafka_reserves_are_refused(number: int, is_reserved: bool) -> None:
-    """As Kafka's DirectoryId.reserved has it, whose numbers are signed."""
+    """Kafka's DirectoryId.reserved has the same rule, with signed numbers."""
     text = encode_topic_id(UUID(int=number))
     data = f"version=0\ncluster.id=x\nbroker.id=1\ndirectory.id={text}\n".encode()
     if is_reserved:

@@ -67,7 +67,7 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Ending:
 
 
 def begun(client: MemoryClient) -> MemoryClient:
-    """In a transaction."""
+    """Begin a transaction for the client."""
     if client.producer_id < 0:
         assert client.init() == 0
     assert client.verify() == 0

@@ -104,7 +104,7 @@ CHANGES = {
     (Asked.ABORT_RAISING, TransactionState.COMPLETE_COMMIT): TransactionState.PREPARE_ABORT,
     (Asked.ABORT_RAISING, TransactionState.COMPLETE_ABORT): TransactionState.PREPARE_ABORT,
 }
-"""All that changes a state; whatever else is asked changes nothing."""
+"""All events that change a state; other requests change nothing."""
 
 
 @pytest.mark.parametrize(("asked", "state"), list(product(Asked, STATES)))
@@ -147,7 +147,7 @@ def test_of_an_unknown_id_nobody_is_a_producer() -> None:
 
 
 def test_transitions_are_those_of_kafka_without_the_fence() -> None:
-    """As VALID_PREVIOUS_STATES of Kafka's TransactionState has them."""
+    """Kafka's TransactionState declares the same transitions in VALID_PREVIOUS_STATES."""
     empty, ongoing = TransactionState.EMPTY, TransactionState.ONGOING
     commit, abort = TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT
     previous = {
@@ -255,7 +255,7 @@ def test_a_plain_end_keeps_the_epoch() -> None:
 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_an_end_of_who_was_fenced_is_not_the_last_one_again(is_commit: bool) -> None:
-    """Its successor's transactions end in the epoch in which they began."""
+    """The successor's transactions end in the epoch in which they began."""
     fenced = who()
     successor = initialize(known(TransactionState.EMPTY), None, TIMEOUT_MS, NOW_MS)
     assert successor[2:] == (ID, EPOCH + 1)

@@ -97,7 +97,7 @@ def test_markers_go_where_the_partitions_are_led(cluster: Cluster) -> None:
     assert [topic.name for each in asked.message.markers for topic in each.topics] == ["far"]
     assert cluster.client.stable_offset() == cluster.broker.log(*PLAIN).log_end_offset
     assert cluster.state() == "PrepareCommit"
-    # The other broker is gone, and nobody leads the partition; then it is deleted.
+    # The other broker has died, so that no broker leads the partition; then the topic is deleted.
     cluster.image_is(image_of({FAR: -1, PLAIN: 0, **dict.fromkeys(cluster.coordinators, 0)}, {}))
     pass_time(cluster.broker, 1_000)
     assert cluster.brokers.to(2).is_closed

@@ -32,7 +32,7 @@ def broker_with_records(records_each: int) -> tuple[BrokerServer, bytes]:
 
 
 class Interrupted(Digest):
-    """Between a scan and the use of what it found, somebody else scans."""
+    """Runs another scan between a scan and the use of its result."""
 
     def __init__(self, checks: RecordChecks, data: bytes) -> None:
         super().__init__(position=0, end_offset=0, index_interval_bytes=100)

@@ -171,7 +171,7 @@ def test_known_topics_are_not_waited_for(untold: Untold) -> None:
     untold.knows_by(newer)
     assert codes(untold.ask("plain")) == {"plain": ErrorCode.NONE}
     assert codes(untold.ask()) == {}
-    assert "plain" in (codes(untold.ask(None)) or {})  # all that there was a moment ago
+    assert "plain" in (codes(untold.ask(None)) or {})  # all topics that the image showed before
     assert codes(untold.ask("plain", "none")) is None
 
 
@@ -455,7 +455,7 @@ def test_records_are_taken_by_the_ids_of_the_orders(with_kernel: bool) -> None:
 
 
 def test_old_consumers_read_before_the_image_shows_the_topic() -> None:
-    """Their answers are converted, if the topic's settings allow that."""
+    """The responses are converted, if the topic's settings allow that."""
     leader = leading()
     leader.send(acks=1)
     for number in (OTHER, THIRD):

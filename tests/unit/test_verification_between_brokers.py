@@ -181,7 +181,7 @@ def test_no_answer_is_waited_for_from_a_broker_that_is_gone() -> None:
     [
         (-1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (9, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        # As its own orders have it, this broker does not.
+        # According to its own roles, this broker does not lead the id's partition.
         (1, ErrorCode.NOT_COORDINATOR),
     ],
 )

@@ -9,7 +9,7 @@ from tests.support.local_store import SteppedLoop
 
 
 class Holding:
-    """A carrier whose server does not answer."""
+    """A carrier whose server does not respond."""
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
