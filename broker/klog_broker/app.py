@@ -12,7 +12,7 @@ from klog_broker.cluster.producer_ids import ProducerIds
 from klog_broker.compaction.cleaner import Cleaner
 from klog_broker.config import BrokerConfig
 from klog_broker.coordinator_hosting.hosting import follow_leaderships
-from klog_broker.coordinator_hosting.state_topics import Endpoint
+from klog_broker.coordinator_hosting.state_topics import AdvertisedAddress
 from klog_broker.dispatch.authorizer import Authorizer
 from klog_broker.dispatch.dispatcher import Dispatcher
 from klog_broker.lifecycle.component_settings import (
@@ -46,7 +46,7 @@ from klog_broker.metadata.image import (
     BrokerRegistration,
     MetadataImage,
 )
-from klog_broker.metadata.live_brokers import LiveBrokers
+from klog_broker.metadata.live_brokers import LiveBrokerIds
 from klog_broker.metadata.role_changes import RoleChange, RoleChangeErrors
 from klog_broker.metrics.requests import RequestTimes
 from klog_broker.monitoring.collection import Sources
@@ -392,7 +392,7 @@ class BrokerServer:
             around=LeaderContext(
                 now_ms=self.loop.now_ms,
                 broker_epoch=lambda: self.services.broker_epoch(),
-                live=LiveBrokers(lambda: metadata.image),
+                live=LiveBrokerIds(lambda: metadata.image),
                 max_lag_ms=self.config["replica.lag.time.max.ms"],
             ),
         )
@@ -448,7 +448,7 @@ class BrokerServer:
             for each in self.config.advertised_listeners
         )
         for each in endpoints:
-            self.services.advertised[each.name] = Endpoint(each.host, each.port)
+            self.services.advertised[each.name] = AdvertisedAddress(each.host, each.port)
         self.services.metadata.register_broker(
             BrokerRegistration(self.services.broker_id, endpoints, self.config["broker.rack"])
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from klog_broker.cluster.producer_ids import ProducerIds
 from klog_broker.config import BrokerConfig
 from klog_broker.coordinator_hosting.groups import new_groups
-from klog_broker.coordinator_hosting.state_topics import CoordinatorFinder, Endpoint
+from klog_broker.coordinator_hosting.state_topics import AdvertisedAddress, CoordinatorFinder
 from klog_broker.dispatch.authorizer import Authorizer
 from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.fetch.awaited_followers import AwaitedFollowers
@@ -89,7 +89,7 @@ class BrokerParts:
         """The rate limit of warnings about folders that prevent the creation of topics, which
         clients request again and again."""
         self.in_sync_counts = InSyncCounts()
-        self.advertised: dict[str, Endpoint] = {}
+        self.advertised: dict[str, AdvertisedAddress] = {}
         """The address that FindCoordinator returns, by listener name. Empty until the listeners
         have their ports."""
         self.on_topic_deleted: list[Callable[[str], None]] = []

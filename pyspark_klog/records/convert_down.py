@@ -44,7 +44,7 @@ class DownConverted(NamedTuple):
 
 
 @dataclass(slots=True)
-class Work:
+class ConversionBudget:
     """A budget that several conversions share, in bytes inflated and written: limit and use."""
 
     limit_bytes: int
@@ -80,7 +80,9 @@ def down_convert(
     messages take more than twice ``max_bytes``.
     """
     end = len(buffer) if end is None else end
-    conversion = _Conversion(buffer, magic, first_offset, start, end, max_bytes, Work(_UNBOUNDED))
+    conversion = _Conversion(
+        buffer, magic, first_offset, start, end, max_bytes, ConversionBudget(_UNBOUNDED)
+    )
     ending = conversion.run(_UNBOUNDED)
     if ending.error is not None:
         raise ending.error
@@ -94,7 +96,7 @@ def down_convert(
 
 
 def down_convert_some(
-    data: Buffer, magic: int, *, first_offset: int, max_bytes: int, work: Work
+    data: Buffer, magic: int, *, first_offset: int, max_bytes: int, work: ConversionBudget
 ) -> DownConverted | None:
     """Convert like :func:`down_convert` the bytes that were read for a Fetch.
 
@@ -149,7 +151,7 @@ class _Conversion:
         start: int,
         end: int,
         max_bytes: int,
-        work: Work,
+        work: ConversionBudget,
     ) -> None:
         if magic not in (at.MAGIC_V0, at.MAGIC_V1):
             raise ValueError(f"magic {magic}: down-conversion writes only format 0 or 1")

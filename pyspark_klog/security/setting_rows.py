@@ -3,26 +3,26 @@
 from collections.abc import Iterator
 
 from pyspark_klog.security.secret import Secret
-from pyspark_klog.security.setting_types import INT_MAX, Effect, Setting
+from pyspark_klog.security.setting_types import INT_MAX, ClientSetting, Effect
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-def _text(name: str, doc: str, default: str | None = None) -> Setting:
-    return Setting(name, str, default, doc)
+def _text(name: str, doc: str, default: str | None = None) -> ClientSetting:
+    return ClientSetting(name, str, default, doc)
 
 
-def _secret(name: str, doc: str) -> Setting:
-    return Setting(name, Secret, None, doc)
+def _secret(name: str, doc: str) -> ClientSetting:
+    return ClientSetting(name, Secret, None, doc)
 
 
-def _number(name: str, default: int, doc: str, high: int = INT_MAX) -> Setting:
-    return Setting(name, int, default, doc, 0, high)
+def _number(name: str, default: int, doc: str, high: int = INT_MAX) -> ClientSetting:
+    return ClientSetting(name, int, default, doc, 0, high)
 
 
-def _without(reason: str, *names: str) -> Iterator[Setting]:
+def _without(reason: str, *names: str) -> Iterator[ClientSetting]:
     for name in names:
-        yield Setting(name, str, None, effect=Effect.NONE, without=reason)
+        yield ClientSetting(name, str, None, effect=Effect.NONE, without=reason)
 
 
 _JAVA_TLS = "Python's TLS is OpenSSL, which has no Java providers"
@@ -49,8 +49,8 @@ ASSERTIONS = tuple(
 ASSERTION_PASSPHRASE = f"{_OAUTH}assertion.private.key.passphrase"
 """The secret among the settings of signed assertions (RFC 7523), which klog does not support."""
 
-SECURITY: tuple[Setting, ...] = (
-    Setting(
+SECURITY: tuple[ClientSetting, ...] = (
+    ClientSetting(
         "security.protocol", str, "PLAINTEXT", "how connections are secured", choices=PROTOCOLS
     ),
     # SASL
@@ -92,7 +92,9 @@ SECURITY: tuple[Setting, ...] = (
     _text(f"{_OAUTH}client.credentials.client.id", "the client id for the token endpoint"),
     _secret(f"{_OAUTH}client.credentials.client.secret", "the secret of that client id"),
     _text(f"{_OAUTH}scope", "the scope of the requested token"),
-    Setting(f"{_OAUTH}header.urlencode", bool, False, "whether id and secret are URL-encoded"),
+    ClientSetting(
+        f"{_OAUTH}header.urlencode", bool, False, "whether id and secret are URL-encoded"
+    ),
     _text(f"{_OAUTH}jwt.retriever.class", "Java's own classes, or module:callable"),
     # TLS
     _text("ssl.truststore.location", "certificates to trust: a PEM or PKCS12 file"),

@@ -19,7 +19,7 @@ class Effect(Enum):
     LATER = "not supported yet"
 
 
-class Setting(NamedTuple):
+class ClientSetting(NamedTuple):
     """One setting. ``low`` and ``high`` are the inclusive bounds of a number setting."""
 
     name: str

@@ -16,7 +16,7 @@ from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.producers.producer_state import ProducerEntry
 from klog_broker.replication.follower_state import (
-    Append,
+    AppendRecords,
     AskingEnds,
     FetchedPart,
     Fetching,
@@ -244,7 +244,7 @@ class Play:
     def perform(self, step: Step, part: FetchedPart) -> None:
         """Perform a step as FollowedPartition does; a crash cuts off some of the truncations."""
         log, state, files = self.follower.log, self.state, self.follower.files
-        if isinstance(step, Append):
+        if isinstance(step, AppendRecords):
             log.append_as_follower(step.records, leader_epoch=self.epoch, now_ms=5_000)
             step = state.appended(part)
         if isinstance(step, FollowBounds):

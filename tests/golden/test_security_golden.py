@@ -14,7 +14,7 @@ from pyspark_klog.client.errors import AuthenticationFailed, SettingError
 from pyspark_klog.client.security.stores import own_key, trusted_certificates
 from pyspark_klog.client.security.tls import make_context
 from pyspark_klog.client.settings.client_settings import ClientSettings
-from pyspark_klog.client.transport.connection import Connection, State
+from pyspark_klog.client.transport.connection import ClientConnectionState, Connection
 from pyspark_klog.client.transport.sasl_exchange import Mechanism
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from pyspark_klog.protocol.headers import decode_request, encode_response
@@ -110,7 +110,7 @@ def _feed(connection: Connection, data: bytes) -> None:
 @pytest.mark.parametrize("name", ["plain", "scram-sha-256", "scram-sha-512", "oauthbearer"])
 def test_a_recorded_handshake_is_klog_s_own(release: str, name: str) -> None:
     connection = Transcript(release, name).replay()
-    assert connection.state is State.READY
+    assert connection.state is ClientConnectionState.READY
     # Brokers end sessions of PLAIN after a minute here, and those of tokens with them.
     assert connection.authentication_due(1 << 60) is (name in ("plain", "oauthbearer"))
     if name == "plain":
@@ -147,7 +147,7 @@ def test_a_recorded_handshake_is_klog_s_own(release: str, name: str) -> None:
 )
 def test_a_recorded_refusal_is_explained(release: str, name: str, text: str) -> None:
     connection = Transcript(release, name).replay()
-    assert connection.state is State.CLOSED
+    assert connection.state is ClientConnectionState.CLOSED
     assert isinstance(connection.error, AuthenticationFailed)
     assert str(connection.error) == text
 

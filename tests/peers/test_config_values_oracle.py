@@ -7,7 +7,7 @@ import pytest
 
 from klog_broker.config import SETTINGS, TOPIC_SETTINGS, ConfigError
 from klog_broker.config.rows import KLOGS_OWN
-from klog_broker.config.types import Secret, Setting, SettingType, Value, parse_value, render
+from klog_broker.config.types import Password, Setting, SettingType, Value, parse_value, render
 from tests.support.config_bounds import DIFFERENT_BOUNDS
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA
 from tests.support.protocol_oracle import run_java
@@ -119,7 +119,7 @@ def _asked(release: str, questions: list[tuple[str, str, str]]) -> list[str]:
 
 
 def _shown(value: Value) -> str:
-    return "=" + (value.reveal() if isinstance(value, Secret) else str(render(value)))
+    return "=" + (value.reveal() if isinstance(value, Password) else str(render(value)))
 
 
 @pytest.mark.parametrize("release", [OLDEST_KAFKA, NEWEST_KAFKA])

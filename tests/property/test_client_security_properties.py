@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_klog.client.errors import AuthenticationFailed, SettingError, one_line
-from pyspark_klog.client.transport.connection import Connection, State
+from pyspark_klog.client.transport.connection import ClientConnectionState, Connection
 from pyspark_klog.client.transport.sasl_exchange import Mechanism
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
@@ -98,7 +98,7 @@ def test_a_connection_survives_a_stranger(kind: str, replies: list[object]) -> N
     rows = [ApiVersion(api_key=k, min_version=0, max_version=v) for k, v in _VERSIONS.items()]
     first: list[object] = [ApiVersionsResponse(api_keys=rows)]
     for number, reply in enumerate(first + replies):
-        if connection.state in (State.CLOSED, State.READY):
+        if connection.state in (ClientConnectionState.CLOSED, ClientConnectionState.READY):
             break
         if isinstance(reply, bytes):
             frame = len(reply).to_bytes(4, "big") + reply
@@ -112,11 +112,11 @@ def test_a_connection_survives_a_stranger(kind: str, replies: list[object]) -> N
         with connection.receive_buffer() as buffer:
             buffer[: len(frame)] = frame
         connection.received(len(frame))
-    if connection.state is State.CLOSED:
+    if connection.state is ClientConnectionState.CLOSED:
         assert isinstance(connection.error, KlogError)
         assert "HIDDEN" not in str(connection.error)
         assert str(connection.error).isprintable()
-    elif connection.state is State.READY:
+    elif connection.state is ClientConnectionState.READY:
         assert kind in ("PLAIN", "OAUTHBEARER")
         connection.authentication_due(1 << 62)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pyspark_klog.client.errors import TimedOut, TransactionMustAbort
 from pyspark_klog.client.group_offsets import CommittedOffset
 from pyspark_klog.client.transactions.producer import TransactionalProducer
-from pyspark_klog.client.transactions.states import State
+from pyspark_klog.client.transactions.states import TransactionalProducerState
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.end_txn import EndTxnRequest
@@ -86,7 +86,7 @@ class _Run:
         except TransactionMustAbort:
             self._refuse = False
             assert not is_calm
-            assert producer.state is State.MUST_ABORT
+            assert producer.state is TransactionalProducerState.MUST_ABORT
             self._until_done(producer.abort_transaction)
             return
         for partition, values in self._running.items():
@@ -140,7 +140,7 @@ def test_every_transaction_is_whole(
     run = _Run(version, verifies=verifies, trouble=trouble, random=Random(seed), most=most)
     for number, transaction in enumerate(transactions):
         run.transaction(number, *transaction)
-    assert run.producer.state is State.READY
+    assert run.producer.state is TransactionalProducerState.READY
     run.world.settle()
     logs = run.world.model.logs
     assert {partition: log.committed for partition, log in logs.items()} == run.wanted

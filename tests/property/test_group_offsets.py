@@ -16,7 +16,7 @@ from klog_broker.coordinator.group.shard_state import (
     OffsetTimeline,
 )
 from klog_broker.coordinator.runtime import CoordinatorRuntime
-from klog_broker.coordinator.shard import Producer
+from klog_broker.coordinator.shard import RecordProducer
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.compression import Codec
@@ -94,7 +94,7 @@ class OffsetsOfGroups(RuleBasedStateMachine):
         value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=1)
         first = self.log.log_end_offset
         records = [(OffsetCommitKey(group=g, topic=t, partition=p), value) for g, t, p in places]
-        self.shard.append(records, None if producer is None else Producer(producer, 0))
+        self.shard.append(records, None if producer is None else RecordProducer(producer, 0))
         into = self.committed if producer is None else self.open[producer]
         for number, place in enumerate(places):
             into[place] = Kept(offset, first + number)
@@ -102,7 +102,7 @@ class OffsetsOfGroups(RuleBasedStateMachine):
     @rule(producer=producers, commits=st.booleans())
     def end_transaction(self, producer: int, commits: bool) -> None:
         marker = EndTransactionMarker(ControlType.COMMIT if commits else ControlType.ABORT, 0)
-        self.shard.append_marker(Producer(producer, 0), marker, transaction_version=0)
+        self.shard.append_marker(RecordProducer(producer, 0), marker, transaction_version=0)
         ended, self.open[producer] = self.open[producer], {}
         for place, kept in ended.items() if commits else ():
             before = self.committed.get(place)

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.group import ClassicGroup
 from klog_broker.coordinator.group.classic.group_machine import NEW_MEMBER_JOIN_TIMEOUT_MS
 from klog_broker.coordinator.group.classic.member import Joiner
 from klog_broker.coordinator.group.classic.states import GroupState
@@ -43,7 +43,7 @@ class GroupPromises(RuleBasedStateMachine):
         self.generation = 0
 
     @property
-    def group(self) -> Group:
+    def group(self) -> ClassicGroup:
         return self.sim.group
 
     def check_reply(self, reply: JoinGroupResponse | SyncGroupResponse) -> None:

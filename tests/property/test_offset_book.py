@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog_broker.coordinator.group.offsets import CommittedOffset, Expiry, OffsetBook
+from klog_broker.coordinator.group.offsets import Expiry, OffsetAndMetadata, OffsetBook
 from klog_broker.coordinator.group.packed_offsets import FIXED, PackedOffset, unpacked
 from pyspark_klog.ids import UUID, LeaderEpoch, Offset, TopicPartition
 
 int64s = st.one_of(st.sampled_from((-1, 0, -(2**63), 2**63 - 1)), st.integers(-(2**63), 2**63 - 1))
 committed_offsets = st.builds(
-    CommittedOffset,
+    OffsetAndMetadata,
     int64s.map(Offset),
     st.one_of(st.just(-1), st.integers(-(2**31), 2**31 - 1)).map(LeaderEpoch),
     st.one_of(st.just(""), st.text(max_size=20)),
@@ -31,7 +31,7 @@ steps = st.tuples(
 ALL_OVER = Expiry(since_ms=-(2**70), kept_topics=frozenset)
 
 
-def pack(committed: CommittedOffset) -> PackedOffset:
+def pack(committed: OffsetAndMetadata) -> PackedOffset:
     """As the kernel does it."""
     offset, leader_epoch, metadata, commit_ms, expire_ms, record_offset, topic_id = committed
     fixed = (offset, commit_ms, expire_ms, record_offset, leader_epoch, topic_id.bytes)
@@ -39,17 +39,17 @@ def pack(committed: CommittedOffset) -> PackedOffset:
 
 
 @given(committed=committed_offsets)
-def test_an_offset_is_packed_and_unpacked(committed: CommittedOffset) -> None:
+def test_an_offset_is_packed_and_unpacked(committed: OffsetAndMetadata) -> None:
     assert unpacked(pack(committed)) == committed
     assert unpacked(committed) is committed
 
 
 @given(steps=st.lists(steps, max_size=40), now_ms=int64s)
 def test_a_book_is_as_a_dict(
-    steps: list[tuple[str, str, int, list[CommittedOffset]]], now_ms: int
+    steps: list[tuple[str, str, int, list[OffsetAndMetadata]]], now_ms: int
 ) -> None:
     book = OffsetBook()
-    plain: dict[TopicPartition, CommittedOffset] = {}
+    plain: dict[TopicPartition, OffsetAndMetadata] = {}
     for what, topic, first, committed in steps:
         where, one = TopicPartition(topic, first), committed[0]
         if what == "put":
@@ -70,7 +70,7 @@ def test_a_book_is_as_a_dict(
 
 
 def _assert_same(
-    book: OffsetBook, plain: dict[TopicPartition, CommittedOffset], now_ms: int
+    book: OffsetBook, plain: dict[TopicPartition, OffsetAndMetadata], now_ms: int
 ) -> None:
     topics = {place.topic for place in plain}
     assert len(book) == len(plain)
@@ -95,7 +95,7 @@ def _assert_same(
     )
 
 
-def _is_over(kept: CommittedOffset, now_ms: int) -> bool:
+def _is_over(kept: OffsetAndMetadata, now_ms: int) -> bool:
     if kept.expire_ms >= 0:
         return now_ms >= kept.expire_ms
     return now_ms - kept.commit_ms >= 10
@@ -105,7 +105,7 @@ def test_an_offset_expires_when_its_time_is_over_and_not_before() -> None:
     partition = TopicPartition("a", 0)
     expiry = Expiry(since_ms=1_000, kept_topics=frozenset)
     for commit_ms, expire_ms, over_at_ms in ((500, -1, 1_100), (2_000, -1, 2_100), (0, 7, 7)):
-        committed = CommittedOffset(
+        committed = OffsetAndMetadata(
             Offset(5), LeaderEpoch(-1), "", commit_ms, expire_ms, Offset(0), UUID(int=0)
         )
         book = OffsetBook()

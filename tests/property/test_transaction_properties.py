@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klog_broker.coordinator.transaction.decisions import (
-    Decision,
+    TransactionDecision,
     aborted,
     add_partitions,
     completed,
@@ -53,7 +53,7 @@ class World:
         self.next_id += needed
         return self.next_id if needed else -1
 
-    def take(self, decision: Decision) -> None:
+    def take(self, decision: TransactionDecision) -> None:
         """Write a decision; each step must be in the table (the decisions check that)."""
         if decision.becomes is None:
             return
@@ -94,7 +94,7 @@ class World:
 
     def write_markers(self) -> None:
         if self.known is not None and self.known.state in ENDING:
-            self.take(Decision(NONE, completed(self.known, self.now_ms)))
+            self.take(TransactionDecision(NONE, completed(self.known, self.now_ms)))
 
     def request(self, name: str, number: int, is_lost: bool) -> None:
         if not self.processes:
@@ -137,7 +137,7 @@ class World:
         if self.known is not None and self.known.is_overdue(self.now_ms):
             needed = needs_producer_id(self.known, None)
             becomes = aborted(self.known, self.now_ms, self.fresh(needed))
-            self.take(Decision(NONE, becomes))
+            self.take(TransactionDecision(NONE, becomes))
 
 
 STEPS = st.lists(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from klog_broker.log.read.read_results import EpochEndOffset
 from klog_broker.replication.follower_state import (
-    Append,
+    AppendRecords,
     Changing,
     FetchedPart,
     FollowBounds,
@@ -112,7 +112,7 @@ def test_whatever_a_leader_says_the_log_stays_one(start, epochs, part, leader_st
             assert log.log_start_offset <= step.log_start_offset <= step.high_watermark
             assert log.high_watermark <= step.high_watermark <= log.log_end_offset
         else:
-            assert step is None or isinstance(step, Append) or step == ()
+            assert step is None or isinstance(step, AppendRecords) or step == ()
     if isinstance(state.phase, Changing):
         state.changed(0)
     # The follower goes on, at once or after a while.

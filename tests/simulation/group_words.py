@@ -2,7 +2,7 @@
 
 import re
 
-from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.group import ClassicGroup
 from klog_broker.coordinator.group.deletions import OffsetCodes
 from klog_broker.coordinator.group.shard_state import GROUP_RECORDS
 from pyspark_klog.errors import ErrorCode
@@ -79,7 +79,7 @@ def deleted_line(told: tuple[ErrorCode, OffsetCodes]) -> str:
     return ", ".join(rows) if error is ErrorCode.NONE else error.name
 
 
-def group_line(error: ErrorCode, group: Group | None) -> str:
+def group_line(error: ErrorCode, group: ClassicGroup | None) -> str:
     """The group's state and members, each with the end of its session unless a request waits."""
     if group is None:
         return f"group: {'none' if error is ErrorCode.NONE else error.name}"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from klog_broker.controller.zookeeper.controller import Controller
-from klog_broker.controller.zookeeper.controller_requests import NewTopic
+from klog_broker.controller.zookeeper.controller_requests import ValidatedTopic
 from klog_broker.controller.zookeeper.fenced_writes import ControllerEpoch, FencedWrites
 from klog_broker.controller.zookeeper.request_batch import ControllerRequest
 from klog_broker.controller.zookeeper.request_sender import BrokerResponse
@@ -127,7 +127,7 @@ class Controlled(ClusterWorld):
 
     def create(self, *replicas: int, name: str = "t", configs: dict[str, str] | None = None) -> Any:
         topic_id = TOPIC_ID if name == "t" else TopicId(UUID(bytes=name.encode().rjust(16)))
-        topic = NewTopic(name, topic_id, (tuple(map(BrokerId, replicas)),), configs or {})
+        topic = ValidatedTopic(name, topic_id, (tuple(map(BrokerId, replicas)),), configs or {})
         answers: list[Any] = []
         self.controller.create_topic(topic, answers.append)
         self.until(lambda: answers)

@@ -19,7 +19,7 @@ from pyspark_klog.client.transactions.producer import OpenTransaction
 from pyspark_klog.spark.sink.exactly_once import decisions
 from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import (
     DAY_MS,
-    Batch,
+    MicroBatchResults,
     Refuse,
     Seen,
     decide,
@@ -442,7 +442,7 @@ class World:
         if ended_by_themselves(written):
             return
         yield
-        batch = Batch("sink", batch_id, plan.run_id, dict(enumerate(written)))
+        batch = MicroBatchResults("sink", batch_id, plan.run_id, dict(enumerate(written)))
         listed = [index for index in broker.known() if index >= len(written)]
         open_ids = broker.open_ids()
         if "no groups listed" in bugs:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
-from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.group import ClassicGroup
 from klog_broker.coordinator.group.classic.group_machine import GroupMachine, GroupSettings
 from klog_broker.coordinator.group.classic.member import Joiner
 from klog_broker.coordinator.group.classic.records import GroupEffects
@@ -77,7 +77,7 @@ class Sim:
         return self.shard.state.get_or_create("g").machine
 
     @property
-    def group(self) -> Group:
+    def group(self) -> ClassicGroup:
         return self.machine.group
 
     @property

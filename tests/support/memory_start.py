@@ -9,7 +9,7 @@ from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
 from klog_broker.lifecycle.log_opening import OpenStore, open_local_store
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.metadata.image import PartitionState, Topic
+from klog_broker.metadata.image import PartitionRegistration, Topic
 from klog_broker.metadata.interface import NewTopic
 from klog_broker.metadata.local import LocalStore
 from klog_broker.runtime.disk.files import Files
@@ -98,7 +98,7 @@ def know_topics(broker: BrokerServer, names: Sequence[str], partitions: int = 1)
     store = broker.services.metadata
     assert isinstance(store, LocalStore)
     replicas = (broker.services.broker_id,)
-    states = (PartitionState(replicas, replicas, replicas[0]),) * partitions
+    states = (PartitionRegistration(replicas, replicas, replicas[0]),) * partitions
     chance = Chance()
     store.adopt([Topic(name, TopicId(chance.uuid()), states) for name in names], after=-1)
 

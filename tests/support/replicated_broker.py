@@ -16,14 +16,14 @@ from klog_broker.metadata.image import NO_BROKER
 from klog_broker.metadata.role_changes import RoleAssignment
 from klog_broker.replication.errors import NotAReplica
 from klog_broker.replication.follower_state import (
-    Append,
+    AppendRecords,
     AskEnds,
     AskingEnds,
     Changing,
     FetchedPart,
+    FetchPosition,
     FollowBounds,
     FollowerState,
-    Position,
     StartOver,
     Step,
     Truncate,
@@ -221,7 +221,7 @@ class ModelBroker:
         world.later(world.chance.choice(busy_ms), lambda: world.send(arrived))
 
     def answer_fetch(
-        self, follower: ModelBroker, position: Position, fetch: FollowerFetch
+        self, follower: ModelBroker, position: FetchPosition, fetch: FollowerFetch
     ) -> FetchedPart:
         """Return all but the records, which are read later, when the leadership may be lost."""
         role, log = self.role, self.log
@@ -256,7 +256,7 @@ class ModelBroker:
         self.settle()
         return FetchedPart(ErrorCode.NONE, nothing, log.high_watermark, log.log_start_offset)
 
-    def read_for(self, position: Position, part: FetchedPart) -> FetchedPart:
+    def read_for(self, position: FetchPosition, part: FetchedPart) -> FetchedPart:
         if part.error is not ErrorCode.NONE or part.diverging is not None:
             return part
         if not self.log.log_start_offset <= position.offset <= self.log.log_end_offset:
@@ -265,7 +265,7 @@ class ModelBroker:
         return part._replace(records=self.log.read(position.offset, count))
 
     # --- following -------------------------------------------------------------------------------
-    def send_fetch(self, position: Position) -> None:
+    def send_fetch(self, position: FetchPosition) -> None:
         world, leader, life = self.world, self.world.brokers[self.leader], self.life
         self.asked_ms = world.now_ms
         self.sending += 1
@@ -292,7 +292,7 @@ class ModelBroker:
     def perform(self, step: Step, part: FetchedPart | None) -> None:
         role, log, world = self.role, self.log, self.world
         assert isinstance(role, FollowerState)
-        if isinstance(step, Append):
+        if isinstance(step, AppendRecords):
             assert part is not None
             try:
                 log.append_as_follower(step.records, role.leader_epoch)

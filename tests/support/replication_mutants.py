@@ -6,7 +6,7 @@ from typing import Any
 from klog_broker.controller.decisions.leader_election import LeaderAndIsr
 from klog_broker.log.read.read_results import EpochEndOffset
 from klog_broker.replication import follower_state, leader_replicas
-from klog_broker.replication.follower_state import FollowerState, Position
+from klog_broker.replication.follower_state import FetchPosition, FollowerState
 from klog_broker.replication.isr_changes import CommittedIsr, IsrChange, IsrOutcome, IsrResult
 from klog_broker.replication.leader_replicas import AcksAll, LeaderReplicas
 from pyspark_klog.ids import BrokerId, Offset
@@ -90,8 +90,8 @@ def _anybody_joins(original: Any) -> Any:
 
 
 def _fetches_before_flush(original: Any) -> Any:
-    def position(self: FollowerState, now_ms: int, *, flushes_first: bool) -> Position | None:
-        found: Position | None = original(self, now_ms, flushes_first=False)
+    def position(self: FollowerState, now_ms: int, *, flushes_first: bool) -> FetchPosition | None:
+        found: FetchPosition | None = original(self, now_ms, flushes_first=False)
         return found
 
     return position
@@ -111,7 +111,7 @@ def _never_cuts(original: Any) -> Any:
 def _takes_answers_for_elsewhere(original: Any) -> Any:
     """The answer to an earlier Fetch is taken for one to the present."""
 
-    def take(self: FollowerState, asked: Position, part: Any, now_ms: int) -> Any:
+    def take(self: FollowerState, asked: FetchPosition, part: Any, now_ms: int) -> Any:
         return original(self, self._position(), part, now_ms)
 
     return take

@@ -9,7 +9,7 @@ from klog_broker.metadata.image import (
     NO_BROKER,
     BrokerRegistration,
     MetadataImage,
-    PartitionState,
+    PartitionRegistration,
     Topic,
 )
 from klog_broker.runtime.event_loop.loop import Loop
@@ -32,11 +32,11 @@ def registration(number: int, port: int = 9093) -> BrokerRegistration:
 
 def image_of(leaders: Mapping[TopicPartition, int], brokers: Mapping[int, int]) -> MetadataImage:
     """Partitions with their leaders; brokers with their ports."""
-    topics: dict[str, dict[int, PartitionState]] = {}
+    topics: dict[str, dict[int, PartitionRegistration]] = {}
     for (name, number), leader in leaders.items():
         ids = (BrokerId(leader),)
-        topics.setdefault(name, {})[number] = PartitionState(ids, ids, BrokerId(leader))
-    nobody = PartitionState((), (), NO_BROKER)
+        topics.setdefault(name, {})[number] = PartitionRegistration(ids, ids, BrokerId(leader))
+    nobody = PartitionRegistration((), (), NO_BROKER)
     made = [
         Topic(
             name,

@@ -23,7 +23,7 @@ from pyspark_klog.client.errors import (
     TransactionMustAbort,
 )
 from pyspark_klog.client.transactions.producer import TransactionalProducer, end_transaction
-from pyspark_klog.client.transactions.steps import GroupMember
+from pyspark_klog.client.transactions.steps import ConsumerGroupMetadata
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.arrow import ArrowDecoder
 from pyspark_klog.records.batch import BatchView
@@ -209,7 +209,7 @@ def a_stranger_to_the_group_must_abort(servers: str) -> None:
     with producer_of(servers) as producer:
         producer.begin_transaction()
         put(producer, partition, "lost")
-        member = GroupMember(group, 3, "stranger")
+        member = ConsumerGroupMetadata(group, 3, "stranger")
         with pytest.raises(TransactionMustAbort):
             producer.send_offsets_to_transaction({partition: CommittedOffset(5)}, member)
         with pytest.raises(TransactionMustAbort):

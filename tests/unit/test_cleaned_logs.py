@@ -8,7 +8,7 @@ import pytest
 from klog_broker.coordinator.loading import KernelWalk
 from klog_broker.inspection.producer_checks import ProducerReplay
 from klog_broker.inspection.report import Report
-from klog_broker.inspection.segment_scan import Chunk, scan_segment
+from klog_broker.inspection.segment_scan import ScannedBatches, scan_segment
 from klog_broker.log.errors import LongLookUp
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.segment.batch_search import find_batch
@@ -109,7 +109,7 @@ def replayed(tmp_path: Path, *batches: CleanedBatch) -> ProducerReplay:
     replay = ProducerReplay(is_complete=True)
     with ReadOnlyFile(path, ReadCounter()) as file:
         for chunk in scan_segment(file, 0):
-            assert isinstance(chunk, Chunk)
+            assert isinstance(chunk, ScannedBatches)
             assert replay.add(chunk, 0, len(chunk.rows)) is None
     return replay
 

@@ -11,7 +11,7 @@ from pyspark_klog.client.errors import (
     RequestTimedOut,
     UnsupportedByBroker,
 )
-from pyspark_klog.client.transport.connection import Connection, State
+from pyspark_klog.client.transport.connection import ClientConnectionState, Connection
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from pyspark_klog.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from pyspark_klog.protocol.headers import decode_request, encode_response
@@ -65,7 +65,7 @@ def _ready(
     connection.connected(0)
     [(correlation_id, version, _)] = _sent(connection)
     _feed(connection, encode_response(correlation_id, _versions(*rows), version))
-    assert connection.state is State.READY
+    assert connection.state is ClientConnectionState.READY
     return connection
 
 
@@ -94,7 +94,7 @@ def test_an_older_broker_is_asked_again_in_a_version_it_knows(
     connection.connected(0)
     [(first, _, _)] = _sent(connection)
     _feed(connection, encode_response(first, _versions(*rows, error=35), 0))
-    assert connection.state is State.NEGOTIATING
+    assert connection.state is ClientConnectionState.NEGOTIATING
     [(second, version, _)] = _sent(connection)
     assert version == next_version
     _feed(connection, encode_response(second, _versions((ApiKey.METADATA, 0, 1)), version))
@@ -108,7 +108,7 @@ def test_a_broker_that_refuses_all_versions_is_given_up() -> None:
         [(correlation_id, version, _)] = _sent(connection)
         _feed(connection, encode_response(correlation_id, _versions(error=35), 0))
     assert version == 0
-    assert connection.state is State.CLOSED
+    assert connection.state is ClientConnectionState.CLOSED
     assert isinstance(connection.error, ClientError)
 
 
@@ -142,7 +142,7 @@ def test_a_late_reply_ends_the_connection_and_every_call() -> None:
     calls = [connection.send(MetadataRequest(), MetadataResponse, 8, now) for now in (0, 500)]
     assert connection.next_deadline_ms() == 1_000
     connection.on_deadline(999)
-    assert connection.state is State.READY
+    assert connection.state is ClientConnectionState.READY
     connection.on_deadline(1_000)
     for call in calls:
         with pytest.raises(RequestTimedOut, match="METADATA"):
@@ -183,7 +183,7 @@ def test_a_size_that_no_reply_has_is_refused_before_memory_is_taken(size: int) -
     connection = _connection()
     connection.connected(0)
     _feed(connection, size.to_bytes(4, "big", signed=True) + b"P/1.1")
-    assert connection.state is State.CLOSED
+    assert connection.state is ClientConnectionState.CLOSED
     assert "expected 4 to 1048576" in str(connection.error)
 
 

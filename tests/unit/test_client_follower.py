@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from pyspark_klog.client.consumer import follower as follower_module
-from pyspark_klog.client.consumer.follower import Follower, OutOfRange
+from pyspark_klog.client.consumer.follower import ContinuousReader, OutOfRange
 from pyspark_klog.client.consumer.offsets import EARLIEST, OffsetAt
 from pyspark_klog.client.errors import ConnectionFailed, ReplyUnreadable, TimedOut, TopicMissing
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -19,9 +19,9 @@ def follow(
     client: PaperClient,
     partitions: int = 3,
     go_on: Callable[[OutOfRange], int] = lambda lost: lost.earliest,
-) -> Follower:
+) -> ContinuousReader:
     positions = dict.fromkeys(PARTITIONS[:partitions], 10)
-    return Follower(cast(Any, client), positions, trouble_timeout_ms=1_000, go_on=go_on)
+    return ContinuousReader(cast(Any, client), positions, trouble_timeout_ms=1_000, go_on=go_on)
 
 
 class TestRecords:
@@ -93,7 +93,7 @@ class TestTrouble:
     def test_for_ever_if_it_is_told_of_it_only(self) -> None:
         client = PaperClient({1: [*(ConnectionFailed("lost") for _ in range(20)), reply()]})
         told: list[TimedOut] = []
-        follower = Follower(
+        follower = ContinuousReader(
             cast(Any, client),
             dict.fromkeys(PARTITIONS[:1], 10),
             trouble_timeout_ms=1_000,
@@ -136,7 +136,7 @@ class TestTrouble:
 
     def test_a_partition_that_is_gone(self) -> None:
         client = PaperClient({})
-        follower = Follower(
+        follower = ContinuousReader(
             cast(Any, client),
             {TopicPartition("t", 7): 0},
             trouble_timeout_ms=60_000,

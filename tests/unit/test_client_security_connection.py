@@ -10,7 +10,11 @@ from pyspark_klog.client.errors import (
     RequestTimedOut,
     UnsupportedByBroker,
 )
-from pyspark_klog.client.transport.connection import MAX_STRANGERS_REPLY_BYTES, Connection, State
+from pyspark_klog.client.transport.connection import (
+    MAX_STRANGERS_REPLY_BYTES,
+    ClientConnectionState,
+    Connection,
+)
 from pyspark_klog.client.transport.sasl_exchange import Mechanism
 from pyspark_klog.errors import BrokerError
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
@@ -87,11 +91,11 @@ class Peer:
         [authenticate] = self.requests()
         assert bytes(authenticate.auth_bytes) == b"\0alice\0HIDDEN"
         self.answer(SaslAuthenticateResponse(session_lifetime_ms=lifetime_ms))
-        assert self.connection.state is State.READY
+        assert self.connection.state is ClientConnectionState.READY
 
     def error(self) -> str:
         """Why the connection ended."""
-        assert self.connection.state is State.CLOSED
+        assert self.connection.state is ClientConnectionState.CLOSED
         text = str(self.connection.error)
         assert "HIDDEN" not in text
         return text
@@ -99,7 +103,7 @@ class Peer:
 
 def test_a_connection_is_ready_once_the_broker_has_accepted() -> None:
     peer = Peer(_plain())
-    assert peer.connection.state is State.AUTHENTICATING
+    assert peer.connection.state is ClientConnectionState.AUTHENTICATING
     with pytest.raises(RuntimeError, match="is authenticating, not ready"):
         peer.connection.send(MetadataRequest(), MetadataResponse, 8, 0)
     peer.accept()
@@ -246,7 +250,7 @@ def test_a_stranger_s_reply_is_small() -> None:
     peer = Peer(_plain())
     peer.accept()
     peer.feed((MAX_STRANGERS_REPLY_BYTES + 1).to_bytes(4, "big"))
-    assert peer.connection.state is State.READY
+    assert peer.connection.state is ClientConnectionState.READY
 
 
 def test_a_stranger_s_words_are_bounded_and_of_one_line() -> None:
@@ -267,7 +271,7 @@ def test_a_session_is_renewed_before_its_end() -> None:
     assert not connection.authentication_due(13_499)
     assert connection.authentication_due(13_500)
     connection.authenticate(_plain(), 13_500)
-    assert connection.state is State.AUTHENTICATING
+    assert connection.state is ClientConnectionState.AUTHENTICATING
     assert not connection.authentication_due(1 << 60)
     peer.accept(lifetime_ms=20_000)
     assert not connection.authentication_due(30_499)
@@ -283,11 +287,11 @@ def test_replies_under_way_come_before_the_new_session() -> None:
     assert isinstance(request, MetadataRequest)
     peer.answer(MetadataResponse(cluster_id="c"))
     assert call.result().cluster_id == "c"
-    assert peer.connection.state is State.AUTHENTICATING
+    assert peer.connection.state is ClientConnectionState.AUTHENTICATING
     peer.answer(SaslHandshakeResponse(mechanisms=["PLAIN"]))
     peer.requests()
     peer.answer(SaslAuthenticateResponse())
-    assert peer.connection.state is State.READY
+    assert peer.connection.state is ClientConnectionState.READY
     assert handshake.mechanism == "PLAIN"
 
 

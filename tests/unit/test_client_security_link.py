@@ -12,7 +12,7 @@ from pyspark_klog.client.errors import ConnectionFailed, TlsFailed
 from pyspark_klog.client.security.tls_link import TlsLink
 from pyspark_klog.client.settings.client_settings import ClientSettings
 from pyspark_klog.client.transport.addresses import Address
-from pyspark_klog.client.transport.connection import Connection, State
+from pyspark_klog.client.transport.connection import ClientConnectionState, Connection
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from pyspark_klog.protocol.apis.metadata import (
     MetadataRequest,
@@ -91,7 +91,7 @@ def world(*, negotiate: bool = True, **settings: str) -> World:
         row = ApiVersion(api_key=ApiKey.METADATA, min_version=0, max_version=8)
         tls.arriving.append(encode_response(0, ApiVersionsResponse(api_keys=[row]), 4))
         link.receive_available()
-        assert connection.state is State.READY
+        assert connection.state is ClientConnectionState.READY
         tls.sent.clear()
     return World(tls=tls, selector=selector, link=link, connection=connection)
 

@@ -5,52 +5,85 @@ from itertools import product
 import pytest
 
 from pyspark_klog.client.transactions.outcomes import Outcome, Step, outcome
-from pyspark_klog.client.transactions.states import TABLE, Event, State, after
+from pyspark_klog.client.transactions.states import (
+    TABLE,
+    TransactionalProducerState,
+    TransactionEvent,
+    after,
+)
 from pyspark_klog.errors import ErrorCode
 
 _WITHOUT = {
-    State.UNINITIALIZED: {Event.INITIALIZE},
-    State.INITIALIZING: {Event.INITIALIZE, Event.DONE},
-    State.READY: {Event.INITIALIZE, Event.BEGIN},
-    State.IN_TRANSACTION: {
-        *(Event.WRITE, Event.COMMIT, Event.ABORT, Event.HAND_OVER, Event.FAIL),
+    TransactionalProducerState.UNINITIALIZED: {TransactionEvent.INITIALIZE},
+    TransactionalProducerState.INITIALIZING: {TransactionEvent.INITIALIZE, TransactionEvent.DONE},
+    TransactionalProducerState.READY: {TransactionEvent.INITIALIZE, TransactionEvent.BEGIN},
+    TransactionalProducerState.IN_TRANSACTION: {
+        *(
+            TransactionEvent.WRITE,
+            TransactionEvent.COMMIT,
+            TransactionEvent.ABORT,
+            TransactionEvent.HAND_OVER,
+            TransactionEvent.FAIL,
+        ),
     },
-    State.COMMITTING: {Event.COMMIT, Event.DONE, Event.FAIL},
-    State.ABORTING: {Event.ABORT, Event.DONE},
-    State.MUST_ABORT: {Event.ABORT, Event.FAIL},
-    State.UNUSABLE: {Event.FAIL},
+    TransactionalProducerState.COMMITTING: {
+        TransactionEvent.COMMIT,
+        TransactionEvent.DONE,
+        TransactionEvent.FAIL,
+    },
+    TransactionalProducerState.ABORTING: {TransactionEvent.ABORT, TransactionEvent.DONE},
+    TransactionalProducerState.MUST_ABORT: {TransactionEvent.ABORT, TransactionEvent.FAIL},
+    TransactionalProducerState.UNUSABLE: {TransactionEvent.FAIL},
 }
 """The events that each state allows, besides an error after which the producer is unusable."""
 
 
 def test_every_state_has_a_row() -> None:
-    assert set(TABLE) == set(State)
+    assert set(TABLE) == set(TransactionalProducerState)
 
 
-@pytest.mark.parametrize(("state", "event"), list(product(State, Event)))
-def test_what_may_happen(state: State, event: Event) -> None:
+@pytest.mark.parametrize(
+    ("state", "event"), list(product(TransactionalProducerState, TransactionEvent))
+)
+def test_what_may_happen(state: TransactionalProducerState, event: TransactionEvent) -> None:
     following = after(state, event)
-    if event is Event.BREAK:
-        assert following is State.UNUSABLE
+    if event is TransactionEvent.BREAK:
+        assert following is TransactionalProducerState.UNUSABLE
     else:
         assert (following is not None) == (event in _WITHOUT[state])
 
 
-@pytest.mark.parametrize("state", [each for each in State if each is not State.UNUSABLE])
-def test_every_state_is_reached_and_left_for_the_next_transaction(state: State) -> None:
-    assert state in _reachable(State.UNINITIALIZED)
-    assert State.READY in _reachable(state)
+@pytest.mark.parametrize(
+    "state",
+    [
+        each
+        for each in TransactionalProducerState
+        if each is not TransactionalProducerState.UNUSABLE
+    ],
+)
+def test_every_state_is_reached_and_left_for_the_next_transaction(
+    state: TransactionalProducerState,
+) -> None:
+    assert state in _reachable(TransactionalProducerState.UNINITIALIZED)
+    assert TransactionalProducerState.READY in _reachable(state)
 
 
 def test_what_failed_is_never_committed() -> None:
-    without_abort = _reachable(State.MUST_ABORT, left_out=Event.ABORT)
-    assert without_abort == {State.MUST_ABORT}
-    assert State.COMMITTING not in TABLE[State.ABORTING].values()
+    without_abort = _reachable(
+        TransactionalProducerState.MUST_ABORT, left_out=TransactionEvent.ABORT
+    )
+    assert without_abort == {TransactionalProducerState.MUST_ABORT}
+    assert (
+        TransactionalProducerState.COMMITTING
+        not in TABLE[TransactionalProducerState.ABORTING].values()
+    )
     # Once a commit was sent it may have happened: only a refusal by the coordinator leads back.
-    assert Event.ABORT not in TABLE[State.COMMITTING]
+    assert TransactionEvent.ABORT not in TABLE[TransactionalProducerState.COMMITTING]
 
 
-def _reachable(state: State, left_out: Event | None = None) -> set[State]:
+def _reachable(
+    state: TransactionalProducerState, left_out: TransactionEvent | None = None
+) -> set[TransactionalProducerState]:
     found = {state}
     while True:
         more = {to for at in found for event, to in TABLE[at].items() if event is not left_out}

@@ -20,7 +20,7 @@ from pyspark_klog.client.transactions.producer import (
     TransactionalProducer,
     end_transaction,
 )
-from pyspark_klog.client.transactions.states import State
+from pyspark_klog.client.transactions.states import TransactionalProducerState
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.end_txn import EndTxnRequest
 from pyspark_klog.protocol.keys import ApiKey
@@ -261,7 +261,7 @@ def test_a_transaction_that_is_handed_over(version: int, commit: bool) -> None:
     _write(producer, "1")
     opened = producer.hand_over()
     assert opened == OpenTransaction("id", 7, 0, version)
-    assert producer.state is State.UNINITIALIZED
+    assert producer.state is TransactionalProducerState.UNINITIALIZED
     assert [log.open for log in world.model.logs.values()] == [["1"]] * 2
     world.fate = _once(ApiKey.END_TXN, Fate.LOST_AFTER)
     for _ in range(2):
@@ -317,7 +317,7 @@ def test_an_abort_of_what_never_began_asks_nobody() -> None:
     world.asked.clear()
     producer.begin_transaction()
     producer.abort_transaction()
-    assert producer.state is State.READY
+    assert producer.state is TransactionalProducerState.READY
     assert not world.asked
 
 

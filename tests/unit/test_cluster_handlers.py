@@ -25,13 +25,13 @@ from klog_broker.cluster.producer_ids import ProducerIds
 from klog_broker.cluster.topic_requests import TopicRequests
 from klog_broker.config import BrokerConfig, Listener
 from klog_broker.coordinator.hashing import partition_for_key
-from klog_broker.coordinator_hosting.state_topics import CoordinatorFinder, Endpoint
+from klog_broker.coordinator_hosting.state_topics import AdvertisedAddress, CoordinatorFinder
 from klog_broker.metadata.image import (
     CONSUMER_OFFSETS,
     NO_BROKER,
     BrokerRegistration,
     MetadataImage,
-    PartitionState,
+    PartitionRegistration,
     Topic,
 )
 from klog_broker.metadata.interface import ProducerIdBlock
@@ -74,8 +74,8 @@ def registered(number: BrokerId, *listeners: str) -> BrokerRegistration:
     return BrokerRegistration(number, endpoints)
 
 
-def state(leader: BrokerId, *replicas: BrokerId) -> PartitionState:
-    return PartitionState(replicas or (leader,), replicas or (leader,), leader)
+def state(leader: BrokerId, *replicas: BrokerId) -> PartitionRegistration:
+    return PartitionRegistration(replicas or (leader,), replicas or (leader,), leader)
 
 
 class Told:
@@ -98,7 +98,7 @@ class Told:
             broker_id=ONE,
             metadata=SimpleNamespace(image=image, is_standalone=False),
             replicas=SimpleNamespace(partition=lambda *_: None),
-            advertised={"CLIENTS": Endpoint("clients1", 9092)},
+            advertised={"CLIENTS": AdvertisedAddress("clients1", 9092)},
             chance=Chance(1),
             loop=loop,
             known_topics=AllTopicsKnown(),
@@ -123,7 +123,7 @@ class Told:
                     self.answers.append(end.value)
                 return
 
-    def shows(self, name: str, *states: PartitionState) -> None:
+    def shows(self, name: str, *states: PartitionRegistration) -> None:
         topic = Topic(name, TopicId(UUID(int=next(IDS))), states)
         self.broker.metadata.image = self.broker.metadata.image.with_topics([topic])
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.metadata.image import PartitionState, Topic
+from klog_broker.metadata.image import PartitionRegistration, Topic
 from klog_broker.metadata.zookeeper.store import ClusterStore
 from klog_broker.metadata.zookeeper.view import TopicUpdate
 from pyspark_klog.ids import UUID, BrokerId, TopicId
@@ -13,7 +13,7 @@ from pyspark_klog.znodes.configs import TOPICS, config_path, encode_config, enti
 from pyspark_klog.znodes.paths import PERSISTENT
 from tests.support.cluster_world import ClusterWorld
 
-STATES = {0: PartitionState((BrokerId(1),), (BrokerId(1),), BrokerId(1))}
+STATES = {0: PartitionRegistration((BrokerId(1),), (BrokerId(1),), BrokerId(1))}
 
 
 class NotedChanges:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog_broker.compaction.settings import CleanerSettings
-from klog_broker.config import SETTINGS, BrokerConfig, ConfigError, Secret, render
+from klog_broker.config import SETTINGS, BrokerConfig, ConfigError, Password, render
 from klog_broker.config.ignored import REASONS, SINCE_4, WITHOUT_EFFECT, is_secret_name
 from klog_broker.config.refused import REFUSED
 from klog_broker.config.rows import SECTIONS
@@ -355,11 +355,11 @@ class TestCleaner:
 
 def test_a_secrets_texts_are_stars() -> None:
     secret = parse_value("x", SettingType.PASSWORD, " hush ")
-    assert isinstance(secret, Secret)
+    assert isinstance(secret, Password)
     assert (repr(secret), str(secret), f"{secret}") == ("***", "***", "***")
     assert secret.reveal() == "hush"
-    assert secret == Secret("hush") != Secret("other")
-    assert hash(secret) == hash(Secret("hush"))
+    assert secret == Password("hush") != Password("other")
+    assert hash(secret) == hash(Password("hush"))
     assert render(secret) == "***"
     assert Setting("x", SettingType.PASSWORD, None, "A secret.").is_secret
 

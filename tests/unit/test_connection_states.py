@@ -13,7 +13,7 @@ from klog_broker.network import states
 from klog_broker.network.connection import Connection
 from klog_broker.network.responses import QueuedResponse
 from klog_broker.network.server import NetworkLimits, Server
-from klog_broker.network.states import CLOSED, FIRST, STATES, TRANSITIONS, State
+from klog_broker.network.states import CLOSED, FIRST, STATES, TRANSITIONS, ConnectionState
 from klog_broker.runtime.event_loop.loop import Loop
 from tests.support.fake_network import FakeNetwork, FakeStream
 from tests.support.manual_clock import ManualClock
@@ -22,7 +22,7 @@ PRODUCE, OTHER = 0, 3
 SEEDS = 100
 STEPS = 150
 
-Step = tuple[State, State]
+Step = tuple[ConnectionState, ConnectionState]
 
 
 def frame(api_key: int, body: bytes) -> bytes:
@@ -36,7 +36,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[Step]]:
     steps: set[Step] = set()
     slot: Any = vars(Connection)["state"]
 
-    def change(connection: Connection, after: State) -> None:
+    def change(connection: Connection, after: ConnectionState) -> None:
         try:
             before = slot.__get__(connection)
         except AttributeError:
@@ -196,7 +196,9 @@ class Walk:
 
 def test_the_table_has_each_state_once_and_each_leads_to_the_end() -> None:
     assert len({state.name for state in STATES}) == len(STATES)
-    assert {each for each in vars(states).values() if isinstance(each, State)} == set(STATES)
+    assert {each for each in vars(states).values() if isinstance(each, ConnectionState)} == set(
+        STATES
+    )
     assert list(TRANSITIONS) == list(STATES)
     assert not TRANSITIONS[CLOSED]
     reached = {FIRST}

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from klog_broker.controller.zookeeper.controller_requests import NewTopic
+from klog_broker.controller.zookeeper.controller_requests import ValidatedTopic
 from klog_broker.controller.zookeeper.request_batch import LEADER_DURING_DELETE
 from klog_broker.runtime.zookeeper.sessions import ANY_VERSION
 from pyspark_klog.errors import ErrorCode
@@ -67,7 +67,9 @@ def test_a_request_that_never_succeeds_is_given_up(cluster: Controlled) -> None:
 
 def test_a_topic_that_no_znode_holds_is_refused(cluster: Controlled) -> None:
     many = ((ONE, TWO, THREE),) * 70_000
-    answer = cluster.call(cluster.controller.create_topic, NewTopic("large", GIVEN_ID, many, {}))
+    answer = cluster.call(
+        cluster.controller.create_topic, ValidatedTopic("large", GIVEN_ID, many, {})
+    )
     assert answer is ErrorCode.INVALID_REQUEST
     works(cluster)
     more = dict(enumerate(many, 1))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.controller.zookeeper.controller_election import Election, State
+from klog_broker.controller.zookeeper.controller_election import Election, ElectionState
 from klog_broker.controller.zookeeper.errors import ControllerMoved
 from klog_broker.controller.zookeeper.fenced_writes import ControllerEpoch, FencedWrites
 from klog_broker.metadata.image import NO_BROKER
@@ -45,7 +45,7 @@ class Candidate:
 
     @property
     def is_controller(self) -> bool:
-        return self.election.state is State.CONTROLLER
+        return self.election.state is ElectionState.CONTROLLER
 
     @property
     def session_id(self) -> int:
@@ -71,7 +71,7 @@ def elected(cluster: ClusterWorld, number: int) -> Candidate:
 
 def follower(cluster: ClusterWorld, number: int) -> Candidate:
     candidate = Candidate(cluster, number)
-    cluster.until(lambda: candidate.election.state is State.OTHER)
+    cluster.until(lambda: candidate.election.state is ElectionState.OTHER)
     return candidate
 
 
@@ -99,7 +99,7 @@ def test_who_loses_its_session_resigns_before_it_stands_again(cluster: ClusterWo
     reign = first.reigns[0]
     cluster.zookeeper.expire(first.session_id)
     cluster.until(lambda: second.is_controller)
-    cluster.until(lambda: first.election.state is State.OTHER)
+    cluster.until(lambda: first.election.state is ElectionState.OTHER)
     assert first.told == [1, "resigned"]
     assert first.seen == [1, NO_BROKER, 2]
     assert reign.is_over
@@ -207,7 +207,7 @@ def test_a_deposed_controller_writes_nothing_and_resigns(cluster: ClusterWorld) 
     cluster.until(lambda: answers)
     assert isinstance(answers[0], ControllerMoved)
     assert cluster.stat("/a") is None
-    cluster.until(lambda: first.election.state is State.OTHER)
+    cluster.until(lambda: first.election.state is ElectionState.OTHER)
     assert first.told == [1, "resigned"]
     assert isinstance(second.write(second.reigns[0], Create("/a", b""))[0], Created)
 

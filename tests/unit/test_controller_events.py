@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.controller.zookeeper.controller_requests import NewTopic
+from klog_broker.controller.zookeeper.controller_requests import ValidatedTopic
 from klog_broker.controller.zookeeper.request_batch import FULL
 from klog_broker.controller.zookeeper.znode_writer import PARTITIONS_A_TURN
 from klog_broker.runtime.zookeeper.sessions import ANY_VERSION
@@ -88,14 +88,14 @@ def test_a_topic_is_led_and_its_replicas_and_all_brokers_are_told(
     assert (topic.partition_states[0].is_new, topic.partition_states[0].leader) == (True, 2)
     assert b'"retention.ms":"5"' in (cluster.data("/config/topics/t") or b"")
     assert cluster.create(2, 3) is ErrorCode.NONE, "the same id: an answer was lost before"
-    other = NewTopic("t", GIVEN_ID, ((ONE,),), {})
+    other = ValidatedTopic("t", GIVEN_ID, ((ONE,),), {})
     error = cluster.call(cluster.controller.create_topic, other)
     assert error is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 def test_many_partitions_are_told_of_a_part_at_a_time(cluster: Controlled) -> None:
     count = 2 * PARTITIONS_A_TURN + 100
-    topic = NewTopic("t", TOPIC_ID, ((TWO, THREE),) * count, {})
+    topic = ValidatedTopic("t", TOPIC_ID, ((TWO, THREE),) * count, {})
     assert cluster.call(cluster.controller.create_topic, topic) is ErrorCode.NONE
     cluster.advance(3_000)
     cluster.orders.clear()
@@ -202,7 +202,7 @@ def test_an_order_to_delete_does_not_meet_a_topic_made_anew(cluster: Controlled)
     cluster.create(2, 3)
     delete = cluster.controller.delete_topic
     assert cluster.call(delete, "t", TOPIC_ID) is ErrorCode.NONE
-    again = NewTopic("t", GIVEN_ID, ((TWO, THREE),), {})
+    again = ValidatedTopic("t", GIVEN_ID, ((TWO, THREE),), {})
     assert cluster.call(cluster.controller.create_topic, again) is ErrorCode.NONE
     assert cluster.call(delete, "t", TOPIC_ID) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert cluster.data(delete_topic_path("t")) is None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from klog_broker.controller.zookeeper import request_sender, znode_writer
-from klog_broker.controller.zookeeper.controller_requests import NewTopic
+from klog_broker.controller.zookeeper.controller_requests import ValidatedTopic
 from klog_broker.controller.zookeeper.request_batch import FULL, LEADER_DURING_DELETE, RequestBatch
 from klog_broker.controller.zookeeper.znode_writer import Writer
 from klog_broker.runtime.zookeeper.sessions import Create
@@ -29,7 +29,7 @@ def cluster() -> Controlled:
 
 
 def create(cluster: Controlled, *replicas: BrokerId, count: int = COUNT) -> ErrorCode:
-    topic = NewTopic("t", TOPIC_ID, (replicas,) * count, {})
+    topic = ValidatedTopic("t", TOPIC_ID, (replicas,) * count, {})
     code: ErrorCode = cluster.call(cluster.controller.create_topic, topic)
     cluster.advance(5_000)
     return code
@@ -85,7 +85,7 @@ def test_partitions_that_no_broker_can_lead_are_named(cluster: Controlled) -> No
     """Clients that miss a partition would spread its keys over the others."""
     cluster.end(3)
     cluster.orders.clear()
-    topic = NewTopic("t", TOPIC_ID, ((TWO,), (THREE,)), {})
+    topic = ValidatedTopic("t", TOPIC_ID, ((TWO,), (THREE,)), {})
     assert cluster.call(cluster.controller.create_topic, topic) is ErrorCode.NONE
     assert named(cluster.orders, ONE) == [{0: TWO, 1: -1}]
     cluster.orders.clear()

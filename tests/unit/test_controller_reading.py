@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from klog_broker.controller.zookeeper.znode_reader import Change, Reader, Subject
+from klog_broker.controller.zookeeper.znode_reader import Reader, Subject, ZnodeChange
 from klog_broker.metadata.zookeeper.conversation import Conversation
 from klog_broker.runtime.zookeeper.sessions import Node, NoNode, Stat
 
@@ -27,7 +27,7 @@ class Answers:
 
 def test_what_was_not_there_is_watched_later_though_nobody_heard_of_it() -> None:
     session: Any = Answers()
-    changes: list[Change] = []
+    changes: list[ZnodeChange] = []
     reader = Reader(session, changes.append, lambda action: action())
     found: list[Any] = []
 
@@ -47,4 +47,4 @@ def test_what_was_not_there_is_watched_later_though_nobody_heard_of_it() -> None
     Conversation().begin(read())
     assert session.answer(Node(DATA, Stat(1, 1, 0, 0, 0))) is None, "it is watched already"
     watch()
-    assert changes == [Change(Subject.TOPICS, "t")]
+    assert changes == [ZnodeChange(Subject.TOPICS, "t")]

@@ -9,7 +9,7 @@ from klog_broker.coordinator.effects import Effects, Machine
 from klog_broker.coordinator.errors import append_error
 from klog_broker.coordinator.loading import KernelWalk
 from klog_broker.coordinator.runtime import CoordinatorRuntime
-from klog_broker.coordinator.shard import Format, Producer, Shard
+from klog_broker.coordinator.shard import Format, RecordProducer, Shard
 from klog_broker.coordinator.timeline import Timeline
 from klog_broker.log.errors import LogStorageError, RecordTooLarge
 from klog_broker.runtime.event_loop.slices import SLICE_ELEMENTS
@@ -29,7 +29,7 @@ class Texts:
         self.found: dict[str, tuple[int, str]] = {}
         self.breaks_at: str | None = None
 
-    def apply(self, offset: Offset, key: str, value: str | None, _: Producer | None) -> None:
+    def apply(self, offset: Offset, key: str, value: str | None, _: RecordProducer | None) -> None:
         if value is not None and value == self.breaks_at:
             raise ZeroDivisionError
         if value is None:
@@ -37,7 +37,7 @@ class Texts:
         else:
             self.found[key] = (offset, value)
 
-    def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
+    def apply_marker(self, producer: RecordProducer, *, is_commit: bool) -> None:
         raise AssertionError
 
     def machine(self, _: str) -> Machine[str, str] | None:

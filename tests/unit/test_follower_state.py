@@ -7,15 +7,15 @@ import pytest
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.read.read_results import EpochEndOffset
 from klog_broker.replication.follower_state import (
-    Append,
+    AppendRecords,
     AskEnds,
     Delayed,
     FetchedPart,
     Fetching,
+    FetchPosition,
     FollowBounds,
     FollowedLog,
     FollowerState,
-    Position,
     StartOver,
     Superseded,
     Truncate,
@@ -42,7 +42,7 @@ def follower(log: ModelLog) -> FollowerState:
     return FollowerState(log, EPOCH, backoff_ms=BACKOFF_MS)
 
 
-def asked(state: FollowerState, now_ms: int = 0) -> Position:
+def asked(state: FollowerState, now_ms: int = 0) -> FetchPosition:
     found = state.position(now_ms, flushes_first=False)
     assert found is not None
     return found
@@ -78,7 +78,7 @@ def test_it_asks_from_its_end_with_its_last_epoch_and_appends_what_comes() -> No
     assert position == (4, 3, 3)
     told = part(records=leaders.read(3, 2), watermark=4, start=1)
     step = state.take(position, told, 0)
-    assert step == Append(told.records)
+    assert step == AppendRecords(told.records)
     log.append_as_follower(told.records, state.leader_epoch)
     assert state.appended(told) == FollowBounds(Offset(4), Offset(1))
     assert asked(state) == (4, 5, 4)
@@ -209,7 +209,7 @@ def test_a_leader_of_a_later_epoch_is_not_asked_again() -> None:
 def test_records_that_the_log_refuses_are_asked_for_again_later() -> None:
     state = follower(log_of((1,)))
     step = state.take(asked(state), part(records=log_of((1, 4)).read(1, 1)), 0)
-    assert isinstance(step, Append)
+    assert isinstance(step, AppendRecords)
     state.refused(0)
     assert asked(state, BACKOFF_MS).offset == 1
 
@@ -300,6 +300,6 @@ def test_a_leader_that_starts_within_a_batch_is_followed_from_the_batchs_start()
     told = part(records=log_of((1, 1, 1), start=5).read(5, 3), watermark=8, start=7)
     assert state.take(position, told, 0) == StartOver(Offset(5))
     log.begin_anew(5)
-    assert state.changed(0) == Append(told.records)
+    assert state.changed(0) == AppendRecords(told.records)
     log.append_as_follower(told.records, state.leader_epoch)
     assert state.appended(told) == FollowBounds(Offset(8), Offset(7))

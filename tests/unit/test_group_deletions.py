@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from klog_broker.coordinator.group.forgetting import TOMBSTONES_AT_ONCE
-from klog_broker.coordinator.shard import Producer
+from klog_broker.coordinator.shard import RecordProducer
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.delete_groups import DeleteGroupsRequest
@@ -146,11 +146,11 @@ def test_offsets_of_open_transactions_go_too(broker: MemoryBroker) -> None:
     for topic in ("plain", "small-segments"):
         key = OffsetCommitKey(group="g", topic=topic, partition=0)
         value = OffsetCommitValue(offset=9, metadata="", commit_timestamp=1)
-        shard.append([(key, value)], Producer(7, 0))
+        shard.append([(key, value)], RecordProducer(7, 0))
     assert shard.state.groups["g"].pending_offsets
     assert delete(broker, "g") == [("g", NONE)]
     assert groups(broker) == set()
-    shard.state.apply_marker(Producer(7, 0), is_commit=True)
+    shard.state.apply_marker(RecordProducer(7, 0), is_commit=True)
     assert (groups(broker), kept(broker)) == (set(), set())
 
 
@@ -262,7 +262,7 @@ def test_an_offset_of_an_open_transaction_is_deleted(broker: MemoryBroker) -> No
     assert shard is not None
     key = OffsetCommitKey(group="g", topic="plain", partition=1)
     shard.append(
-        [(key, OffsetCommitValue(offset=9, metadata="", commit_timestamp=1))], Producer(7, 0)
+        [(key, OffsetCommitValue(offset=9, metadata="", commit_timestamp=1))], RecordProducer(7, 0)
     )
     broker.call(offset_delete("g", plain=[1]), 0)
     assert TopicPartition("plain", 1) not in shard.state.groups["g"].pending_offsets

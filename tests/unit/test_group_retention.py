@@ -8,7 +8,7 @@ import pytest
 
 from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
 from klog_broker.coordinator.group.forgetting import TOMBSTONES_AT_ONCE
-from klog_broker.coordinator.shard import Producer
+from klog_broker.coordinator.shard import RecordProducer
 from klog_broker.metadata.image import CONSUMER_OFFSETS
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, TopicPartition
@@ -155,7 +155,7 @@ def test_an_offset_is_kept_while_a_transaction_has_a_newer_one(groups: Groups) -
     assert groups.commit("plain") == [0]
     groups.wait(BEFORE_MS // 2)
     coordinator, codes = groups.broker.broker.services.groups, [ErrorCode.UNKNOWN_SERVER_ERROR]
-    producer, newer = Producer(5, 0), [Commit(TopicPartition("plain", 0), 7, -1, "")]
+    producer, newer = RecordProducer(5, 0), [Commit(TopicPartition("plain", 0), 7, -1, "")]
     request = CommitRequest("g", MemberName(""), -1, newer, lambda told: codes.extend(told))
     coordinator.commit_in_transaction(request, producer)
     assert codes.pop() is ErrorCode.NONE

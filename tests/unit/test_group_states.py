@@ -10,7 +10,7 @@ from klog_broker.coordinator.group.classic.member import Joiner
 from klog_broker.coordinator.group.classic.states import (
     ANSWERS,
     PARKED,
-    Asked,
+    GroupRequest,
     GroupState,
 )
 from pyspark_klog.errors import ErrorCode
@@ -37,23 +37,23 @@ def machine_in(state: GroupState) -> GroupMachine:
     return machine
 
 
-def ask(machine: GroupMachine, asked: Asked, protocol: str = "range") -> ErrorCode | None:
+def ask(machine: GroupMachine, asked: GroupRequest, protocol: str = "range") -> ErrorCode | None:
     """Return the error of an immediate response; None if the request waits. In an empty group, a
     new member sends the JoinGroup."""
     group = machine.group
     member, generation = FOLLOWER, group.generation_id
-    if asked is Asked.HEARTBEAT:
+    if asked is GroupRequest.HEARTBEAT:
         return machine.heartbeat(member, generation, 0)
-    if asked is Asked.LEAVE:
+    if asked is GroupRequest.LEAVE:
         return machine.leave(member, 0)[0]
-    if asked is Asked.COMMIT:
+    if asked is GroupRequest.COMMIT:
         return machine.check_commit(member, generation, 0)
-    if asked is Asked.COMMIT_FROM_OUTSIDE:
+    if asked is GroupRequest.COMMIT_FROM_OUTSIDE:
         return machine.check_commit("", -1, 0)
-    if asked is Asked.DELETE:
+    if asked is GroupRequest.DELETE:
         return group_deletion_error(group)
     replies: list[Any] = []
-    if asked is Asked.SYNC:
+    if asked is GroupRequest.SYNC:
         request = SyncGroupRequest(group_id="g", member_id=member, generation_id=generation)
         effects = machine.sync(request, replies.append, 0)
     else:
@@ -72,8 +72,8 @@ def ask(machine: GroupMachine, asked: Asked, protocol: str = "range") -> ErrorCo
 
 
 @pytest.mark.parametrize("state", list(GroupState))
-@pytest.mark.parametrize("asked", list(Asked))
-def test_each_cell_is_what_the_machine_answers(asked: Asked, state: GroupState) -> None:
+@pytest.mark.parametrize("asked", list(GroupRequest))
+def test_each_cell_is_what_the_machine_answers(asked: GroupRequest, state: GroupState) -> None:
     told = ask(machine_in(state), asked)
     parked = PARKED.get((asked, state), "")
     if parked.startswith("waits") and ANSWERS[asked][state] is ErrorCode.NONE:
@@ -86,6 +86,6 @@ def test_each_cell_is_what_the_machine_answers(asked: Asked, state: GroupState) 
 
 
 def test_the_tables_name_every_state() -> None:
-    assert set(ANSWERS) == set(Asked)
+    assert set(ANSWERS) == set(GroupRequest)
     assert all(list(row) == list(GroupState) for row in ANSWERS.values())
     assert all(ANSWERS[asked][state] is ErrorCode.NONE for asked, state in PARKED)

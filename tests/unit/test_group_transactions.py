@@ -15,7 +15,7 @@ from klog_broker.coordinator.group.shard_state import (
     OffsetTimeline,
 )
 from klog_broker.coordinator.runtime import CoordinatorRuntime
-from klog_broker.coordinator.shard import Producer
+from klog_broker.coordinator.shard import RecordProducer
 from klog_broker.resources.authorizer import ALLOWS_ALL
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -33,7 +33,7 @@ from tests.support.state_log import MemoryStateLog, VirtualTime
 
 COMMIT = EndTransactionMarker(ControlType.COMMIT, 0)
 ABORT = EndTransactionMarker(ControlType.ABORT, 0)
-ONE, OTHER = Producer(1, 0), Producer(2, 0)
+ONE, OTHER = RecordProducer(1, 0), RecordProducer(2, 0)
 
 
 def lead(log: MemoryStateLog) -> GroupShard:
@@ -67,7 +67,7 @@ class Offsets:
     def __post_init__(self) -> None:
         self.shard = lead(self.log)
 
-    def commit(self, offset: int, producer: Producer | None = None, topic: str = "t") -> None:
+    def commit(self, offset: int, producer: RecordProducer | None = None, topic: str = "t") -> None:
         self.shard.append([committed(offset, topic)], producer)
 
     def forget(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from klog_broker.config import Listener
 from klog_broker.metadata.image import BrokerRegistration
-from klog_broker.metadata.zookeeper.live_brokers import LiveBrokers
+from klog_broker.metadata.zookeeper.live_brokers import BrokerRegistrationReader
 from klog_broker.runtime.zookeeper.sessions import ANY_VERSION, NoAuth, Session
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.znodes.brokers import BrokerRegistration as Znode
@@ -22,7 +22,7 @@ class Reader:
 
     def __init__(self, cluster: ClusterWorld) -> None:
         self.read: list[Mapping[BrokerId, BrokerRegistration]] = []
-        _, self.client = cluster.sessions(LiveBrokers(cluster.loop, self.read.append))
+        _, self.client = cluster.sessions(BrokerRegistrationReader(cluster.loop, self.read.append))
 
     def sees(self, *numbers: int) -> bool:
         return bool(self.read) and sorted(self.read[-1]) == list(numbers)
@@ -91,7 +91,7 @@ def test_what_cannot_be_read_is_named_once_and_left(
 class Denied:
     """A SessionUser that may not read a znode of its sessions."""
 
-    def __init__(self, user: LiveBrokers, path: str) -> None:
+    def __init__(self, user: BrokerRegistrationReader, path: str) -> None:
         self._user = user
         self._path = path
 
@@ -115,7 +115,9 @@ def test_one_that_may_not_be_read_hides_no_other(
     for number in (1, 2):
         cluster.ask("create", broker_path(BrokerId(number)), znode(number))
     read: list[Mapping[BrokerId, BrokerRegistration]] = []
-    cluster.sessions(Denied(LiveBrokers(cluster.loop, read.append), broker_path(BrokerId(2))))
+    cluster.sessions(
+        Denied(BrokerRegistrationReader(cluster.loop, read.append), broker_path(BrokerId(2)))
+    )
     cluster.until(lambda: read)
     cluster.ask("create", broker_path(BrokerId(3)), znode(3))
     cluster.until(lambda: sorted(read[-1]) == [1, 3])

@@ -12,7 +12,7 @@ import pytest
 from klog_broker.log.errors import InconsistentTopicId, LogDirectoryError, LogStorageError
 from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.metadata.changes import partition_orders, stop_orders
-from klog_broker.metadata.image import PartitionState, Topic
+from klog_broker.metadata.image import PartitionRegistration, Topic
 from klog_broker.metadata.role_changes import RoleChange, RoleChangeErrors
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
@@ -432,7 +432,7 @@ def test_what_may_lie_in_a_directory_that_is_offline_is_neither_made_anew_nor_fo
     manager = manager_of(files, first, second)
     manager.load()
     replicas = (BrokerId(0),)
-    states = tuple(PartitionState(replicas, replicas, replicas[0]) for _ in range(4))
+    states = tuple(PartitionRegistration(replicas, replicas, replicas[0]) for _ in range(4))
     topic = Topic("topic", TOPIC_ID, states)
 
     def ordered(orders: list[RoleChange]) -> RoleChangeErrors:

@@ -8,8 +8,8 @@ import pytest
 from klog_broker.log.errors import OffsetOutOfRange
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.maintenance.retention import (
-    LogFacts,
-    SegmentFacts,
+    RetentionLogFacts,
+    RetentionSegmentFacts,
     by_log_start,
     by_size,
     by_time,
@@ -39,10 +39,10 @@ NOW_MS = 10_000
 BYTES = len(batch())
 
 
-def facts(**given: object) -> LogFacts:
+def facts(**given: object) -> RetentionLogFacts:
     """Five segments of 100 bytes and 10 offsets; timestamps 1000 to 5000; the last one active."""
     segments = [
-        SegmentFacts(10 * n, 10 * n + 10, 100, largest_timestamp_ms=1_000 * (n + 1))
+        RetentionSegmentFacts(10 * n, 10 * n + 10, 100, largest_timestamp_ms=1_000 * (n + 1))
         for n in range(5)
     ]
     values: dict[str, object] = {
@@ -52,7 +52,7 @@ def facts(**given: object) -> LogFacts:
         "now_ms": NOW_MS,
         "config": LogConfig(retention_ms=-1),
     }
-    return LogFacts(**{**values, **given})  # type: ignore[arg-type]
+    return RetentionLogFacts(**{**values, **given})  # type: ignore[arg-type]
 
 
 # --- the policies --------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def test_by_time(retention_ms: int, count: int) -> None:
 
 
 def test_by_time_stops_at_the_first_that_is_too_young() -> None:
-    segments = [SegmentFacts(0, 10, 100, 9_999), SegmentFacts(10, 20, 100, 1)]
+    segments = [RetentionSegmentFacts(0, 10, 100, 9_999), RetentionSegmentFacts(10, 20, 100, 1)]
     assert by_time(facts(segments=segments, config=LogConfig(retention_ms=100))) == 0
 
 
@@ -87,7 +87,7 @@ def test_what_is_not_committed_stays() -> None:
 
 
 def test_an_empty_last_segment_stays() -> None:
-    segments = [SegmentFacts(0, 10, 100, 1), SegmentFacts(10, 10, 0, 1)]
+    segments = [RetentionSegmentFacts(0, 10, 100, 1), RetentionSegmentFacts(10, 10, 0, 1)]
     log = facts(segments=segments, config=LogConfig(retention_ms=0, retention_bytes=0))
     assert deletable_segments(log) == 1
 

@@ -15,7 +15,7 @@ from klog_broker.metadata.image import (
     BrokerRegistration,
     ImageDraft,
     MetadataImage,
-    PartitionState,
+    PartitionRegistration,
     Topic,
     check_no_collision,
     check_topic_name,
@@ -31,7 +31,7 @@ ONE = BrokerId(1)
 
 
 def topic(name: str, number: int = 1, partitions: int = 1) -> Topic:
-    state = PartitionState((ONE,), (ONE,), ONE)
+    state = PartitionRegistration((ONE,), (ONE,), ONE)
     return Topic(name, TopicId(UUID(int=1000 + number)), (state,) * partitions)
 
 
@@ -155,7 +155,7 @@ def test_many_changes_of_one_draft_are_the_same_as_a_draft_for_each(
 def test_a_draft_names_the_topics_that_came_went_or_have_other_settings() -> None:
     draft = ImageDraft(EMPTY.with_topics([topic("a", 1), topic("b", 2), topic("c", 3)]))
     assert not draft.is_changed
-    draft.put_partitions({TopicPartition("a", 0): PartitionState((ONE,), (), ONE)})
+    draft.put_partitions({TopicPartition("a", 0): PartitionRegistration((ONE,), (), ONE)})
     assert draft.is_changed
     draft.put(topic("d", 4))
     draft.put(replace(topic("b", 2), configs={"retention.ms": "5"}))
@@ -174,7 +174,7 @@ def test_what_does_not_change_is_shared() -> None:
 
 def test_partitions_take_other_states_in_one_image() -> None:
     base = EMPTY.with_topics([topic("a", 1, 3), topic("b", 2)])
-    state = PartitionState((ONE,), (), NO_BROKER, LeaderEpoch(4), 5)
+    state = PartitionRegistration((ONE,), (), NO_BROKER, LeaderEpoch(4), 5)
     draft = ImageDraft(base)
     draft.put_partitions({TopicPartition("a", 1): state, TopicPartition("b", 0): state})
     changed = draft.image()

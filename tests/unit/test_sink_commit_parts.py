@@ -17,8 +17,8 @@ from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.sink.exactly_once import commit, micro_batches, sink_groups
 from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import (
     DAY_MS,
-    Batch,
     Go,
+    MicroBatchResults,
     Refuse,
     Seen,
     decide,
@@ -50,7 +50,7 @@ def _seen(**given: Any) -> Seen:
 
 
 def _decide(batch_id: int, *tasks: TaskProgress, **seen: Any) -> Refuse | Go:
-    batch = Batch("q.n", batch_id, "r", dict(enumerate(tasks)))
+    batch = MicroBatchResults("q.n", batch_id, "r", dict(enumerate(tasks)))
     return decide(batch, _seen(**seen), continue_on_missing=False)
 
 

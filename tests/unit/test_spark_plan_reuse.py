@@ -9,7 +9,7 @@ from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.planning.reuse import (
     LONGEST_BEFORE_QUERY_MS,
     OLDEST_IN_A_STREAM_MS,
-    Plan,
+    PlanIdentity,
     PlannedOffsets,
     Query,
     describe_changes,
@@ -19,7 +19,7 @@ from pyspark_klog.spark.planning.reuse import (
 from pyspark_klog.spark.source.reused_plan import may_be_outdated
 from pyspark_klog.spark.workers.plan_memory import remember
 
-_PLAN = Plan(b"12345678", 1_795_745_529_790, False)
+_PLAN = PlanIdentity(b"12345678", 1_795_745_529_790, False)
 _P0, _P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 

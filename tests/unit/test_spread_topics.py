@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from klog_broker.config import BrokerConfig
-from klog_broker.metadata.image import BrokerRegistration, MetadataImage, PartitionState, Topic
+from klog_broker.metadata.image import (
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+    Topic,
+)
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.topics.planning import plan_more_partitions, plan_new_topic
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -54,7 +59,8 @@ def test_replicas_are_in_different_racks() -> None:
 def test_more_partitions_go_on_where_the_topic_ends() -> None:
     services = cluster(None, None, None)
     states = tuple(
-        PartitionState(tuple(map(BrokerId, row)), (), BrokerId(-1)) for row in ((2, 3), (3, 1))
+        PartitionRegistration(tuple(map(BrokerId, row)), (), BrokerId(-1))
+        for row in ((2, 3), (3, 1))
     )
     more = plan_more_partitions(services, Topic("t", NO_TOPIC_ID, states), 5, None)
     assert more.first_partition == 2
@@ -64,7 +70,7 @@ def test_more_partitions_go_on_where_the_topic_ends() -> None:
 
 def test_more_partitions_have_as_many_replicas_as_the_topic() -> None:
     services = cluster(None, None, None)
-    states = (PartitionState(tuple(map(BrokerId, (2, 3))), (), BrokerId(-1)),)
+    states = (PartitionRegistration(tuple(map(BrokerId, (2, 3))), (), BrokerId(-1)),)
     topic = Topic("t", NO_TOPIC_ID, states)
     assert plan_more_partitions(services, topic, 3, [[1, 2], [3, 1]]).assignment == ((1, 2), (3, 1))
     for assignment in ([[1], [2]], [[1, 2, 3], [3, 2, 1]]):
@@ -77,7 +83,7 @@ def test_too_many_replicas_are_refused() -> None:
     with pytest.raises(BrokerError, match="from 1 to 3, the number of brokers") as refused:
         plan_new_topic(cluster(None, None, None), "t", num_partitions=1, replication_factor=4)
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
-    states = (PartitionState(tuple(map(BrokerId, (1, 2))), (), BrokerId(-1)),)
+    states = (PartitionRegistration(tuple(map(BrokerId, (1, 2))), (), BrokerId(-1)),)
     with pytest.raises(BrokerError, match="2 replicas are asked for"):
         plan_more_partitions(cluster(None), Topic("t", NO_TOPIC_ID, states), 2, None)
 

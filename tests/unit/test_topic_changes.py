@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.controller.zookeeper.topic_changes import TopicChanges
+from klog_broker.controller.zookeeper.topic_changes import ControllerTopicChanges
 from klog_broker.metadata.errors import (
     InvalidTopicName,
     NoResponse,
@@ -15,7 +15,7 @@ from klog_broker.metadata.errors import (
     TopicExists,
     UnknownTopic,
 )
-from klog_broker.metadata.image import NO_BROKER, MetadataImage, PartitionState, Topic
+from klog_broker.metadata.image import NO_BROKER, MetadataImage, PartitionRegistration, Topic
 from klog_broker.metadata.interface import NewTopic
 from klog_broker.metadata.zookeeper.view import UNKNOWN_STATE
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -27,8 +27,8 @@ TOPIC_ID = TopicId(UUID(int=9))
 TIMEOUT_MS = 5_000
 
 
-def led_by(leader: BrokerId) -> PartitionState:
-    return PartitionState((ONE, TWO), (ONE, TWO), leader)
+def led_by(leader: BrokerId) -> PartitionRegistration:
+    return PartitionRegistration((ONE, TWO), (ONE, TWO), leader)
 
 
 class Changing:
@@ -40,7 +40,7 @@ class Changing:
         self.asked: list[tuple[Any, ...]] = []
         self.answers: list[Callable[[Any], None]] = []
         self.outcomes: list[Any] = []
-        self.changes = TopicChanges(
+        self.changes = ControllerTopicChanges(
             self.cluster.loop, self, lambda: self.image, lambda: TopicId(UUID(int=77))
         )
 
@@ -236,7 +236,7 @@ def test_images_are_not_looked_at_anew_for_all_that_are_elected(
     count, looks = 100, []
     partition = MetadataImage.partition
 
-    def look(image: MetadataImage, topic: str, number: int) -> PartitionState | None:
+    def look(image: MetadataImage, topic: str, number: int) -> PartitionRegistration | None:
         looks.append(number)
         return partition(image, topic, number)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from klog_broker.coordinator.group.packed_offsets import FIXED, CommittedOffset
+from klog_broker.coordinator.group.packed_offsets import FIXED, OffsetAndMetadata
 from klog_broker.coordinator.group.topic_rows import TopicRows
 from pyspark_klog.ids import LeaderEpoch, Offset
 
@@ -85,7 +85,7 @@ def test_all_bits_but_the_marks_may_be_set() -> None:
 def test_a_block_that_nobody_uses_is_given_back() -> None:
     found = TopicRows()
     found.put_neighbours(0, rows(range(100)))
-    committed = CommittedOffset(Offset(5), LeaderEpoch(-1), "", 1, -1, Offset(9))
+    committed = OffsetAndMetadata(Offset(5), LeaderEpoch(-1), "", 1, -1, Offset(9))
     for number in range(99):
         assert found.take(number) == row(number)
         found.alone[number] = committed

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from klog_broker.metadata.local import LocalStore
-from klog_broker.metadata.zookeeper.view import ClusterView
+from klog_broker.metadata.zookeeper.view import ImageUpdater
 from klog_broker.replication.errors import EndReason
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID, TopicPartition
@@ -362,7 +362,7 @@ def test_a_cluster_has_finalized_no_feature(
     """As with Kafka 3.9 on ZooKeeper, clients use the protocol of transaction.version 0."""
     image = replace(
         broker.broker.services.metadata.image,
-        features=ClusterView("c", lambda _: {}).image.features,
+        features=ImageUpdater("c", lambda _: {}).image.features,
     )
     monkeypatch.setattr(LocalStore, "image", property(lambda _: image))
     request = ApiVersionsRequest(client_software_name="t", client_software_version="1")

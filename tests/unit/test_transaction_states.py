@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from klog_broker.coordinator.transaction.decisions import (
-    Decision,
+    TransactionDecision,
     aborted,
     add_partitions,
     completed,
@@ -30,7 +30,7 @@ from klog_broker.coordinator.transaction.states import (
     LASTING,
     REMARKS,
     TRANSITIONS,
-    Asked,
+    TransactionRequest,
     check_transition,
 )
 from pyspark_klog.errors import ErrorCode, InvariantViolation
@@ -70,45 +70,53 @@ def who(epoch: int = EPOCH, producer_id: int = ID) -> ProducerIdAndEpoch:
     return ProducerIdAndEpoch(producer_id, epoch)
 
 
-def ask(asked: Asked, now: TransactionMetadata) -> Decision:
+def ask(asked: TransactionRequest, now: TransactionMetadata) -> TransactionDecision:
     match asked:
-        case Asked.INIT:
+        case TransactionRequest.INIT:
             return initialize(now, None, TIMEOUT_MS, NOW_MS)
-        case Asked.ADD:
+        case TransactionRequest.ADD:
             return add_partitions(now, who(), [B], VERSION_RAISING, NOW_MS)
-        case Asked.COMMIT | Asked.ABORT:
-            is_commit = asked is Asked.COMMIT
+        case TransactionRequest.COMMIT | TransactionRequest.ABORT:
+            is_commit = asked is TransactionRequest.COMMIT
             return end(now, who(), VERSION_PLAIN, NOW_MS, is_commit=is_commit)
-        case Asked.COMMIT_RAISING | Asked.ABORT_RAISING:
-            is_commit = asked is Asked.COMMIT_RAISING
+        case TransactionRequest.COMMIT_RAISING | TransactionRequest.ABORT_RAISING:
+            is_commit = asked is TransactionRequest.COMMIT_RAISING
             return end(now, who(), VERSION_RAISING, NOW_MS, is_commit=is_commit)
-        case Asked.COMMIT_AGAIN | Asked.ABORT_AGAIN:
-            is_commit = asked is Asked.COMMIT_AGAIN
+        case TransactionRequest.COMMIT_AGAIN | TransactionRequest.ABORT_AGAIN:
+            is_commit = asked is TransactionRequest.COMMIT_AGAIN
             return end(now, who(EPOCH - 1), VERSION_RAISING, NOW_MS, is_commit=is_commit)
 
 
 CHANGES = {
-    (Asked.INIT, TransactionState.EMPTY): TransactionState.EMPTY,
-    (Asked.INIT, TransactionState.ONGOING): TransactionState.PREPARE_ABORT,
-    (Asked.INIT, TransactionState.COMPLETE_COMMIT): TransactionState.EMPTY,
-    (Asked.INIT, TransactionState.COMPLETE_ABORT): TransactionState.EMPTY,
-    (Asked.ADD, TransactionState.EMPTY): TransactionState.ONGOING,
-    (Asked.ADD, TransactionState.ONGOING): TransactionState.ONGOING,
-    (Asked.ADD, TransactionState.COMPLETE_COMMIT): TransactionState.ONGOING,
-    (Asked.ADD, TransactionState.COMPLETE_ABORT): TransactionState.ONGOING,
-    (Asked.COMMIT, TransactionState.ONGOING): TransactionState.PREPARE_COMMIT,
-    (Asked.ABORT, TransactionState.ONGOING): TransactionState.PREPARE_ABORT,
-    (Asked.COMMIT_RAISING, TransactionState.ONGOING): TransactionState.PREPARE_COMMIT,
-    (Asked.ABORT_RAISING, TransactionState.ONGOING): TransactionState.PREPARE_ABORT,
-    (Asked.ABORT_RAISING, TransactionState.EMPTY): TransactionState.PREPARE_ABORT,
-    (Asked.ABORT_RAISING, TransactionState.COMPLETE_COMMIT): TransactionState.PREPARE_ABORT,
-    (Asked.ABORT_RAISING, TransactionState.COMPLETE_ABORT): TransactionState.PREPARE_ABORT,
+    (TransactionRequest.INIT, TransactionState.EMPTY): TransactionState.EMPTY,
+    (TransactionRequest.INIT, TransactionState.ONGOING): TransactionState.PREPARE_ABORT,
+    (TransactionRequest.INIT, TransactionState.COMPLETE_COMMIT): TransactionState.EMPTY,
+    (TransactionRequest.INIT, TransactionState.COMPLETE_ABORT): TransactionState.EMPTY,
+    (TransactionRequest.ADD, TransactionState.EMPTY): TransactionState.ONGOING,
+    (TransactionRequest.ADD, TransactionState.ONGOING): TransactionState.ONGOING,
+    (TransactionRequest.ADD, TransactionState.COMPLETE_COMMIT): TransactionState.ONGOING,
+    (TransactionRequest.ADD, TransactionState.COMPLETE_ABORT): TransactionState.ONGOING,
+    (TransactionRequest.COMMIT, TransactionState.ONGOING): TransactionState.PREPARE_COMMIT,
+    (TransactionRequest.ABORT, TransactionState.ONGOING): TransactionState.PREPARE_ABORT,
+    (TransactionRequest.COMMIT_RAISING, TransactionState.ONGOING): TransactionState.PREPARE_COMMIT,
+    (TransactionRequest.ABORT_RAISING, TransactionState.ONGOING): TransactionState.PREPARE_ABORT,
+    (TransactionRequest.ABORT_RAISING, TransactionState.EMPTY): TransactionState.PREPARE_ABORT,
+    (
+        TransactionRequest.ABORT_RAISING,
+        TransactionState.COMPLETE_COMMIT,
+    ): TransactionState.PREPARE_ABORT,
+    (
+        TransactionRequest.ABORT_RAISING,
+        TransactionState.COMPLETE_ABORT,
+    ): TransactionState.PREPARE_ABORT,
 }
 """All events that change a state; other requests change nothing."""
 
 
-@pytest.mark.parametrize(("asked", "state"), list(product(Asked, STATES)))
-def test_each_state_answers_what_the_table_says(asked: Asked, state: TransactionState) -> None:
+@pytest.mark.parametrize(("asked", "state"), list(product(TransactionRequest, STATES)))
+def test_each_state_answers_what_the_table_says(
+    asked: TransactionRequest, state: TransactionState
+) -> None:
     decision = ask(asked, known(state))
     assert decision.error is ANSWERS[asked][state]
     becomes = CHANGES.get((asked, state))
@@ -126,13 +134,15 @@ def test_another_epoch_or_producer_id_changes_nothing(state: TransactionState) -
         (who(producer_id=8), UNKNOWN),
     ):
         added = add_partitions(now, producer, [B], VERSION_RAISING, NOW_MS)
-        assert added == Decision(error)
+        assert added == TransactionDecision(error)
         assert verify(now, producer, [A]) is error
         for version, is_commit in product((VERSION_PLAIN, VERSION_RAISING), (True, False)):
-            assert end(now, producer, version, NOW_MS, is_commit=is_commit) == Decision(error)
+            assert end(now, producer, version, NOW_MS, is_commit=is_commit) == TransactionDecision(
+                error
+            )
         init = initialize(now, producer, TIMEOUT_MS, NOW_MS)
         concurrent = state in ENDING and error is FENCED
-        assert init == Decision(CONCURRENT if concurrent else FENCED)
+        assert init == TransactionDecision(CONCURRENT if concurrent else FENCED)
 
 
 def test_of_an_unknown_id_nobody_is_a_producer() -> None:
@@ -175,7 +185,7 @@ def test_a_producer_that_names_its_epoch_gets_the_next_one_and_may_ask_again() -
     assert again[2:] == (ID, EPOCH + 1)
     fenced = initialize(again.becomes, None, TIMEOUT_MS, NOW_MS)
     assert fenced[2:] == (ID, EPOCH + 2)
-    assert initialize(fenced.becomes, who(), TIMEOUT_MS, NOW_MS) == Decision(FENCED)
+    assert initialize(fenced.becomes, who(), TIMEOUT_MS, NOW_MS) == TransactionDecision(FENCED)
 
 
 def test_used_up_epochs_lead_to_a_new_producer_id() -> None:
@@ -211,7 +221,7 @@ def test_an_end_of_the_newest_kind_raises_the_epoch(is_commit: bool) -> None:
         assert again.error is error
         assert again.becomes is None
         other = end(retried_on, who(), VERSION_RAISING, NOW_MS, is_commit=not is_commit)
-        assert other == Decision(ErrorCode.INVALID_TXN_STATE)
+        assert other == TransactionDecision(ErrorCode.INVALID_TXN_STATE)
     again = end(done, who(), VERSION_RAISING, NOW_MS, is_commit=is_commit)
     assert again[2:] == (ID, EPOCH + 1)
 
@@ -248,7 +258,7 @@ def test_a_plain_end_keeps_the_epoch() -> None:
     assert decision.becomes is not None
     assert decision.becomes.producer_epoch == EPOCH
     done = completed(decision.becomes, NOW_MS)
-    assert end(done, who(), VERSION_PLAIN, NOW_MS, is_commit=True) == Decision(NONE)
+    assert end(done, who(), VERSION_PLAIN, NOW_MS, is_commit=True) == TransactionDecision(NONE)
     begun = add_partitions(done, who(), [A], VERSION_PLAIN, NOW_MS)
     assert begun.error is NONE
 
@@ -264,7 +274,7 @@ def test_an_end_of_who_was_fenced_is_not_the_last_one_again(is_commit: bool) -> 
     assert ended is not None
     for now in (ended, completed(ended, NOW_MS)):
         late = end(now, fenced, VERSION_RAISING, NOW_MS, is_commit=is_commit)
-        assert late == Decision(FENCED)
+        assert late == TransactionDecision(FENCED)
 
 
 def test_the_version_of_the_begin_holds_until_the_end() -> None:
@@ -296,16 +306,16 @@ def test_a_fenced_producer_may_come_back_with_its_epoch_and_no_other(version: in
     fenced = aborted(known(TransactionState.ONGOING, version=version), NOW_MS)
     assert fenced.producer_epoch == EPOCH + 1
     done = completed(fenced, NOW_MS)
-    assert end(done, who(), VERSION_PLAIN, NOW_MS, is_commit=False) == Decision(FENCED)
-    assert add_partitions(done, who(), [A], version, NOW_MS) == Decision(FENCED)
+    assert end(done, who(), VERSION_PLAIN, NOW_MS, is_commit=False) == TransactionDecision(FENCED)
+    assert add_partitions(done, who(), [A], version, NOW_MS) == TransactionDecision(FENCED)
     back = initialize(done, who(), TIMEOUT_MS, NOW_MS)
     assert back[2:] == (ID, EPOCH + 1)
-    assert initialize(done, who(EPOCH - 1), TIMEOUT_MS, NOW_MS) == Decision(FENCED)
+    assert initialize(done, who(EPOCH - 1), TIMEOUT_MS, NOW_MS) == TransactionDecision(FENCED)
 
 
 def test_a_late_init_of_an_older_epoch_aborts_nothing() -> None:
     now = known(TransactionState.ONGOING)._replace(last_producer_epoch=EPOCH - 1)
-    assert initialize(now, who(EPOCH - 1), TIMEOUT_MS, NOW_MS) == Decision(FENCED)
+    assert initialize(now, who(EPOCH - 1), TIMEOUT_MS, NOW_MS) == TransactionDecision(FENCED)
     own = initialize(now, who(), TIMEOUT_MS, NOW_MS)
     assert own.error is CONCURRENT
     assert own.becomes is not None
@@ -344,7 +354,7 @@ def test_an_id_expires_unless_a_transaction_is_open_or_being_ended(
 # --- partitions, records --------------------------------------------------------------------------
 def test_a_partition_is_added_once_and_verified_then() -> None:
     now = known(TransactionState.ONGOING)
-    assert add_partitions(now, who(), [A], VERSION_RAISING, NOW_MS) == Decision(NONE)
+    assert add_partitions(now, who(), [A], VERSION_RAISING, NOW_MS) == TransactionDecision(NONE)
     assert verify(now, who(), [A, B]) == {A: NONE, B: ErrorCode.TRANSACTION_ABORTABLE}
     for state in ENDING:
         assert verify(known(state), who(), [A]) is CONCURRENT
@@ -370,7 +380,7 @@ def test_a_record_with_another_state_is_refused(number: int) -> None:
 def test_the_tables_name_every_state() -> None:
     told = [*STATES, TransactionState.DEAD]
     assert set(TRANSITIONS) == set(TransactionState)
-    assert set(ANSWERS) == set(Asked)
+    assert set(ANSWERS) == set(TransactionRequest)
     assert all(list(row) == told for row in ANSWERS.values())
     assert all(state in told for _, state in REMARKS)
 

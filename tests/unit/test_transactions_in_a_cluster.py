@@ -13,7 +13,7 @@ from klog_broker.coordinator_hosting.hosting import follow_leaderships
 from klog_broker.coordinator_hosting.transactions import new_transactions_in_cluster
 from klog_broker.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataImage
 from klog_broker.metadata.interface import MetadataStore
-from klog_broker.metadata.zookeeper.view import ClusterView
+from klog_broker.metadata.zookeeper.view import ImageUpdater
 from klog_broker.runtime.peers import Peers
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -47,7 +47,7 @@ class Cluster:
         self.brokers = ScriptedBrokers(services.loop)
         self.orders = ControllerRequestQueue(lambda: 5)
         self.orders.told_all(0, 5)
-        self.view = ClusterView("cluster", lambda _: {})
+        self.view = ImageUpdater("cluster", lambda _: {})
         services.known_topics = TopicsFromController(
             self.orders, lambda: self.view.unreadable, services.loop
         )

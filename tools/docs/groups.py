@@ -6,7 +6,7 @@ from klog_broker.coordinator.group.classic.states import (
     ANSWERS,
     PARKED,
     TRANSITIONS,
-    Asked,
+    GroupRequest,
     GroupState,
 )
 from pyspark_klog.errors import ErrorCode
@@ -85,12 +85,12 @@ def _steps() -> Iterator[str]:
 def _answers() -> Iterator[str]:
     yield f"| asked | {' | '.join(state.value for state in GroupState)} |"
     yield "|---" * (1 + len(GroupState)) + "|"
-    for asked in Asked:
+    for asked in GroupRequest:
         cells = (_answer(asked, state) for state in GroupState)
         yield f"| {asked.value} | {' | '.join(cells)} |"
 
 
-def _answer(asked: Asked, state: GroupState) -> str:
+def _answer(asked: GroupRequest, state: GroupState) -> str:
     error = ANSWERS[asked][state]
     if error is not ErrorCode.NONE:
         return error.name

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pyspark_klog.client.settings.setting_rows import CONNECTIONS, READING, WITHOUT_EFFECT, WRITING
 from pyspark_klog.security.secret import Secret
 from pyspark_klog.security.setting_rows import SECURITY
-from pyspark_klog.security.setting_types import INT_MAX, LONG_MAX, Effect, Setting
+from pyspark_klog.security.setting_types import INT_MAX, LONG_MAX, ClientSetting, Effect
 from pyspark_klog.spark.options.rows import (
     BY_KEY,
     OPTIONS,
@@ -150,7 +150,7 @@ def _uses(use: Use) -> str:
     return " ".join(letter for flag, letter in letters if flag in use)
 
 
-def _settingtable(rows: Iterable[Setting]) -> str:
+def _settingtable(rows: Iterable[ClientSetting]) -> str:
     cells = (
         (f"`kafka.{row.name}`", _default(row), _allowed(row), row.doc)
         for row in rows
@@ -161,7 +161,7 @@ def _settingtable(rows: Iterable[Setting]) -> str:
     return table(("setting", "default", "values", "what it does"), cells)
 
 
-def _default(row: Setting) -> str:
+def _default(row: ClientSetting) -> str:
     if row.default in (INT_MAX, LONG_MAX):
         return "2^31 - 1" if row.default == INT_MAX else "2^63 - 1"
     if isinstance(row.default, bool):
@@ -169,7 +169,7 @@ def _default(row: Setting) -> str:
     return _code(None if row.default is None else str(row.default))
 
 
-def _allowed(row: Setting) -> str:
+def _allowed(row: ClientSetting) -> str:
     if row.choices:
         return ", ".join(f"`{choice}`" for choice in row.choices)
     if row.kind is bool:

@@ -8,7 +8,7 @@ from klog_broker.coordinator.transaction.states import (
     LASTING,
     REMARKS,
     TRANSITIONS,
-    Asked,
+    TransactionRequest,
 )
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.state_records.transaction_log import TransactionState
@@ -158,12 +158,12 @@ def _answers() -> Iterator[str]:
     states = [*sorted(LASTING), TransactionState.DEAD]
     yield f"| asked | {' | '.join(state.kafkas_name for state in states)} |"
     yield "|---" * (1 + len(states)) + "|"
-    for asked in Asked:
+    for asked in TransactionRequest:
         cells = (_answer(asked, state) for state in states)
         yield f"| {asked.value} | {' | '.join(cells)} |"
 
 
-def _answer(asked: Asked, state: TransactionState) -> str:
+def _answer(asked: TransactionRequest, state: TransactionState) -> str:
     error = ANSWERS[asked][state]
     told = "done" if error is ErrorCode.NONE else error.name
     return REMARKS.get((asked, state), told)

@@ -15,7 +15,7 @@ from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.commits import is_too_long
 from klog_broker.coordinator.group.coordinator import MemberName
 from klog_broker.coordinator.group.forgetting import GroupShard
-from klog_broker.coordinator.group.offsets import NEVER_MS, CommittedOffset, OffsetPlace
+from klog_broker.coordinator.group.offsets import NEVER_MS, OffsetAndMetadata, OffsetPlace
 from klog_broker.coordinator.group.shard_state import GroupShardState
 from klog_broker.coordinator.shard import ShardStatus
 from klog_broker.dispatch.cached_requests import ReplyBytes
@@ -204,7 +204,7 @@ class _CachedOffsetCommit:
                 offset + number,
                 each.record.topic_id,
             )
-            state.keep_offset(each.place, _new_tuple(CommittedOffset, fields))
+            state.keep_offset(each.place, _new_tuple(OffsetAndMetadata, fields))
             number += 1
         return offset + number
 

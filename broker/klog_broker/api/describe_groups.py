@@ -3,7 +3,7 @@
 from collections.abc import Generator
 
 from klog_broker.api.services import GroupServices
-from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.group import ClassicGroup
 from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.dispatch.access import on_groups
 from klog_broker.dispatch.api_handler import BrokerApi
@@ -62,7 +62,7 @@ def _missing(group_id: str, version: int, operations: int) -> DescribedGroup:
     return missing
 
 
-def _described(group: Group) -> Generator[int, None, DescribedGroup]:
+def _described(group: ClassicGroup) -> Generator[int, None, DescribedGroup]:
     """Describe a group. Subscriptions and assignments belong to a generation, so they are shown
     only while the group is stable."""
     protocol = group.protocol_name if group.state is GroupState.STABLE else None

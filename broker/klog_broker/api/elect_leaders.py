@@ -13,7 +13,7 @@ from klog_broker.api.services import TopicsServices
 from klog_broker.dispatch.access import on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
-from klog_broker.metadata.image import NO_BROKER, MetadataImage, PartitionState
+from klog_broker.metadata.image import NO_BROKER, MetadataImage, PartitionRegistration
 from klog_broker.metadata.interface import MetadataStore
 from klog_broker.resources.visible_partitions import SeenPartitions
 from klog_broker.security.acls import AclOperation
@@ -162,7 +162,7 @@ def _outcome(
     seen: SeenPartitions,
     topic: str,
     index: int,
-    state: PartitionState | None,
+    state: PartitionRegistration | None,
     election: ElectionType,
 ) -> ErrorCode:
     if state is None:

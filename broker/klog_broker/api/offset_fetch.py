@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 from klog_broker.api.offsets_in_zookeeper import OffsetsServices, is_in_zookeeper
 from klog_broker.api.offsets_in_zookeeper import fetch as fetch_from_zookeeper
 from klog_broker.api.services import GroupServices
-from klog_broker.coordinator.group.offsets import CommittedOffset
+from klog_broker.coordinator.group.offsets import OffsetAndMetadata
 from klog_broker.coordinator.group.shard_state import VisibleOffsets
 from klog_broker.dispatch.access import on_groups, on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
@@ -168,7 +168,7 @@ def _offsets(
     request: OffsetFetchRequest,
     context: RequestContext,
     services: GroupServices,
-) -> Iterator[tuple[int, CommittedOffset | None, ErrorCode]]:
+) -> Iterator[tuple[int, OffsetAndMetadata | None, ErrorCode]]:
     """Yield each partition's number, its offset (None without one), and its error.
 
     A deleted topic's offset does not belong to the topic with its name now, whose id is
@@ -203,7 +203,7 @@ def _offsets(
 
 
 def _partition(
-    row_class: type[R], number: int, found: CommittedOffset | None, code: ErrorCode
+    row_class: type[R], number: int, found: OffsetAndMetadata | None, code: ErrorCode
 ) -> R:
     if found is None:
         return row_class(partition_index=number, committed_offset=-1, metadata="", error_code=code)

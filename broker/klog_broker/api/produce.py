@@ -7,11 +7,11 @@ from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.error_messages import client_text
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.metadata.image import INTERNAL_TOPICS
-from klog_broker.produce.pending_produce import Append, PendingProduce, set_error
+from klog_broker.produce.pending_produce import PartitionAppend, PendingProduce, set_error
 from klog_broker.produce.services import ProduceServices
 from klog_broker.produce.verification import (
+    ProduceVerification,
     Unverified,
-    Verification,
     guard_for,
     transactional_batch,
     transactional_producers,
@@ -71,7 +71,7 @@ def handle(
                 set_error(answer, error.code, client_text(error))
                 continue
             pending.open_appends += 1
-            append = Append(pending, answer, records)
+            append = PartitionAppend(pending, answer, records)
             batch = transactional_batch(records) if producers else None
             if batch is not None:
                 append = append._replace(guard=guard_for(services, leader, batch, context))
@@ -85,7 +85,7 @@ def handle(
             )
         )
     if unverified:
-        Verification(services, request, context, unverified).begin(*producers.pop())
+        ProduceVerification(services, request, context, unverified).begin(*producers.pop())
     pending.appended()
     return None
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from klog_broker.api.services import TransactionServices
 from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
-from klog_broker.coordinator.shard import Producer
+from klog_broker.coordinator.shard import RecordProducer
 from klog_broker.dispatch.access import on_group, on_topics, on_transactional_id
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
@@ -97,7 +97,7 @@ def handle(
                 answer,
                 _missing_group_error(context.api_version),
             ),
-            Producer(request.producer_id, request.producer_epoch),
+            RecordProducer(request.producer_id, request.producer_epoch),
         )
 
     if guarded.is_verified:

@@ -18,7 +18,7 @@ from klog_broker.controller.zookeeper.request_batch import FULL, LEADER_DURING_D
 from klog_broker.dispatch.access import BROKERS_ONLY
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import RequestContext
-from klog_broker.metadata.image import PartitionState
+from klog_broker.metadata.image import PartitionRegistration
 from klog_broker.metadata.zookeeper.view import TopicUpdate
 from klog_broker.runtime.event_loop.slices import Steps
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
@@ -82,8 +82,8 @@ def _told(topic: UpdateMetadataTopicState) -> Generator[int, None, TopicUpdate]:
     return TopicUpdate(topic.topic_name, TopicId(topic.topic_id), states, is_deleted)
 
 
-def _state(told: UpdateMetadataPartitionState) -> PartitionState:
-    return PartitionState(
+def _state(told: UpdateMetadataPartitionState) -> PartitionRegistration:
+    return PartitionRegistration(
         tuple(map(BrokerId, told.replicas)),
         tuple(map(BrokerId, told.isr)),
         BrokerId(told.leader),

@@ -7,9 +7,9 @@ over several event-loop turns.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from klog_broker.cluster.role_change_queue import ControllerRequestQueue, OrderRequest
+from klog_broker.cluster.role_change_queue import ControllerRequestQueue, QueuedRequest
 from klog_broker.controller.zookeeper.controller import Controller
-from klog_broker.controller.zookeeper.topic_changes import TopicChanges
+from klog_broker.controller.zookeeper.topic_changes import ControllerTopicChanges
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.log.errors import InconsistentTopicId, LogStorageError
@@ -45,7 +45,7 @@ class ClusterServices(NamedTuple):
     controller: Controller
     """This broker's controller; it answers NOT_CONTROLLER unless this broker is elected."""
     orders: ControllerRequestQueue
-    changes: TopicChanges
+    changes: ControllerTopicChanges
     """Changes topics and elects leaders for clients, by means of `controller`."""
 
 
@@ -92,7 +92,7 @@ def queue_controller_request(
         reply.send(response)
 
     cluster_of(services, context).orders.put(
-        OrderRequest(
+        QueuedRequest(
             request.controller_epoch,
             request.broker_epoch,
             int(context.connection_id.rpartition("-")[2]),

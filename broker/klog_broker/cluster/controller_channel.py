@@ -5,20 +5,15 @@ itself.
 """
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from klog_broker.metadata.image import MetadataImage
+from klog_broker.runtime.peers import Connect
 from pyspark_klog.client.transport.evented_connection import Build, EventedConnection
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.message import Response
 
 R = TypeVar("R", bound=Response)
-
-
-class Connect(Protocol):
-    """Makes a connection, which connects when the first request is sent (`Peers.connect`)."""
-
-    def __call__(self, host: str, port: int, /) -> EventedConnection: ...
 
 
 class ControllerConnection:

@@ -15,7 +15,7 @@ UNKNOWN_EPOCH_TEXT = (
 _NEVER = (-1, -1)
 
 
-class OrderRequest(NamedTuple):
+class QueuedRequest(NamedTuple):
     """A controller's request. Exactly one of `begin`, `refuse` and `close` is called, once."""
 
     controller_epoch: int
@@ -45,7 +45,7 @@ class ControllerRequestQueue:
         self._broker_epoch = broker_epoch
         self._told_all_in = _NEVER
         self._connection_number = -1
-        self._waiting: deque[OrderRequest] = deque()
+        self._waiting: deque[QueuedRequest] = deque()
         self._is_busy = False
         self._is_going_on = False
 
@@ -57,7 +57,7 @@ class ControllerRequestQueue:
         """Whether a request names a later broker epoch than the one that this broker knows."""
         return 0 <= self._broker_epoch() < broker_epoch
 
-    def put(self, request: OrderRequest) -> None:
+    def put(self, request: QueuedRequest) -> None:
         """Carry a request out after all earlier ones, or reject it when its turn comes."""
         self._waiting.append(request)
         self._go_on()
@@ -92,7 +92,7 @@ class ControllerRequestQueue:
         finally:
             self._is_going_on = False
 
-    def _begin(self, request: OrderRequest) -> None:
+    def _begin(self, request: QueuedRequest) -> None:
         own = self._broker_epoch()
         if own < 0 or request.broker_epoch > own:
             request.close(UNKNOWN_EPOCH_TEXT)

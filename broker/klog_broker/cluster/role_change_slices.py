@@ -13,7 +13,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.message import Response
 
 
-class OrderRequest(Protocol):
+class RoleChangeRequest(Protocol):
     """A controller request that changes the roles of replicas."""
 
     def orders(self) -> Iterator[RoleChange]:
@@ -33,7 +33,7 @@ class SlicedRoleChanges:
     def __init__(
         self,
         services: BetweenBrokersServices,
-        request: OrderRequest,
+        request: RoleChangeRequest,
         context: RequestContext,
         done: Callable[[], None],
     ) -> None:

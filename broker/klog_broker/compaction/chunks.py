@@ -17,7 +17,7 @@ CHUNK_BYTES = 1 << 20
 _TABLE_ROWS = 16_384
 
 
-class Chunk(NamedTuple):
+class SegmentChunk(NamedTuple):
     """Bytes of a segment, and a row of ``scan.TABLE_COLUMNS`` numbers for each batch.
 
     Positions in the table are positions in ``data``, which may have further bytes without a row.
@@ -34,7 +34,7 @@ class Chunk(NamedTuple):
         return int(rows[-1, scan.POSITION] + rows[-1, scan.SIZE_BYTES] - rows[0, scan.POSITION])
 
 
-def chunks_of(file: File, size_bytes: int, path: Path) -> Iterator[Chunk]:
+def chunks_of(file: File, size_bytes: int, path: Path) -> Iterator[SegmentChunk]:
     """Yield the batches of a log file of ``size_bytes`` in chunks. Blocks. OSError.
 
     Raises DamagedLog at bytes that are no good batch.
@@ -49,7 +49,7 @@ def chunks_of(file: File, size_bytes: int, path: Path) -> Iterator[Chunk]:
             table, end, found = _scan(data, done)
             if not len(table):
                 break
-            yield Chunk(data, table, position + end)
+            yield SegmentChunk(data, table, position + end)
             done = end
             if found != status.FULL:
                 break

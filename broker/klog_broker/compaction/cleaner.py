@@ -370,10 +370,10 @@ def _work_of(log: PartitionLog, extent: Extent, now_ms: int) -> "Callable[[], Jo
         return [entry for each in segments for entry in each.transaction_index.read(-1)]
 
     def job() -> "Job":
-        from klog_broker.compaction.cleaning_round import Job, Source
+        from klog_broker.compaction.cleaning_round import Job, SourceSegment
 
         return Job(
-            [Source(*each) for each in found if each[2] <= extent.first_uncleanable_offset],
+            [SourceSegment(*each) for each in found if each[2] <= extent.first_uncleanable_offset],
             extent,
             config,
             last_of_producers,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from klog_broker.compaction.candidates import Extent
-from klog_broker.compaction.chunks import Chunk, chunks_of
+from klog_broker.compaction.chunks import SegmentChunk, chunks_of
 from klog_broker.compaction.filtering import RETAIN_EMPTY, ChunkFilter
 from klog_broker.compaction.grouping import GroupedSegment, group_sizes
 from klog_broker.compaction.key_map import KeyMap
@@ -33,7 +33,7 @@ class MapTooSmall(KlogError):
     """The keys of a single batch do not fit into the map."""
 
 
-class Source(NamedTuple):
+class SourceSegment(NamedTuple):
     """A segment as it was when the round began."""
 
     segment: Segment
@@ -53,7 +53,7 @@ class Ready(NamedTuple):
     """A step after which ``segment`` is to replace ``sources`` in the log."""
 
     segment: Segment
-    sources: Sequence[Source]
+    sources: Sequence[SourceSegment]
 
 
 class Finished(NamedTuple):
@@ -82,7 +82,7 @@ class Tally:
 class Job:
     """The input of a round."""
 
-    sources: Sequence[Source]
+    sources: Sequence[SourceSegment]
     """The closed segments before the first uncleanable offset."""
     extent: Extent
     config: LogConfig
@@ -191,11 +191,11 @@ class CleaningRound:
 
     def _filter(
         self,
-        chunk: Chunk,
+        chunk: SegmentChunk,
         chunk_filter: ChunkFilter,
         verdicts: Verdicts,
         cleaned: CleanedSegment,
-        source: Source,
+        source: SourceSegment,
         is_last_source: bool,
     ) -> Worked:
         found = verdicts.verdicts(chunk.data, chunk.table)
@@ -208,7 +208,7 @@ class CleaningRound:
         cleaned.write(chunk_filter.filter_chunk(chunk.data, table, len(chunk.table), found))
         return Worked(chunk.size_bytes, cleaned.size_bytes - before)
 
-    def _groups(self, sources: Sequence[Source]) -> list[Sequence[Source]]:
+    def _groups(self, sources: Sequence[SourceSegment]) -> list[Sequence[SourceSegment]]:
         config = self._job.config
         interval_bytes = max(config.index_interval_bytes, 1)
         facts = []
@@ -247,7 +247,7 @@ class CleaningRound:
             return 0
         return clean[-1].segment.log_file.modified_ms() - job.config.delete_retention_ms
 
-    def _chunks(self, source: Source) -> Iterator[Chunk]:
+    def _chunks(self, source: SourceSegment) -> Iterator[SegmentChunk]:
         file = source.segment.log_file
         return chunks_of(file, source.size_bytes, file.path)
 

@@ -8,11 +8,11 @@ import numpy as np
 from klog_broker.compaction import kernel
 from klog_broker.compaction.inflating import (
     Bytes,
-    Chunk,
     Codecs,
     Flags,
     Numbers,
     Runs,
+    TableChunk,
     as_chunk,
     records_error,
 )
@@ -161,7 +161,7 @@ class ChunkFilter:
 
     def _filter_rows(
         self,
-        chunk: Chunk,
+        chunk: TableChunk,
         first: int,
         verdicts: Bytes,
         marks: Numbers,
@@ -191,11 +191,11 @@ class ChunkFilter:
         self.records_kept += int(state[kernel.STATE_RECORDS_KEPT])
         return status
 
-    def _error(self, status: int, chunk: Chunk) -> RecordsError:
+    def _error(self, status: int, chunk: TableChunk) -> RecordsError:
         row, record = int(self._state[kernel.STATE_ROW]), int(self._state[kernel.STATE_RECORD])
         return records_error(status, chunk, row, record)
 
-    def _marks_for(self, chunk: Chunk) -> Numbers:
+    def _marks_for(self, chunk: TableChunk) -> Numbers:
         """Return an array with space for a mark for each record of the largest batch."""
         if not len(chunk.table):
             return self._marks
@@ -258,7 +258,7 @@ class ChunkFilter:
         if seals:
             kernel.seal_batches(written, np.array(seals, np.int64))
 
-    def _filter_old(self, chunk: Chunk, row: int, verdict: int) -> Kept:
+    def _filter_old(self, chunk: TableChunk, row: int, verdict: int) -> Kept:
         entry = LegacyView(chunk.data.data, chunk.field(row, POSITION), chunk.end_position(row))
         is_kept: Callable[[Record], bool] = self._is_kept
         if verdict & DROP_RECORDS:
@@ -287,7 +287,7 @@ def _no_record(_: Record) -> bool:
     return False
 
 
-def _is_needed(chunk: Chunk, verdicts: Bytes) -> Flags:
+def _is_needed(chunk: TableChunk, verdicts: Bytes) -> Flags:
     """Flags the rows whose records the kernel must read."""
     has_horizon = chunk.column(ATTRIBUTES) & at.DELETE_HORIZON_BIT != 0
     verdicts = verdicts[: chunk.row_count]

@@ -52,7 +52,7 @@ _ZSTD_DEFAULT_LEVEL = 3
 _HEADER_ONLY, _INFLATED, _COPIED, _NOT_AT_ALL = range(4)
 
 
-class Chunk(NamedTuple):
+class TableChunk(NamedTuple):
     """Bytes, and the first rows of a scan's table of them."""
 
     data: Bytes
@@ -72,14 +72,14 @@ class Chunk(NamedTuple):
         return self.field(row, POSITION) + self.field(row, SIZE_BYTES)
 
 
-def as_chunk(data: Buffer | Bytes, table: Numbers, row_count: int) -> Chunk:
+def as_chunk(data: Buffer | Bytes, table: Numbers, row_count: int) -> TableChunk:
     """Return the bytes with the first ``row_count`` rows of their flat table."""
     view: Any = np.frombuffer(data, np.uint8).view()
     view.flags.writeable = False
-    return Chunk(view, table[: row_count * TABLE_COLUMNS])
+    return TableChunk(view, table[: row_count * TABLE_COLUMNS])
 
 
-def records_error(status: int, chunk: Chunk, row: int, record: int) -> RecordsError:
+def records_error(status: int, chunk: TableChunk, row: int, record: int) -> RecordsError:
     """Return the exception for a record of a row that a kernel has refused with ``status``."""
     last_offset = chunk.field(row, LAST_OFFSET)
     return error_for(status, f"record {record} of the batch that ends at offset {last_offset}")
@@ -183,7 +183,7 @@ class Runs:
     their header only. Rows of older formats are in no run.
     """
 
-    def __init__(self, chunk: Chunk, is_needed: Flags, codecs: Codecs) -> None:
+    def __init__(self, chunk: TableChunk, is_needed: Flags, codecs: Codecs) -> None:
         self._chunk = chunk
         self._codecs = codecs
         sizes, attributes = chunk.column(SIZE_BYTES), chunk.column(ATTRIBUTES)
@@ -197,7 +197,7 @@ class Runs:
         self._sizes: list[int] = sizes.tolist()
         self._attributes: list[int] = attributes.tolist()
 
-    def inflated(self, first: int) -> Chunk:
+    def inflated(self, first: int) -> TableChunk:
         """Return the run of rows from ``first``, which is compressed; valid until the next call.
 
         Headers stay unchanged; the rows of the table fit the decompressed batches. Raises as

@@ -5,11 +5,11 @@ import numpy as np
 from klog_broker.compaction import kernel
 from klog_broker.compaction.inflating import (
     Bytes,
-    Chunk,
     Codecs,
     Flags,
     Numbers,
     Runs,
+    TableChunk,
     as_chunk,
     records_error,
 )
@@ -156,7 +156,7 @@ class KeyMap:
                 raise records_error(status, chunk, row, record)
 
     def _add_rows(
-        self, chunk: Chunk, row: int, rows_end: int, skip: Bytes, from_offset: int
+        self, chunk: TableChunk, row: int, rows_end: int, skip: Bytes, from_offset: int
     ) -> int:
         return kernel.add_rows(
             chunk.data,
@@ -172,7 +172,7 @@ class KeyMap:
             self._state,
         )
 
-    def _add_old(self, chunk: Chunk, row: int, from_offset: int) -> bool:
+    def _add_old(self, chunk: TableChunk, row: int, from_offset: int) -> bool:
         """Add a row of an older format; returns whether the map had space for all its keys."""
         last_offset = chunk.field(row, LAST_OFFSET)
         if last_offset < from_offset:
@@ -227,7 +227,7 @@ class KeyMap:
         return True
 
 
-def _is_needed(chunk: Chunk, skip: Bytes, from_offset: int) -> Flags:
+def _is_needed(chunk: TableChunk, skip: Bytes, from_offset: int) -> Flags:
     """Flags the rows whose records the kernel must read."""
     found: Flags = (
         (chunk.column(RECORD_COUNT) != 0)

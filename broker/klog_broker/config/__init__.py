@@ -7,7 +7,7 @@ Start reading at broker_config.py and topic_config.py; rows.py and topic_rows.py
 from klog_broker.config.broker_config import (
     BrokerConfig,
     Origin,
-    Source,
+    ValueSource,
     parse_per_ip_overrides,
 )
 from klog_broker.config.listeners import Listener
@@ -20,7 +20,7 @@ from klog_broker.config.topic_config import (
     topic_setting,
 )
 from klog_broker.config.topic_rows import TOPIC_SETTINGS
-from klog_broker.config.types import ConfigError, Secret, Setting, Value, render
+from klog_broker.config.types import ConfigError, Password, Setting, Value, render
 
 __all__ = [
     "SETTINGS",
@@ -29,11 +29,11 @@ __all__ = [
     "ConfigError",
     "Listener",
     "Origin",
-    "Secret",
+    "Password",
     "Setting",
-    "Source",
     "TopicConfig",
     "Value",
+    "ValueSource",
     "parse_per_ip_overrides",
     "render",
     "stored_topic_config",

@@ -35,7 +35,7 @@ from klog_broker.config.rows import SETTINGS
 from klog_broker.config.types import (
     LONG_MAX,
     ConfigError,
-    Secret,
+    Password,
     Setting,
     Value,
     nearest,
@@ -54,7 +54,7 @@ class Origin(Enum):
 
 
 @dataclass(frozen=True)
-class Source:
+class ValueSource:
     """The origin of a value. `text` is ``default``, ``FILE:LINE``, an option's name such as
     ``--set``, or the text of `origin`."""
 
@@ -72,20 +72,20 @@ _DEDUPE_BYTES_PER_THREAD = 1 << 20
 STRICT = "strict.configs=true refuses such settings: take it out."
 """The sentence that follows the reason why a setting has no effect, if that is an error."""
 
-_DEFAULT = Source(Origin.DEFAULT, "default")
+_DEFAULT = ValueSource(Origin.DEFAULT, "default")
 
 
 @dataclass(frozen=True)
 class _Given:
     text: str
-    source: Source
+    source: ValueSource
 
 
 class BrokerConfig(Mapping[str, Any]):
     """All known settings of a broker, checked; immutable.
 
     ``config["log.retention.ms"]`` is the effective value, of the setting's type (bool, int, float,
-    str, tuple of str, or Secret). The value is None if the setting and its fallbacks are not set
+    str, tuple of str, or Password). The value is None if the setting and its fallbacks are not set
     and their defaults are null in Kafka. The name of a setting without effect in klog, or of an
     unknown setting, raises KeyError.
     """
@@ -147,16 +147,16 @@ class BrokerConfig(Mapping[str, Any]):
         else:
             pairs = [_split_override(item) for item in overrides]
         for name, value in pairs:
-            given[name] = _Given(value, Source(Origin.COMMAND_LINE, "--set"))
+            given[name] = _Given(value, ValueSource(Origin.COMMAND_LINE, "--set"))
         if data is not None:
-            given["log.dirs"] = _Given(str(data), Source(Origin.COMMAND_LINE, "--data"))
+            given["log.dirs"] = _Given(str(data), ValueSource(Origin.COMMAND_LINE, "--data"))
         if port is not None:
             listeners = given.get("listeners")
             current = listeners.text if listeners else str(SETTINGS["listeners"].default)
             controllers = given.get("controller.listener.names")
             names = listener_names(controllers.text if controllers else "")
             given["listeners"] = _Given(
-                with_port(current, port, names), Source(Origin.COMMAND_LINE, "--port")
+                with_port(current, port, names), ValueSource(Origin.COMMAND_LINE, "--port")
             )
         return cls(given)
 
@@ -173,7 +173,7 @@ class BrokerConfig(Mapping[str, Any]):
             (this_broker, Origin.THIS_BROKER),
             (all_brokers, Origin.ALL_BROKERS),
         ):
-            source = Source(origin, origin.value)
+            source = ValueSource(origin, origin.value)
             layers.append({name: _Given(text, source) for name, text in texts.items()})
         return BrokerConfig(self._layers[-1], layers, self._generated_id)
 
@@ -208,7 +208,7 @@ class BrokerConfig(Mapping[str, Any]):
         """Return whether this name is set in any layer above the defaults."""
         return name in self._given
 
-    def source_of(self, name: str) -> Source:
+    def source_of(self, name: str) -> ValueSource:
         """Return the source of the value that is set under exactly this name, or of its default."""
         return self._given[name].source if name in self._given else _DEFAULT
 
@@ -221,7 +221,7 @@ class BrokerConfig(Mapping[str, Any]):
     def without_effect(self) -> dict[str, str]:
         """Return the texts, by name, of given settings without effect in klog; secrets hidden."""
         return {
-            name: repr(Secret("")) if is_secret_name(name) else item.text
+            name: repr(Password("")) if is_secret_name(name) else item.text
             for name, item in self._given.items()
             if name not in SETTINGS
         }
@@ -410,7 +410,9 @@ def limit_by_difference(values: dict[str, Value], prefix: str) -> None:
 
 
 def _from_entry(entry: Entry) -> _Given:
-    return _Given(entry.text, Source(Origin.FILE, f"{entry.file or 'properties'}:{entry.line}"))
+    return _Given(
+        entry.text, ValueSource(Origin.FILE, f"{entry.file or 'properties'}:{entry.line}")
+    )
 
 
 def _split_override(text: str) -> tuple[str, str]:

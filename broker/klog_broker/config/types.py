@@ -22,7 +22,7 @@ class ConfigError(KlogError):
     """A setting is unknown or invalid. The message names the setting, the fault, valid values."""
 
 
-class Secret:
+class Password:
     """A secret text: its repr and str are ``***``, so that no log or traceback shows the secret."""
 
     __slots__ = ("_text",)
@@ -38,13 +38,13 @@ class Secret:
         return "***"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and other._text == self._text
+        return isinstance(other, Password) and other._text == self._text
 
     def __hash__(self) -> int:
-        return hash((Secret, self._text))
+        return hash((Password, self._text))
 
 
-Value = bool | int | float | str | tuple[str, ...] | Secret | None
+Value = bool | int | float | str | tuple[str, ...] | Password | None
 
 
 class SettingType(IntEnum):
@@ -192,7 +192,7 @@ def parse_value(name: str, kind: SettingType, text: str) -> Value:
         case SettingType.LIST:
             return _parse_list(text)
         case SettingType.PASSWORD:
-            return Secret(text)
+            return Password(text)
         case _:
             return text
 

@@ -43,7 +43,7 @@ V = TypeVar("V")
 _log = logging.getLogger("klog.coordinator")
 
 
-class Producer(NamedTuple):
+class RecordProducer(NamedTuple):
     """The producer whose transaction a record belongs to."""
 
     producer_id: int
@@ -57,14 +57,16 @@ class CoordinatorState(Protocol[K, V]):
     function that callers of ``Shard.append_packed`` pass to use instead of ``apply``.
     """
 
-    def apply(self, offset: Offset, key: K, value: V | None, producer: Producer | None, /) -> None:
+    def apply(
+        self, offset: Offset, key: K, value: V | None, producer: RecordProducer | None, /
+    ) -> None:
         """Apply the record at ``offset`` of the log; a None ``value`` is a tombstone.
 
         A record with a ``producer`` is part of a transaction: it has no effect until the
         transaction's commit marker is applied.
         """
 
-    def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
+    def apply_marker(self, producer: RecordProducer, *, is_commit: bool) -> None:
         """End the producer's transaction: its records take effect now, or are dropped."""
 
     def machine(self, key: str) -> Machine[K, V] | None: ...
@@ -152,7 +154,7 @@ class Shard(Generic[K, V, S]):
 
     # --- appending to the log --------------------------------------------------------------------
     def append(
-        self, records: Sequence[tuple[K, V | None]], producer: Producer | None = None
+        self, records: Sequence[tuple[K, V | None]], producer: RecordProducer | None = None
     ) -> Offset:
         """Append the records as one batch, then apply them; returns the batch's end offset.
 
@@ -212,7 +214,7 @@ class Shard(Generic[K, V, S]):
         self,
         encoded: Sequence[tuple[bytes, bytes | None]],
         now_ms: int,
-        producer: Producer | None,
+        producer: RecordProducer | None,
     ) -> bytearray:
         producer_id, producer_epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         builder = BatchBuilder(
@@ -228,7 +230,7 @@ class Shard(Generic[K, V, S]):
         return bytearray(builder.build())
 
     def append_marker(
-        self, producer: Producer, marker: EndTransactionMarker, *, transaction_version: int
+        self, producer: RecordProducer, marker: EndTransactionMarker, *, transaction_version: int
     ) -> Offset:
         """Append the marker that ends a producer's transaction; returns the marker's end offset.
 
@@ -282,7 +284,7 @@ class Shard(Generic[K, V, S]):
         is_control, state, decode = batch.is_control, self.state, self._records.decode
         producer = None
         if batch.is_transactional or is_control:
-            producer = Producer(batch.producer_id, batch.producer_epoch)
+            producer = RecordProducer(batch.producer_id, batch.producer_epoch)
         count = 0
         for record in records:
             count += 1
@@ -310,7 +312,7 @@ class Shard(Generic[K, V, S]):
         self._changes.begin(end_offset, high_watermark)
         return True
 
-    def _replay_marker(self, record: Record, producer: Producer) -> None:
+    def _replay_marker(self, record: Record, producer: RecordProducer) -> None:
         kind = control_type_of(record.key)
         if kind in (ControlType.COMMIT, ControlType.ABORT):
             self.state.apply_marker(producer, is_commit=kind is ControlType.COMMIT)

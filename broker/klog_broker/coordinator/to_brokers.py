@@ -13,6 +13,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from klog_broker.metadata.image import MetadataImage
 from klog_broker.runtime.event_loop.loop import Loop
+from klog_broker.runtime.peers import Connect
 from klog_broker.runtime.system.rate_limit import RateLimit
 from pyspark_klog.client.transport.evented_connection import EventedConnection
 from pyspark_klog.errors import ErrorCode, KlogError
@@ -41,12 +42,6 @@ Codes = PartitionCodes | ErrorCode
 that it is unknown whether the broker has carried out the request."""
 
 
-class Connect(Protocol):
-    """Makes a connection that opens when the first request is sent (`Peers.connect`)."""
-
-    def __call__(self, host: str, port: int, /) -> EventedConnection: ...
-
-
 class Question(NamedTuple, Generic[Q]):
     """One transaction's part of a request to a broker.
 
@@ -60,7 +55,7 @@ class Question(NamedTuple, Generic[Q]):
     told: Callable[[Codes], None]
 
 
-class Api(Protocol, Generic[Q, R]):
+class BatchedApi(Protocol, Generic[Q, R]):
     """Combines questions into a request, and reads their results from the response."""
 
     @property
@@ -101,7 +96,7 @@ class ToBrokers(Generic[Q, R]):
         image: Callable[[], MetadataImage],
         listener: str,
         connect: Connect,
-        api: Api[Q, R],
+        api: BatchedApi[Q, R],
     ) -> None:
         self._loop = loop
         self._image = image

@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from typing import Protocol
 
 from klog_broker.coordinator.group.coordinator import GroupCoordinator
-from klog_broker.coordinator.shard import Producer
+from klog_broker.coordinator.shard import RecordProducer
 from klog_broker.coordinator.transaction.coordinator import APPEND_TIMEOUT_MS
 from klog_broker.coordinator.transaction.markers import MarkerResults, TransactionMarker
 from klog_broker.dispatch.request_runtime import RequestRuntime
@@ -107,7 +107,7 @@ class MarkerWriter:
             if partition.topic == CONSUMER_OFFSETS:
                 self._services.groups.append_marker(
                     partition.partition,
-                    Producer(marker.producer_id, marker.producer_epoch),
+                    RecordProducer(marker.producer_id, marker.producer_epoch),
                     end,
                     marker.transaction_version,
                     told,

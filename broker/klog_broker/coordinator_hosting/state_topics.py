@@ -16,7 +16,7 @@ from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import BrokerId
 
 
-class Endpoint(NamedTuple):
+class AdvertisedAddress(NamedTuple):
     """The advertised address of a listener."""
 
     host: str
@@ -67,7 +67,7 @@ class FinderServices(TopicServices, Protocol):
     def other_controller(self) -> Callable[[], TopicRequests | None]: ...
 
     @property
-    def advertised(self) -> Mapping[str, Endpoint]:
+    def advertised(self) -> Mapping[str, AdvertisedAddress]:
         """The advertised addresses by listener name."""
 
 

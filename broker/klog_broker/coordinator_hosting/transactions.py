@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from klog_broker.cluster.producer_ids import ProducerIds
 from klog_broker.config import BrokerConfig
-from klog_broker.coordinator.to_brokers import Api, ToBrokers
+from klog_broker.coordinator.to_brokers import BatchedApi, ToBrokers
 from klog_broker.coordinator.transaction.coordinator import (
     TransactionCoordinator,
     TransactionSettings,
@@ -107,7 +107,9 @@ def _coordinator(services: TransactionHosting, sender: MarkerSender) -> Transact
     )
 
 
-def _to_brokers(services: TransactionHosting, peers: Peers, api: Api[Q, R]) -> ToBrokers[Q, R]:
+def _to_brokers(
+    services: TransactionHosting, peers: Peers, api: BatchedApi[Q, R]
+) -> ToBrokers[Q, R]:
     """Make the sender of an API's requests to other brokers, with connections of its own."""
     listener = services.config.inter_broker_listener
     to_brokers = ToBrokers(

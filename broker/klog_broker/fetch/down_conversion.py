@@ -15,7 +15,7 @@ from klog_broker.runtime.disk.files import ReadRegion
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.records.convert_down import Work, down_convert_some
+from pyspark_klog.records.convert_down import ConversionBudget, down_convert_some
 from pyspark_klog.records.errors import DecompressedTooLarge, RecordsError, UnsupportedCodec
 
 RESPONSE_WORK_BYTES = 32 * 1024 * 1024
@@ -51,7 +51,7 @@ class _Response:
     def convert(self) -> list[Converted]:
         """Convert as many sets as the limit of work allows. The other sets stay empty, and the
         client asks for them again."""
-        work = Work(RESPONSE_WORK_BYTES)
+        work = ConversionBudget(RESPONSE_WORK_BYTES)
         converted: list[Converted] = [b""] * len(self._sets)
         for number in range(len(self._sets)):
             if not work.left_bytes or not self.is_wanted:
@@ -60,7 +60,7 @@ class _Response:
             converted[place] = self._convert(self._sets[place], work)
         return converted
 
-    def _convert(self, wanted: SetToConvert, work: Work) -> Converted:
+    def _convert(self, wanted: SetToConvert, work: ConversionBudget) -> Converted:
         region = wanted.region
         try:
             found = down_convert_some(

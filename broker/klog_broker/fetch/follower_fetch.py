@@ -49,14 +49,16 @@ def followers_on(brokers_listener: str) -> FollowerRefusal:
     return refusal
 
 
-def follower_of(sent_by: ReplicaState, refusal: FollowerRefusal, listener: str) -> Follower | None:
+def follower_of(
+    sent_by: ReplicaState, refusal: FollowerRefusal, listener: str
+) -> FetchingFollower | None:
     """Return the follower that sent the fetch; None for a consumer."""
     if sent_by.replica_id < 0:
         return None
-    return Follower(BrokerId(sent_by.replica_id), sent_by.replica_epoch, refusal(listener))
+    return FetchingFollower(BrokerId(sent_by.replica_id), sent_by.replica_epoch, refusal(listener))
 
 
-class Follower:
+class FetchingFollower:
     """The follower that sent one Fetch."""
 
     def __init__(self, broker_id: BrokerId, broker_epoch: int, refusal: ErrorCode | None) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from klog_broker.inspection.lines import Level
 from klog_broker.inspection.report import Report
-from klog_broker.inspection.segment_scan import Chunk
+from klog_broker.inspection.segment_scan import ScannedBatches
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.kernels import scan
 from pyspark_klog.storage.text_files import EpochStart
@@ -36,7 +36,7 @@ class EpochCheck:
                 text = f"epoch {after.epoch} from offset {after.start_offset} does not rise above "
                 report.error(path, f"{text}epoch {before.epoch} from offset {before.start_offset}")
 
-    def add(self, chunk: Chunk, log: Path) -> None:
+    def add(self, chunk: ScannedBatches, log: Path) -> None:
         """Check the next batches of the log."""
         rows = chunk.rows
         of_v2 = rows[:, scan.MAGIC] == at.MAGIC_V2

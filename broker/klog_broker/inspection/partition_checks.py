@@ -13,7 +13,12 @@ from klog_broker.inspection.lines import Finding, Level
 from klog_broker.inspection.next_batch import next_good_batch
 from klog_broker.inspection.producer_checks import ProducerReplay, compare_aborted
 from klog_broker.inspection.report import MOST_OF_A_FILE, Report
-from klog_broker.inspection.segment_scan import BadPlace, Chunk, faults_inside, scan_segment
+from klog_broker.inspection.segment_scan import (
+    BadPlace,
+    ScannedBatches,
+    faults_inside,
+    scan_segment,
+)
 from klog_broker.inspection.small_files import SMALL_FILES, read_small, small_file_rows
 from klog_broker.inspection.stored_entries import is_all_zeros
 from pyspark_klog.records import layout as at
@@ -197,7 +202,7 @@ class PartitionCheck:
             self._report.recoverable(path, "it is not there: a broker makes it when it starts")
         return file
 
-    def _chunks(self, log: ReadOnlyFile, base: int, is_last: bool) -> Iterator[Chunk]:
+    def _chunks(self, log: ReadOnlyFile, base: int, is_last: bool) -> Iterator[ScannedBatches]:
         """Yield all readable batches of a segment, including those after damage."""
         position = places = 0
         while True:
@@ -240,7 +245,9 @@ class PartitionCheck:
             self._has_gaps = True
         self._report.add(level, log.path, text, bad.position)
 
-    def _check_order(self, chunk: Chunk, path: Path, base: int, following: int | None) -> None:
+    def _check_order(
+        self, chunk: ScannedBatches, path: Path, base: int, following: int | None
+    ) -> None:
         """Check that offsets rise, are within the segment, and match the record counts unless the
         log was compacted."""
         rows = chunk.rows
@@ -261,7 +268,7 @@ class PartitionCheck:
         self._report.records += int(np.maximum(counts, 0).sum())
 
     # --- producers and transactions ---------------------------------------------------------------
-    def _follow_producers(self, chunk: Chunk, path: Path) -> None:
+    def _follow_producers(self, chunk: ScannedBatches, path: Path) -> None:
         """Add the batches to the replay, and compare each snapshot at its offset."""
         first_offsets = chunk.rows[:, scan.BASE_OFFSET]
         done = 0

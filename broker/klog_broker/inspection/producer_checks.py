@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from klog_broker.inspection.report import Report
-from klog_broker.inspection.segment_scan import Chunk
+from klog_broker.inspection.segment_scan import ScannedBatches
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import add_to_sequence
 from pyspark_klog.records.control import ControlType, control_type_of, decode_end_transaction
@@ -37,7 +37,7 @@ _COLUMNS = [
 
 
 @dataclass(slots=True)
-class Producer:
+class ScannedProducer:
     """A producer's state according to the batches; None where it depends on batches before the
     scan."""
 
@@ -68,7 +68,7 @@ class ProducerReplay:
         self.is_complete = is_complete
         self.has_given_up = False
         """Whether there were too many producers or aborts, so that nothing is compared any more."""
-        self.producers: dict[int, Producer] = {}
+        self.producers: dict[int, ScannedProducer] = {}
         self.aborted: list[Aborted] = []
         """The aborts since the list was last emptied."""
         self.abort_markers: set[tuple[int, int]] = set()
@@ -81,7 +81,7 @@ class ProducerReplay:
             self.producers[entry.producer_id] = _of_snapshot(entry)
         self.is_complete = True
 
-    def add(self, chunk: Chunk, first: int, end: int) -> str | None:
+    def add(self, chunk: ScannedBatches, first: int, end: int) -> str | None:
         """Add the chunk's batches from ``first`` up to ``end`` (exclusive). Return the fault of a
         marker among them, or None."""
         if len(self.producers) + len(self.aborted) + len(self.abort_markers) > MOST_ENTRIES:
@@ -121,7 +121,7 @@ class ProducerReplay:
         if begins and producer.transaction_start == _NONE:
             producer.transaction_start = base_offset
 
-    def _add_marker(self, chunk: Chunk, row: int, fields: list[int]) -> str | None:
+    def _add_marker(self, chunk: ScannedBatches, row: int, fields: list[int]) -> str | None:
         producer_id, epoch, _, base_offset, last_offset, _, _ = fields
         if chunk.rows[row, scan.SIZE_BYTES] > _MOST_MARKER_BYTES or not len(chunk.data):
             return f"the control batch at offset {base_offset} is too large for a marker"
@@ -159,11 +159,11 @@ class ProducerReplay:
         starts = [each.transaction_start for each in self.producers.values()]
         return min((start for start in starts if start not in (None, _NONE)), default=end)
 
-    def _of(self, producer_id: int, epoch: int) -> Producer:
+    def _of(self, producer_id: int, epoch: int) -> ScannedProducer:
         producer = self.producers.get(producer_id)
         if producer is None:
             unknown = None if not self.is_complete else _NONE
-            producer = Producer(epoch, transaction_start=unknown)
+            producer = ScannedProducer(epoch, transaction_start=unknown)
             producer.coordinator_epoch = unknown
             self.producers[producer_id] = producer
         elif producer.epoch != epoch:
@@ -214,8 +214,8 @@ class ProducerReplay:
                 report.error(path, f"producer {producer_id}: {', '.join(wrong)}")
 
 
-def _of_snapshot(entry: ProducerSnapshotEntry) -> Producer:
-    return Producer(
+def _of_snapshot(entry: ProducerSnapshotEntry) -> ScannedProducer:
+    return ScannedProducer(
         entry.producer_epoch,
         entry.last_sequence,
         entry.last_offset,
@@ -226,7 +226,7 @@ def _of_snapshot(entry: ProducerSnapshotEntry) -> Producer:
 
 
 def _differences(
-    known: Producer, entry: ProducerSnapshotEntry, start: int, *, has_gaps: bool
+    known: ScannedProducer, entry: ProducerSnapshotEntry, start: int, *, has_gaps: bool
 ) -> list[str]:
     """Return each field that differs from the log. A log with gaps may lack the markers of
     transactions without remaining batches, and the first batches of a transaction that was open at

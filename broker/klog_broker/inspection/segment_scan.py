@@ -30,7 +30,7 @@ _TABLE_ROWS = 16_384
 _NO_DATA = np.empty(0, np.uint8)
 
 
-class Chunk(NamedTuple):
+class ScannedBatches(NamedTuple):
     """Consecutive batches; columns as in records/kernels/scan.py."""
 
     rows: Table
@@ -59,7 +59,7 @@ class BadPlace(NamedTuple):
     text: str
 
 
-def scan_segment(file: ReadOnlyFile, position: int) -> Iterator[Chunk | BadPlace]:
+def scan_segment(file: ReadOnlyFile, position: int) -> Iterator[ScannedBatches | BadPlace]:
     """Yield the batches from ``position`` on, up to the file's end or a bad place."""
     window = bytearray(_WINDOW_BYTES)
     table = np.empty(_TABLE_ROWS * scan.TABLE_COLUMNS, np.int64)
@@ -75,7 +75,9 @@ def scan_segment(file: ReadOnlyFile, position: int) -> Iterator[Chunk | BadPlace
             found = int(state[scan.STATE_BATCHES])
             start = int(state[scan.STATE_POSITION])
             if found:
-                yield Chunk(table[: found * scan.TABLE_COLUMNS].reshape(found, -1), data, position)
+                yield ScannedBatches(
+                    table[: found * scan.TABLE_COLUMNS].reshape(found, -1), data, position
+                )
         if not filled:
             return
         if status not in (OK, INCOMPLETE):
@@ -94,7 +96,9 @@ def scan_segment(file: ReadOnlyFile, position: int) -> Iterator[Chunk | BadPlace
         position += int(larger.rows[0, scan.SIZE_BYTES])
 
 
-def _larger_batch(file: ReadOnlyFile, header: bytearray, position: int) -> int | Chunk | BadPlace:
+def _larger_batch(
+    file: ReadOnlyFile, header: bytearray, position: int
+) -> int | ScannedBatches | BadPlace:
     """Handle a batch that is larger than the window: return its size if it can be read, the batch
     from its header alone, or the fault."""
     left = file.size() - position
@@ -110,7 +114,7 @@ def _larger_batch(file: ReadOnlyFile, header: bytearray, position: int) -> int |
     if head.magic != at.MAGIC_V2 or not has_right_crc(file, position, head, bytes(header)):
         return BadPlace(position, f"a batch of {head.size_bytes} bytes has a wrong CRC")
     row = np.array([header_row(header, 0)._replace(position=0)], np.int64)
-    return Chunk(row, _NO_DATA, position)
+    return ScannedBatches(row, _NO_DATA, position)
 
 
 # --- records inside batches -----------------------------------------------------------------------
@@ -123,7 +127,7 @@ class InsideFault(NamedTuple):
     """Whether the records were not checked, because the batch is too large."""
 
 
-def faults_inside(chunk: Chunk) -> Iterator[InsideFault]:
+def faults_inside(chunk: ScannedBatches) -> Iterator[InsideFault]:
     """Yield the batches of a chunk whose records contradict their headers."""
     rows = chunk.rows
     if not len(chunk.data):
@@ -148,7 +152,7 @@ def faults_inside(chunk: Chunk) -> Iterator[InsideFault]:
             yield InsideFault(row, str(error), False)
 
 
-def _check_compressed(chunk: Chunk, row: int) -> None:
+def _check_compressed(chunk: ScannedBatches, row: int) -> None:
     """Raise RecordsError if a compressed batch's records are invalid."""
     fields = chunk.rows[row].copy()
     data = chunk.bytes_of(row)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from klog_broker.controller.zookeeper.controller import Controller
 from klog_broker.controller.zookeeper.controller_election import Election
 from klog_broker.controller.zookeeper.request_links import BrokerConnections
-from klog_broker.controller.zookeeper.topic_changes import TopicChanges
+from klog_broker.controller.zookeeper.topic_changes import ControllerTopicChanges
 from klog_broker.metadata.image import BrokerRegistration, new_id
 from klog_broker.metadata.zookeeper.join_conversation import JoinConversation, JoinResult, NotJoined
-from klog_broker.metadata.zookeeper.live_brokers import LiveBrokers
+from klog_broker.metadata.zookeeper.live_brokers import BrokerRegistrationReader
 from klog_broker.metadata.zookeeper.registration import Registration
 from klog_broker.metadata.zookeeper.sessions import Sessions
 from klog_broker.metadata.zookeeper.settings_reading import Settings
@@ -28,7 +28,7 @@ _GRACE_MS = 5_000
 _UNCLEAN = "unclean.leader.election.enable"
 
 
-class Member:
+class ZooKeeperMember:
     """A broker in a ZooKeeper cluster: its sessions, registration, election and controller.
 
     No method blocks; all are for the loop's thread. Call in this order: ``begin``; ``follow`` when
@@ -49,7 +49,7 @@ class Member:
     ) -> None:
         """Prepare; `on_in_use` is called with a sentence if another broker keeps the broker id."""
         self.outcome: JoinResult | NotJoined | None = None
-        self.changes: TopicChanges
+        self.changes: ControllerTopicChanges
         self.controller: Controller
         self.election: Election
         self.registration: Registration
@@ -130,7 +130,7 @@ class Member:
             new_topic_id=new_topic_id,
             deletes_topics=deletes_topics,
         )
-        self.changes = TopicChanges(
+        self.changes = ControllerTopicChanges(
             self._loop, self.controller, lambda: self.store.image, new_topic_id
         )
         self.store.changes = self.changes
@@ -138,7 +138,7 @@ class Member:
         self.election.on_elected.append(self.controller.elected)
         self.election.on_resigned += [self.controller.resigned, links.close]
         self._follows = True
-        live = LiveBrokers(self._loop, self.store.view.brokers_are)
+        live = BrokerRegistrationReader(self._loop, self.store.view.brokers_are)
         # The controller must learn of a connection before it is elected in that session.
         store = self.store
         users = (self.controller, self.registration, live, store.settings, store.consumer_offsets)

@@ -16,7 +16,7 @@ from klog_broker.lifecycle.refusals import (
     stopped_while_connecting,
 )
 from klog_broker.membership.controlled_shutdown import Leaving
-from klog_broker.membership.member import Member
+from klog_broker.membership.member import ZooKeeperMember
 from klog_broker.metadata.zookeeper.directories import refuse_a_lone_brokers, stored_id
 from klog_broker.metadata.zookeeper.join_conversation import NotJoined
 from klog_broker.metadata.zookeeper.store import ClusterStore
@@ -76,7 +76,7 @@ class Membership:
         self._make_peers = make_peers
         self._is_wanted = is_wanted
         self._on_lost = on_lost
-        self._member = Member(
+        self._member = ZooKeeperMember(
             loop,
             clock,
             open_session,

@@ -17,7 +17,7 @@ from klog_broker.metadata.errors import (
 )
 from klog_broker.metadata.image import (
     ImageDraft,
-    PartitionState,
+    PartitionRegistration,
     QuotaEntity,
     Topic,
 )
@@ -82,7 +82,7 @@ PlanSteps = Generator[int, None, Sequence[RoleChange]]
 """Yields the costs of its steps, and returns the role changes that follow from the change."""
 
 
-class Change(Protocol):
+class MetadataChange(Protocol):
     """A requested change. After `plan`, either `failed` or `carried_out` is called, once."""
 
     def plan(self, draft: Draft) -> PlanSteps:
@@ -372,8 +372,9 @@ def _find(image: ImageDraft, name: str) -> Topic:
     return topic
 
 
-def first_states(assignment: Sequence[Sequence[BrokerId]]) -> tuple[PartitionState, ...]:
+def first_states(assignment: Sequence[Sequence[BrokerId]]) -> tuple[PartitionRegistration, ...]:
     """Return the states of new partitions: all replicas are in sync, and the first one leads."""
     return tuple(
-        PartitionState(tuple(replicas), tuple(replicas), replicas[0]) for replicas in assignment
+        PartitionRegistration(tuple(replicas), tuple(replicas), replicas[0])
+        for replicas in assignment
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from klog_broker.metadata.directory_assignments import DirectoryAssignments
-from klog_broker.metadata.image import MetadataImage, PartitionState, Topic
+from klog_broker.metadata.image import MetadataImage, PartitionRegistration, Topic
 from pyspark_klog.ids import NO_TOPIC_ID, DirectoryId, LeaderEpoch, TopicId, TopicPartition
 
 
@@ -25,14 +25,14 @@ class FoundLog(NamedTuple):
 
 def elected(
     image: MetadataImage, found: Mapping[TopicPartition, FoundLog]
-) -> dict[TopicPartition, PartitionState]:
+) -> dict[TopicPartition, PartitionRegistration]:
     """Return the partitions that must begin a new leader epoch, with their new states.
 
     A leader epoch stands for one history of a log's records. After an unclean stop records may be
     gone, so a new epoch begins. If a log has a newer epoch than the image (an older klog, or Kafka,
     wrote the directory), another leader used that epoch: the new epoch is above the log's, too.
     """
-    states: dict[TopicPartition, PartitionState] = {}
+    states: dict[TopicPartition, PartitionRegistration] = {}
     for topic_partition, log in found.items():
         state = image.partition(*topic_partition)
         if state is None or _topic_of(image, topic_partition, log) is None:
@@ -48,7 +48,7 @@ def elected(
 
 def begun_again(
     image: MetadataImage, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, PartitionState]:
+) -> dict[TopicPartition, PartitionRegistration]:
     """Return new states for `partitions`, each with its leader epoch raised by one: their data is
     missing, and the operator has accepted the loss."""
     states = {each: image.partition(*each) for each in partitions}

@@ -56,7 +56,7 @@ class BrokerRegistration:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionRegistration:
     """A partition's replicas and leader. `leader` is NO_BROKER while the partition has no leader.
 
     The partition epoch rises with every change of the state. The leader epoch rises with every new
@@ -78,7 +78,7 @@ class Topic:
 
     name: str
     topic_id: TopicId
-    partitions: tuple[PartitionState, ...]
+    partitions: tuple[PartitionRegistration, ...]
     configs: Mapping[str, str] = field(default_factory=_empty)
 
     @property
@@ -130,7 +130,7 @@ class MetadataImage:
         new id."""
         return self.topics_by_id.get(TopicId(topic_id))
 
-    def partition(self, topic: str, partition: int) -> PartitionState | None:
+    def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
         """Return the partition's state, or None if there is no such partition."""
         found = self.topics.get(topic)
         if found is None or not 0 <= partition < len(found.partitions):
@@ -250,9 +250,9 @@ class ImageDraft:
             self._plain.update(_by_plain_name((topic.name,)))
         topics[topic.name] = self._by_id[topic.topic_id] = topic
 
-    def put_partitions(self, states: Mapping[TopicPartition, PartitionState]) -> None:
+    def put_partitions(self, states: Mapping[TopicPartition, PartitionRegistration]) -> None:
         """Replace the states of existing partitions."""
-        by_topic: dict[str, dict[int, PartitionState]] = {}
+        by_topic: dict[str, dict[int, PartitionRegistration]] = {}
         for (name, partition), state in states.items():
             by_topic.setdefault(name, {})[partition] = state
         for name, changed in by_topic.items():

@@ -6,7 +6,7 @@ from klog_broker.metadata.image import MetadataImage
 from pyspark_klog.ids import BrokerId
 
 
-class LiveBrokers(Collection[BrokerId]):
+class LiveBrokerIds(Collection[BrokerId]):
     """The ids of the brokers in the newest image. Each call reads the image that is newest then."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from klog_broker.metadata import changes
-from klog_broker.metadata.changes import Change, Draft
+from klog_broker.metadata.changes import Draft, MetadataChange
 from klog_broker.metadata.creation import CreateTopics
 from klog_broker.metadata.directory_assignments import DirectoryAssignments, DirectoryOf
 from klog_broker.metadata.election import FoundLog, begun_again, elected, found_directories
@@ -53,7 +53,7 @@ CHANGES_PER_WRITE = 256
 
 
 class _Planned(NamedTuple):
-    change: Change
+    change: MetadataChange
     orders: Sequence[RoleChange]
 
 
@@ -74,7 +74,7 @@ class LocalStore:
         self._is_new = is_new
         self._is_unwritten = False
         self._chance = chance
-        self._queue: deque[Change] = deque()
+        self._queue: deque[MetadataChange] = deque()
         self._is_changing = False
         self._loop: Loop
         self._helpers: Helpers
@@ -369,7 +369,7 @@ class LocalStore:
         else:
             self.delete_topic(topic.topic_id, done)
 
-    def _ask(self, change: Change) -> None:
+    def _ask(self, change: MetadataChange) -> None:
         self._queue.append(change)
         self._begin()
 
@@ -450,7 +450,10 @@ class LocalStore:
             self._apply(orders, partial(self._answered, orders, waiting))
 
     def _answered(
-        self, orders: Sequence[RoleChange], waiting: Sequence[Change], results: RoleChangeErrors
+        self,
+        orders: Sequence[RoleChange],
+        waiting: Sequence[MetadataChange],
+        results: RoleChangeErrors,
     ) -> None:
         self._unserved.add_failed(orders, results)
 

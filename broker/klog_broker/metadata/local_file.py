@@ -24,7 +24,7 @@ from klog_broker.metadata.directory_assignments import (
     logs_of_topic,
 )
 from klog_broker.metadata.errors import StoreFailed, StoreRefused
-from klog_broker.metadata.image import MetadataImage, PartitionState, QuotaEntity, Topic
+from klog_broker.metadata.image import MetadataImage, PartitionRegistration, QuotaEntity, Topic
 from klog_broker.runtime.disk.files import Files
 from klog_broker.runtime.system.descriptors import is_exhausted, why
 from pyspark_klog.ids import BrokerId, DirectoryId, LeaderEpoch, ProducerId, TopicId
@@ -272,7 +272,7 @@ def _topic_of(row: dict[str, Any]) -> Topic:
     states = row["partitions"]
     epochs = row.get("partition_epochs", [0] * len(states))
     partitions = tuple(
-        PartitionState(
+        PartitionRegistration(
             tuple(replicas), tuple(in_sync), BrokerId(leader), LeaderEpoch(epoch), int(own_epoch)
         )
         for (replicas, in_sync, leader, epoch), own_epoch in zip(states, epochs, strict=True)

@@ -7,7 +7,7 @@ missing.
 
 from collections.abc import Callable, Sequence
 
-from klog_broker.metadata.changes import PARTITIONS_PER_ELEMENT, Change, Draft, PlanSteps
+from klog_broker.metadata.changes import PARTITIONS_PER_ELEMENT, Draft, MetadataChange, PlanSteps
 from klog_broker.metadata.directory_assignments import (
     DirectoryAssignments,
     DirectoryOf,
@@ -61,7 +61,7 @@ class RecordingRoleChanges:
         *,
         image: Callable[[], MetadataImage],
         assignments: Callable[[], DirectoryAssignments],
-        make_change: Callable[[Change], None],
+        make_change: Callable[[MetadataChange], None],
     ) -> None:
         self._apply = apply
         self._directory_of = directory_of

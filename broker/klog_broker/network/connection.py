@@ -30,7 +30,7 @@ from klog_broker.network.states import (
     READING,
     WAITING,
     YIELDED,
-    State,
+    ConnectionState,
 )
 from klog_broker.runtime.net.poller import BROKEN, READABLE, WRITABLE
 from klog_broker.runtime.net.sockets import StreamSocket
@@ -80,7 +80,7 @@ class Connection:
     def __init__(
         self, host: Host[Connection], stream: StreamSocket, listener: str, connection_id: str
     ) -> None:
-        self.state: State = FIRST
+        self.state: ConnectionState = FIRST
         """The connection's state; only this class changes it."""
         self.descriptor = stream.fileno()
         self.client_address = stream.remote_address()[0]
@@ -342,7 +342,7 @@ class Connection:
                 self._finish(stopped)
         self._update_interest()
 
-    def _begin_requests(self) -> State:
+    def _begin_requests(self) -> ConnectionState:
         """Begin all requests that may be begun, and return the next state.
 
         :raises BadFrame: if the received bytes cannot be cut into requests
@@ -371,7 +371,7 @@ class Connection:
             self._host.handle_frame(frame, slot, self)
         return READING
 
-    def _finish(self, stopped: State) -> None:
+    def _finish(self, stopped: ConnectionState) -> None:
         """Close the connection if nothing is left to do, after the last byte was received.
 
         If the client has disconnected while a request is outstanding, close the connection, too,

@@ -18,7 +18,7 @@ from klog_broker.network.responses import (
     Sent,
     SlotState,
 )
-from klog_broker.network.states import State
+from klog_broker.network.states import ConnectionState
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.net.sockets import StreamSocket
 from klog_broker.runtime.threads.helpers import Helpers
@@ -47,7 +47,7 @@ class OutboxOwner(Protocol):
     """The interface of a connection for its outbox."""
 
     @property
-    def state(self) -> State: ...
+    def state(self) -> ConnectionState: ...
 
     def schedule_resume(self) -> None:
         """Continue parsing later in this turn, because requests may be begun again."""

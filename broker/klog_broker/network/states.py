@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class State:
+class ConnectionState:
     """A state of a connection, and what the connection may do in this state.
 
     Compared by identity.
@@ -27,7 +27,7 @@ class State:
     """Whether parsing continues once a response is made, or bytes are sent."""
 
 
-QUIET = State(
+QUIET = ConnectionState(
     "quiet",
     "no bytes are held, no request is unanswered, no response is unsent: the next request is begun"
     " as soon as it is received, or received and planned together with other connections' requests",
@@ -36,7 +36,7 @@ QUIET = State(
     parses=True,
     resumes=False,
 )
-READING = State(
+READING = ConnectionState(
     "reading",
     "every complete received request is begun; some may be unanswered, responses may be unsent, and"
     " a part of the next request may be held",
@@ -45,7 +45,7 @@ READING = State(
     parses=True,
     resumes=False,
 )
-WAITING = State(
+WAITING = ConnectionState(
     "waiting",
     "a complete request is held; it may be begun only after earlier responses are made or sent",
     receives=True,
@@ -53,7 +53,7 @@ WAITING = State(
     parses=True,
     resumes=True,
 )
-YIELDED = State(
+YIELDED = ConnectionState(
     "yielded",
     "a complete request is held, but this connection has begun as many requests as a turn allows:"
     " the request is begun in the next turn",
@@ -62,7 +62,7 @@ YIELDED = State(
     parses=True,
     resumes=False,
 )
-PLANNED = State(
+PLANNED = ConnectionState(
     "planned",
     "the held bytes begin with a Produce request, which waits for the turn's plan",
     receives=False,
@@ -70,7 +70,7 @@ PLANNED = State(
     parses=False,
     resumes=False,
 )
-ENDED = State(
+ENDED = ConnectionState(
     "ended",
     "the client has ended its stream: the requests that it sent are served, then the connection is"
     " closed",
@@ -79,7 +79,7 @@ ENDED = State(
     parses=True,
     resumes=True,
 )
-ENDING = State(
+ENDING = ConnectionState(
     "ending",
     "the broker stops: the received requests are served, no more bytes are received, then the"
     " connection is closed",
@@ -88,7 +88,7 @@ ENDING = State(
     parses=True,
     resumes=True,
 )
-CLOSING = State(
+CLOSING = ConnectionState(
     "closing",
     "a request is answered by closing the connection: the responses before it are still sent, no"
     " further request is begun",
@@ -97,7 +97,7 @@ CLOSING = State(
     parses=False,
     resumes=False,
 )
-CLOSED = State(
+CLOSED = ConnectionState(
     "closed",
     "the socket is closed; later responses are dropped",
     receives=False,
@@ -109,7 +109,7 @@ CLOSED = State(
 STATES = (QUIET, READING, WAITING, YIELDED, PLANNED, ENDED, ENDING, CLOSING, CLOSED)
 FIRST = QUIET
 
-TRANSITIONS: dict[State, dict[State, str]] = {
+TRANSITIONS: dict[ConnectionState, dict[ConnectionState, str]] = {
     QUIET: {
         READING: "bytes or the end of the stream were received",
         ENDING: "the broker stops",

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from klog_broker.log.validation.log_validator import Validated
-from klog_broker.produce.pending_produce import Append
+from klog_broker.produce.pending_produce import PartitionAppend
 from klog_broker.replication.leader import Leader
 from klog_broker.runtime.event_loop.switching import brisk_switching
 from klog_broker.runtime.system.clock import Clock
@@ -29,7 +29,7 @@ FinishedValidation = Callable[[], Validated]
 
 class _WaitingAppend(NamedTuple):
     leader: Leader
-    append: Append
+    append: PartitionAppend
 
 
 class AppendValidation:
@@ -44,7 +44,7 @@ class AppendValidation:
         self,
         helpers: Helpers,
         clock: Clock,
-        finish: Callable[[Leader, Append, FinishedValidation | None], bool],
+        finish: Callable[[Leader, PartitionAppend, FinishedValidation | None], bool],
     ) -> None:
         self._helpers = helpers
         self._clock = clock
@@ -58,7 +58,7 @@ class AppendValidation:
         wait."""
         return connection_id in self._queues
 
-    def hold(self, connection_id: str, leader: Leader, append: Append) -> None:
+    def hold(self, connection_id: str, leader: Leader, append: PartitionAppend) -> None:
         """Put an append behind the waiting ones of its connection."""
         if not append.pending.context.reply.hold():
             # The records are views of the receive buffer, which is reused after this event-loop

@@ -25,7 +25,7 @@ from pyspark_klog.protocol.apis.produce import (
 )
 
 
-class Append(NamedTuple):
+class PartitionAppend(NamedTuple):
     """One partition's records in one request."""
 
     pending: PendingProduce

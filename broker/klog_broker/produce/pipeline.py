@@ -23,7 +23,7 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.read.read_results import AppendInfo
 from klog_broker.log.validation.loop_share import LoopShare, TooMuchForTheLoop
 from klog_broker.produce.append_validation import AppendValidation, FinishedValidation
-from klog_broker.produce.pending_produce import Append, set_error
+from klog_broker.produce.pending_produce import PartitionAppend, set_error
 from klog_broker.produce.services import PipelineServices
 from klog_broker.replication.errors import LeadershipEnded, NotEnoughReplicas, TooLittleFreeSpace
 from klog_broker.replication.leader import Leader
@@ -69,11 +69,11 @@ class ProducePipeline:
 
     def __init__(self, services: PipelineServices) -> None:
         self._services = services
-        self._appends: dict[Leader, list[Append]] = {}
+        self._appends: dict[Leader, list[PartitionAppend]] = {}
         self._share = LoopShare()
         self._held = AppendValidation(services.helpers, services.clock, self._append)
 
-    def add(self, leader: Leader, append: Append) -> None:
+    def add(self, leader: Leader, append: PartitionAppend) -> None:
         """Add an append behind earlier ones to the same partition."""
         appends = self._appends
         if not appends:
@@ -83,7 +83,7 @@ class ProducePipeline:
     def _run(self) -> None:
         held = self._held
         by_leader, self._appends = self._appends, {}
-        done: list[Append] = []
+        done: list[PartitionAppend] = []
         for leader, appends in by_leader.items():
             for append in appends:
                 connection_id = append.pending.context.connection_id
@@ -97,7 +97,9 @@ class ProducePipeline:
         for append in done:
             append.pending.appended()
 
-    def _append(self, leader: Leader, append: Append, result: FinishedValidation | None) -> bool:
+    def _append(
+        self, leader: Leader, append: PartitionAppend, result: FinishedValidation | None
+    ) -> bool:
         """Append the batch, and fill in the partition's response. Return False if a helper thread
         has to validate the batch first; the next call passes the helper's ``result``."""
         services = self._services

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.log.producers.verification import VerificationGuard
 from klog_broker.log.segment.planned_append import FirstBatch, PlannedLog
-from klog_broker.produce.pending_produce import Append, set_error
+from klog_broker.produce.pending_produce import PartitionAppend, set_error
 from klog_broker.produce.services import ProduceServices
 from klog_broker.replication.leader import Leader
 from pyspark_klog.errors import ErrorCode
@@ -58,7 +58,7 @@ class Unverified(NamedTuple):
     """An append that waits for the coordinator's confirmation."""
 
     leader: Leader
-    append: Append
+    append: PartitionAppend
 
 
 def transactional_batch(records: Buffer | None) -> TransactionalBatch | None:
@@ -102,7 +102,7 @@ def guard_for(
     )
 
 
-class Verification:
+class ProduceVerification:
     """The appends of one request that wait for the coordinator."""
 
     def __init__(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from klog_broker.log.read.read_results import EpochEndOffset
-from klog_broker.replication.fetch_session import Asked, Delta, Key
+from klog_broker.replication.fetch_session import Delta, Key, RequestedPosition
 from klog_broker.replication.follower_state import FetchedPart
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
@@ -84,7 +84,7 @@ def fetch_request(
     )
 
 
-def _fetch_partition(number: int, asked: Asked, max_bytes: int) -> FetchPartition:
+def _fetch_partition(number: int, asked: RequestedPosition, max_bytes: int) -> FetchPartition:
     position = asked.position
     return FetchPartition(
         partition=number,

@@ -4,7 +4,7 @@ positions the leader has, so that a request names only the changed partitions. P
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from klog_broker.replication.follower_state import Position
+from klog_broker.replication.follower_state import FetchPosition
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import Offset, TopicId
 
@@ -19,10 +19,10 @@ Key = tuple[TopicId, int]
 """A partition: the topic id and the partition number."""
 
 
-class Asked(NamedTuple):
+class RequestedPosition(NamedTuple):
     """The position and the log start offset that a Fetch has for one partition."""
 
-    position: Position
+    position: FetchPosition
     log_start_offset: Offset
 
 
@@ -31,7 +31,7 @@ class Delta(NamedTuple):
 
     session_id: int
     session_epoch: int
-    named: list[tuple[Key, Asked]]
+    named: list[tuple[Key, RequestedPosition]]
     forgotten: list[Key]
 
 
@@ -39,7 +39,7 @@ class FollowerSession:
     """A session with one leader. Call :meth:`answered` or :meth:`lost` after each :meth:`next`."""
 
     def __init__(self) -> None:
-        self.asked: dict[Key, Asked] = {}
+        self.asked: dict[Key, RequestedPosition] = {}
         """The partitions of the session at the leader, once the leader has the latest request."""
         self.is_refused = False
         """Whether the leader grants no session, so that each request has to name all partitions."""
@@ -51,13 +51,13 @@ class FollowerSession:
         """Whether the next request begins a session, and so has to name all partitions."""
         return self._epoch == FIRST_EPOCH
 
-    def next(self, news: Iterable[tuple[Key, Asked | None]]) -> Delta:
+    def next(self, news: Iterable[tuple[Key, RequestedPosition | None]]) -> Delta:
         """Return the next request's delta. ``news`` has the partitions whose position may have
         changed, with None for a partition to be forgotten. If a session :attr:`begins`, ``news``
         has to have all partitions that are fetched."""
         if self.begins:
             self.asked.clear()
-        named: list[tuple[Key, Asked]] = []
+        named: list[tuple[Key, RequestedPosition]] = []
         forgotten: list[Key] = []
         for key, wanted in news:
             known = self.asked.get(key)

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Generator
 from functools import partial
 from itertools import islice
-from typing import Protocol
 
 from klog_broker.replication.fetch_requests import (
     EARLIEST,
@@ -25,11 +24,12 @@ from klog_broker.replication.fetch_requests import (
     told_offsets,
     told_partitions,
 )
-from klog_broker.replication.fetch_session import Asked, FollowerSession, Key
+from klog_broker.replication.fetch_session import FollowerSession, Key, RequestedPosition
 from klog_broker.replication.follower import FollowedPartition
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.slices import Slices
 from klog_broker.runtime.event_loop.wheel import Timer
+from klog_broker.runtime.peers import Connect
 from klog_broker.runtime.system.rate_limit import RateLimit
 from pyspark_klog.client.transport.evented_connection import EventedConnection
 from pyspark_klog.errors import ErrorCode, KlogError
@@ -49,12 +49,6 @@ fetches the next ones, in turn. A leader accepts about 30,000 partitions in a re
 # partition counts as _PART_ELEMENTS, and every _BYTES_AN_ELEMENT bytes of records as one.
 _PART_ELEMENTS = 20
 _BYTES_AN_ELEMENT = 5_000
-
-
-class Connect(Protocol):
-    """Creates a connection, which connects with the first request (``Peers.connect``)."""
-
-    def __call__(self, host: str, port: int, /) -> EventedConnection: ...
 
 
 class Fetcher:
@@ -87,7 +81,7 @@ class Fetcher:
         # A partition with news is in one of three dicts: in `_news` before its state is read, in
         # `_due` if the next request names it (None: forgets it), in `_unflushed` until its flush.
         self._news: dict[Key, None] = {}
-        self._due: dict[Key, Asked | None] = {}
+        self._due: dict[Key, RequestedPosition | None] = {}
         self._unflushed: dict[Key, None] = {}
         self._flushed_by: Timer | None = None
         self._ends: dict[Key, None] = {}

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 
 from klog_broker.replication.fetch_requests import FetcherSettings, FollowerIdentity
-from klog_broker.replication.fetcher import Connect, Fetcher
+from klog_broker.replication.fetcher import Fetcher
 from klog_broker.replication.follower import FollowedPartition
 from klog_broker.replication.partition import Follower, Partition
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.slices import Slices
+from klog_broker.runtime.peers import Connect
 from klog_broker.runtime.system.clock import Clock
 from klog_broker.runtime.system.rate_limit import RateLimit
 from pyspark_klog.ids import BrokerId, TopicPartition

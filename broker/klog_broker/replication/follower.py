@@ -6,17 +6,17 @@ from functools import partial
 
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.replication.fetch_session import Asked, Key
+from klog_broker.replication.fetch_session import Key, RequestedPosition
 from klog_broker.replication.follower_state import (
-    Append,
+    AppendRecords,
     AskEnds,
     AskingEnds,
     Delayed,
     FetchedPart,
     Fetching,
+    FetchPosition,
     FollowBounds,
     FollowerState,
-    Position,
     StartOver,
     Step,
     Truncate,
@@ -88,7 +88,7 @@ class FollowedPartition:
             self._timer.cancel()
             self._timer = None
 
-    def wanted(self) -> Asked | None:
+    def wanted(self) -> RequestedPosition | None:
         """Return the position for the next Fetch; None if the partition must not be fetched now."""
         log = self._log
         if not self.is_current or log.is_offline:
@@ -96,13 +96,13 @@ class FollowedPartition:
         flushes_first = log.config.replies_wait_for_flush
         position = self._state.position(self._loop.now_ms(), flushes_first=flushes_first)
         if position is not None:
-            return Asked(position, log.log_start_offset)
+            return RequestedPosition(position, log.log_start_offset)
         if isinstance(self._state.phase, Fetching):
             self._await_flush()
         return None
 
     # --- responses -------------------------------------------------------------------------------
-    def take(self, asked: Position, part: FetchedPart) -> None:
+    def take(self, asked: FetchPosition, part: FetchedPart) -> None:
         """Handle the leader's response to a Fetch from ``asked``. The records of ``part`` are read
         until this method returns or, if the log is truncated first, until that is done."""
         if self.is_current and not self._log.is_offline:
@@ -127,7 +127,7 @@ class FollowedPartition:
     # --- steps -----------------------------------------------------------------------------------
     def _perform(self, step: Step, part: FetchedPart | None) -> None:
         log = self._log
-        if isinstance(step, Append):
+        if isinstance(step, AppendRecords):
             assert part is not None
             if not self._append(step.records):
                 return

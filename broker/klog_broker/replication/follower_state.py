@@ -1,9 +1,9 @@
 """The state machine of one partition's follower: it decides the position of the next Fetch, and the
 step after each response. Pure: the log's offsets and the time are arguments, the steps are results.
 
-    Fetching --- records: Append ----------------------------------> Fetching
-             --- diverging epoch: Cut or StartOver ---> Changing --> Fetching
-             --- out of range ---> AskingEnds --- Cut, StartOver or no step
+    Fetching --- records: AppendRecords --------------------------------> Fetching
+             --- diverging epoch: Truncate or StartOver ---> Changing --> Fetching
+             --- out of range ---> AskingEnds --- Truncate, StartOver or no step
              --- another error, or invalid response ---> Delayed --> Fetching
              --- fenced leader epoch ---> Superseded, until the controller changes the role
 """
@@ -36,7 +36,7 @@ class FollowedLog(Protocol):
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset: ...
 
 
-class Position(NamedTuple):
+class FetchPosition(NamedTuple):
     """The position of a follower's Fetch. Its response is ignored once the position has changed."""
 
     leader_epoch: LeaderEpoch
@@ -79,7 +79,7 @@ class AskingEnds:
 class Changing:
     """The log is being truncated or emptied, and refuses all use until the change is done."""
 
-    asked: Position
+    asked: FetchPosition
     records: memoryview | None = None
     """The records to append after the change of the log."""
 
@@ -93,7 +93,7 @@ class Superseded:
 Phase = Fetching | Delayed | AskingEnds | Changing | Superseded
 
 
-class Append(NamedTuple):
+class AppendRecords(NamedTuple):
     """Append the records as a follower, in the position's leader epoch. The append checks CRCs,
     offsets and epochs (log/append/follower_append.py). Then call ``appended``, or ``refused`` after
     an error."""
@@ -126,7 +126,7 @@ class FollowBounds(NamedTuple):
     log_start_offset: Offset
 
 
-Step = Append | Truncate | StartOver | AskEnds | FollowBounds | None
+Step = AppendRecords | Truncate | StartOver | AskEnds | FollowBounds | None
 
 
 _FIRST_LEADER_WAIT_MS = 40
@@ -153,7 +153,7 @@ class FollowerState:
         self._backoff_ms = backoff_ms
         self._order_wait_ms = _FIRST_LEADER_WAIT_MS
 
-    def position(self, now_ms: int, *, flushes_first: bool) -> Position | None:
+    def position(self, now_ms: int, *, flushes_first: bool) -> FetchPosition | None:
         """Return the position of the next Fetch; None while no Fetch may be sent.
 
         With `flushes_first` (flush.messages=1) the position is None until the whole log is flushed,
@@ -168,12 +168,12 @@ class FollowerState:
             return None
         return self._position()
 
-    def _position(self) -> Position:
+    def _position(self) -> FetchPosition:
         log = self._log
-        return Position(self.leader_epoch, log.log_end_offset, log.latest_epoch)
+        return FetchPosition(self.leader_epoch, log.log_end_offset, log.latest_epoch)
 
     # --- responses of the leader -----------------------------------------------------------------
-    def take(self, asked: Position, part: FetchedPart, now_ms: int) -> Step:
+    def take(self, asked: FetchPosition, part: FetchedPart, now_ms: int) -> Step:
         """Handle the response to a Fetch from `asked`, and return the next step. A response to an
         earlier Fetch changes nothing."""
         if not isinstance(self.phase, Fetching) or asked != self._position():
@@ -191,7 +191,7 @@ class FollowerState:
             # records of this log lie before that offset: drop them, then append the whole batch.
             self.phase = Changing(asked, part.records)
             return StartOver(Offset(first_offset))
-        return Append(part.records)
+        return AppendRecords(part.records)
 
     def appended(self, part: FetchedPart) -> FollowBounds:
         """Return the new bounds after an append. Up to its end this log is equal to the
@@ -222,14 +222,14 @@ class FollowerState:
             self.refused(now_ms)
         return None
 
-    def _take_divergence(self, asked: Position, leaders: EpochEndOffset, now_ms: int) -> Step:
+    def _take_divergence(self, asked: FetchPosition, leaders: EpochEndOffset, now_ms: int) -> Step:
         if not is_diverging_epoch(leaders, asked.offset, asked.last_epoch):
             self.refused(now_ms)
             return None
         own = self._log.end_offset_for_epoch(leaders.leader_epoch)
         return self._cut(asked, cut_offset(leaders, own, asked.offset))
 
-    def _cut(self, asked: Position, offset: Offset) -> Step:
+    def _cut(self, asked: FetchPosition, offset: Offset) -> Step:
         log = self._log
         self.phase = Changing(asked)
         if offset < log.log_start_offset:
@@ -264,7 +264,7 @@ class FollowerState:
         assert isinstance(phase, Changing)
         self.phase = Fetching()
         if phase.records is not None:
-            return Append(phase.records)
+            return AppendRecords(phase.records)
         if phase.asked == self._position():
             # The position has not changed, so the next response would be equal: delay the Fetch.
             self.refused(now_ms)

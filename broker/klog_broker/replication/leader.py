@@ -13,7 +13,7 @@ from klog_broker.log.read.read_results import AppendInfo
 from klog_broker.log.validation.append_rules import AppendOrigin
 from klog_broker.log.validation.log_validator import Validated
 from klog_broker.log.validation.loop_share import LoopShare
-from klog_broker.metadata.image import PartitionState
+from klog_broker.metadata.image import PartitionRegistration
 from klog_broker.metadata.role_changes import RoleAssignment
 from klog_broker.replication.errors import (
     EndReason,
@@ -276,7 +276,7 @@ class Leader:
             self.advance_watermark()
         return after
 
-    def told(self, state: PartitionState) -> None:
+    def told(self, state: PartitionRegistration) -> None:
         """Take the partition state of the metadata image, if it is newer than the leader's own. The
         leadership must not have ended."""
         committed = CommittedIsr(state.leader_epoch, state.partition_epoch, state.in_sync)

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from klog_broker.dispatch.request_context import RequestContext
-from klog_broker.metadata.image import NO_BROKER, PartitionState
+from klog_broker.metadata.image import NO_BROKER, PartitionRegistration
 from klog_broker.metadata.interface import MetadataStore
 from klog_broker.replication.partition import Offline
 from klog_broker.replication.replica_manager import ReplicaManager
@@ -51,7 +51,7 @@ class SeenPartitions:
         self._hides_replicas = hides_replicas
 
     def partition(
-        self, topic: str, number: int, state: PartitionState
+        self, topic: str, number: int, state: PartitionRegistration
     ) -> MetadataResponsePartition:
         """Describe one partition of a topic."""
         alive, leader = self._alive, state.leader

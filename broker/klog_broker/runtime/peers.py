@@ -2,6 +2,7 @@
 
 import logging
 from functools import partial
+from typing import Protocol
 
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.net.sockets import Network, StreamSocket
@@ -14,6 +15,18 @@ from pyspark_klog.client.transport.evented_connection import EventedConnection, 
 _log = logging.getLogger("klog.peers")
 
 _JITTER_STEPS = 1 << 16
+
+
+class Connect(Protocol):
+    """Makes a connection, which connects when the first request is sent (`Peers.connect`)."""
+
+    def __call__(self, host: str, port: int, /) -> EventedConnection: ...
+
+
+class ConnectPipelined(Protocol):
+    """Connect, for a connection with up to `max_in_flight` requests in flight."""
+
+    def __call__(self, host: str, port: int, /, *, max_in_flight: int) -> EventedConnection: ...
 
 
 class Peers:

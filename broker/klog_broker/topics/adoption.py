@@ -31,7 +31,7 @@ from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import InvalidTopicName, StoreFailed
 from klog_broker.metadata.image import (
     TRANSACTION_STATE,
-    PartitionState,
+    PartitionRegistration,
     Topic,
     check_topic_name,
     new_id,
@@ -243,10 +243,10 @@ class Adoption:
         topic_id = plan.topic_id if plan.topic_id != NO_TOPIC_ID else TopicId(new_id(self._chance))
         return Topic(plan.name, topic_id, new, self._configs(plan.name))
 
-    def _state(self, log: PartitionLog | None) -> PartitionState:
+    def _state(self, log: PartitionLog | None) -> PartitionRegistration:
         replicas = (self._broker_id,)
         epoch = LeaderEpoch(0 if log is None else log.leader_epoch + 1)
-        return PartitionState(replicas, replicas, self._broker_id, epoch)
+        return PartitionRegistration(replicas, replicas, self._broker_id, epoch)
 
     def _configs(self, name: str) -> dict[str, str]:
         own = internal_topic(name, self._config)

@@ -47,7 +47,7 @@ _SOURCES = {
 }
 
 
-class Synonym(NamedTuple):
+class ConfigSynonym(NamedTuple):
     """One name and source of a setting's value, which applies if no earlier synonym is set."""
 
     name: str
@@ -61,7 +61,7 @@ class ConfigEntry(NamedTuple):
     setting: Setting
     value: str | None
     source: ConfigSource
-    synonyms: list[Synonym]
+    synonyms: list[ConfigSynonym]
     read_only: bool
 
     @property
@@ -79,7 +79,7 @@ def topic_entries(config: TopicConfig, broker: BrokerConfig) -> list[ConfigEntry
         value = _shown(row, config.own_value(name))
         synonyms = []
         if name in overrides:
-            synonyms.append(Synonym(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
+            synonyms.append(ConfigSynonym(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
         if row.broker_name in SETTINGS:
             synonyms += _broker_synonyms(broker, SETTINGS[row.broker_name])
         entries.append(_entry(row, value, synonyms, read_only=False))
@@ -104,7 +104,7 @@ def broker_entries(broker: BrokerConfig, asked: Collection[str] = ()) -> list[Co
         synonyms = []
         if name in unused:
             source = _SOURCES[broker.source_of(name).origin]
-            synonyms.append(Synonym(name, _text(unused_row, unused[name]), source))
+            synonyms.append(ConfigSynonym(name, _text(unused_row, unused[name]), source))
         value = synonyms[0].value if synonyms else None
         entries.append(_entry(unused_row, value, synonyms, read_only=not unused_row.dynamic))
     return sorted(entries, key=lambda entry: entry.setting.name)
@@ -118,18 +118,20 @@ def all_brokers_entries(given: Mapping[str, str]) -> list[ConfigEntry]:
         if row is not None:
             value = _text(row, text)
             source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-            entries.append(_entry(row, value, [Synonym(name, value, source)], read_only=False))
+            entries.append(
+                _entry(row, value, [ConfigSynonym(name, value, source)], read_only=False)
+            )
     return entries
 
 
 def _entry(
-    row: Setting, value: str | None, synonyms: list[Synonym], *, read_only: bool
+    row: Setting, value: str | None, synonyms: list[ConfigSynonym], *, read_only: bool
 ) -> ConfigEntry:
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
     return ConfigEntry(row, value, source, synonyms, read_only)
 
 
-def _broker_synonyms(broker: BrokerConfig, row: Setting) -> list[Synonym]:
+def _broker_synonyms(broker: BrokerConfig, row: Setting) -> list[ConfigSynonym]:
     """Return the synonyms of a broker's setting, from the setting's own name on.
 
     The names that are set come first, sorted by source and then finest unit first; the names with
@@ -140,13 +142,15 @@ def _broker_synonyms(broker: BrokerConfig, row: Setting) -> list[Synonym]:
     if row.name not in _WITHOUT_SYNONYMS:
         names += [name for name, _ in row.fallbacks]
     given = [
-        Synonym(name, _shown(SETTINGS[name], value), _SOURCES[origin])
+        ConfigSynonym(name, _shown(SETTINGS[name], value), _SOURCES[origin])
         for name in names
         for origin, value in broker.given_values(name)
     ]
     found = sorted(given, key=lambda synonym: synonym.source)
     found += [
-        Synonym(name, _shown(SETTINGS[name], SETTINGS[name].default), ConfigSource.DEFAULT_CONFIG)
+        ConfigSynonym(
+            name, _shown(SETTINGS[name], SETTINGS[name].default), ConfigSource.DEFAULT_CONFIG
+        )
         for name in names
         if SETTINGS[name].default is not None
     ]

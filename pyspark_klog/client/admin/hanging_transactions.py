@@ -44,7 +44,7 @@ class ActiveProducer(NamedTuple):
     """The first offset of the producer's open transaction; -1 without one."""
 
 
-class OpenTransaction(NamedTuple):
+class PartitionTransaction(NamedTuple):
     """A producer's transaction in a partition."""
 
     partition: TopicPartition
@@ -85,16 +85,18 @@ def active_producers(
 
 def open_before(
     producers: Iterable[ActiveProducer], partition: TopicPartition, before_ms: int
-) -> list[OpenTransaction]:
+) -> list[PartitionTransaction]:
     """The open transactions of a partition whose producers last wrote before ``before_ms``."""
     return [
-        OpenTransaction(partition, each)
+        PartitionTransaction(partition, each)
         for each in producers
         if each.start_offset >= 0 and each.last_timestamp_ms < before_ms
     ]
 
 
-def hanging(client: BlockingClient, suspects: Collection[OpenTransaction]) -> list[OpenTransaction]:
+def hanging(
+    client: BlockingClient, suspects: Collection[PartitionTransaction]
+) -> list[PartitionTransaction]:
     """The ``suspects`` that no coordinator knows; Kafka 3.0 or newer."""
     if not suspects:
         return []

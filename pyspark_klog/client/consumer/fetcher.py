@@ -56,7 +56,7 @@ _PATIENCE_WITH_REPLICA = 5
 """After this many replies in a row without records the leader is read again."""
 
 
-class Chunk(NamedTuple):
+class FetchedData(NamedTuple):
     """The data of one reply."""
 
     data: memoryview
@@ -118,7 +118,7 @@ class RangeFetcher:
         # The default is 0: a range is planned when its records exist, so no fetch has to wait.
         self._min_bytes = client.settings.number("fetch.min.bytes")
 
-    def __iter__(self) -> Iterator[Chunk]:
+    def __iter__(self) -> Iterator[FetchedData]:
         client = self._client
         failures = absences = 0
         deadline_ms = client.now_ms() + self._progress_timeout_ms
@@ -213,7 +213,7 @@ class RangeFetcher:
             f"{self._progress_timeout_ms} ms{reason}"
         )
 
-    def _next_chunk(self, deadline_ms: int) -> Chunk | None:
+    def _next_chunk(self, deadline_ms: int) -> FetchedData | None:
         if self._call is None:
             self._call = self._request(deadline_ms)
         call, self._call = self._call, None
@@ -312,7 +312,7 @@ class RangeFetcher:
             )
         return rows[0]
 
-    def _take(self, row: PartitionData, deadline_ms: int) -> Chunk | None:
+    def _take(self, row: PartitionData, deadline_ms: int) -> FetchedData | None:
         assert isinstance(row.records, bytes | memoryview)
         data = memoryview(row.records)
         next_offset = offset_after(data)
@@ -335,7 +335,7 @@ class RangeFetcher:
         self.fetched_bytes += len(data)
         self._ask_ahead(deadline_ms)
         aborted = row.aborted_transactions or () if self._read_committed else ()
-        return Chunk(data, [(a.producer_id, a.first_offset) for a in aborted])
+        return FetchedData(data, [(a.producer_id, a.first_offset) for a in aborted])
 
     def _ask_ahead(self, deadline_ms: int) -> None:
         """Send the next request. If that fails, the next chunk sends it again and raises."""

@@ -81,7 +81,7 @@ def _give_up(trouble: TimedOut) -> None:
     raise trouble
 
 
-class Follower:
+class ContinuousReader:
     """Reads partitions continuously, from the given offsets on.
 
     ``go_on`` is called when an offset is out of range: it returns the offset to go on at, or

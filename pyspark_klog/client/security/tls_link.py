@@ -13,7 +13,7 @@ import ssl
 from pyspark_klog.client.errors import ClientError, ConnectionFailed
 from pyspark_klog.client.security.tls import alert_error, is_about_certificates
 from pyspark_klog.client.transport.addresses import Address
-from pyspark_klog.client.transport.connection import Connection, State
+from pyspark_klog.client.transport.connection import ClientConnectionState, Connection
 from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.security.tls_config import TlsConfig
 
@@ -57,7 +57,7 @@ class TlsLink(Link):
         connection = self.connection
         self._receiving_waits_for_room = False
         has_more = True
-        while has_more and connection.state is not State.CLOSED:
+        while has_more and connection.state is not ClientConnectionState.CLOSED:
             try:
                 with connection.receive_buffer() as buffer:
                     count, has_more, is_at_end = self._fill(buffer)
@@ -111,7 +111,7 @@ class TlsLink(Link):
 
     def _tls_error(self, error: ssl.SSLError) -> ClientError:
         told = alert_error(error, str(self.address), self._config)
-        if self.connection.state is not State.READY or is_about_certificates(error):
+        if self.connection.state is not ClientConnectionState.READY or is_about_certificates(error):
             return told
         # TLS has worked on this connection, so another connection may work again.
         return ConnectionFailed(str(told))
@@ -120,7 +120,7 @@ class TlsLink(Link):
         """Handle a close by a broker that may have refused this client's certificate, or the lack
         of one: end the connection with that reason and return True. Under TLS 1.3 a broker that
         refuses may close the connection before the client has read its alert."""
-        if self.connection.state is not State.NEGOTIATING:
+        if self.connection.state is not ClientConnectionState.NEGOTIATING:
             return False
         own = self._config.own
         question = (

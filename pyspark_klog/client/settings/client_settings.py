@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_klog.client.errors import SettingError
 from pyspark_klog.client.settings.partitioners import check_partitioner
-from pyspark_klog.client.settings.setting_rows import SETTINGS, Effect, Setting, Value
+from pyspark_klog.client.settings.setting_rows import SETTINGS, ClientSetting, Effect, Value
 from pyspark_klog.java_text import parse_integer, trim
 from pyspark_klog.security.secret import Secret
 
@@ -165,7 +165,7 @@ class ClientSettings:
         return f"ClientSettings({self._given!r})"
 
 
-def read_value(row: Setting, value: Value, prefix: str = "") -> Value:
+def read_value(row: ClientSetting, value: Value, prefix: str = "") -> Value:
     """The typed value of a setting; text is read as Kafka reads it.
 
     :raises SettingError: naming the setting, what was given and what is expected

@@ -9,18 +9,20 @@ from collections.abc import Iterator
 from pyspark_klog.security.setting_rows import SECURITY
 from pyspark_klog.security.setting_types import INT_MAX as INT_MAX
 from pyspark_klog.security.setting_types import LONG_MAX as LONG_MAX
+from pyspark_klog.security.setting_types import ClientSetting as ClientSetting
 from pyspark_klog.security.setting_types import Effect as Effect
-from pyspark_klog.security.setting_types import Setting as Setting
 from pyspark_klog.security.setting_types import Value as Value
 
 
-def _number(name: str, default: int, doc: str, low: int = 0, high: int = INT_MAX) -> Setting:
-    return Setting(name, int, default, doc, low, high)
+def _number(name: str, default: int, doc: str, low: int = 0, high: int = INT_MAX) -> ClientSetting:
+    return ClientSetting(name, int, default, doc, low, high)
 
 
-CONNECTIONS: tuple[Setting, ...] = (
-    Setting("bootstrap.servers", str, None, "addresses (host:port,...) to begin with"),
-    Setting("client.id", str, "pyspark-klog", "the name that brokers log and count quotas by"),
+CONNECTIONS: tuple[ClientSetting, ...] = (
+    ClientSetting("bootstrap.servers", str, None, "addresses (host:port,...) to begin with"),
+    ClientSetting(
+        "client.id", str, "pyspark-klog", "the name that brokers log and count quotas by"
+    ),
     _number("request.timeout.ms", 30_000, "longest wait for one reply", 1),
     _number("default.api.timeout.ms", 60_000, "longest time of one operation, retries included"),
     _number("retry.backoff.ms", 100, "wait before the first retry"),
@@ -40,8 +42,8 @@ CONNECTIONS: tuple[Setting, ...] = (
     _number("send.buffer.bytes", -1, "SO_SNDBUF; -1 leaves it to the system", -1),
 )
 
-READING: tuple[Setting, ...] = (
-    Setting(
+READING: tuple[ClientSetting, ...] = (
+    ClientSetting(
         "isolation.level",
         str,
         "read_uncommitted",
@@ -55,25 +57,25 @@ READING: tuple[Setting, ...] = (
         *("max.partition.fetch.bytes", 4_194_304),
         *("bytes of one partition in a reply (Kafka: 1048576)", 1),
     ),
-    Setting(
+    ClientSetting(
         "client.rack",
         str,
         "",
         "the reader's rack: the broker may name a replica there to read from",
     ),
-    Setting("check.crcs", bool, True, "whether the checksum of each batch is checked"),
-    Setting(
+    ClientSetting("check.crcs", bool, True, "whether the checksum of each batch is checked"),
+    ClientSetting(
         "allow.auto.create.topics", bool, True, "whether a metadata request may create a topic"
     ),
 )
 
-WRITING: tuple[Setting, ...] = (
-    Setting(
+WRITING: tuple[ClientSetting, ...] = (
+    ClientSetting(
         *("acks", str, "all"),
         "replicas that must have a record: all in sync (also -1), the leader (1), or none (0)",
         choices=("all", "-1", "0", "1"),
     ),
-    Setting("enable.idempotence", bool, True, "each record once, in order, through retries"),
+    ClientSetting("enable.idempotence", bool, True, "each record once, in order, through retries"),
     _number("batch.size", 1_000_000, "bytes of a batch before compression (Kafka: 16384)"),
     _number("buffer.memory", 33_554_432, "bytes that may wait for acknowledgement", 1, LONG_MAX),
     _number(
@@ -96,11 +98,13 @@ WRITING: tuple[Setting, ...] = (
         "longest time of a transaction of exactlyOnce; the broker has a limit, too (Kafka: 60000)",
         1,
     ),
-    Setting("partitioner.class", str, None, "module:callable, or one of Java's built-in ones"),
-    Setting(
+    ClientSetting(
+        "partitioner.class", str, None, "module:callable, or one of Java's built-in ones"
+    ),
+    ClientSetting(
         "partitioner.ignore.keys", bool, False, "whether the partition does not depend on the key"
     ),
-    Setting(
+    ClientSetting(
         "compression.type",
         str,
         "none",
@@ -112,7 +116,7 @@ WRITING: tuple[Setting, ...] = (
     _number("compression.zstd.level", 3, "-131072 to 22", -131_072, 22),
 )
 
-APPLIED: tuple[Setting, ...] = (*CONNECTIONS, *READING, *WRITING)
+APPLIED: tuple[ClientSetting, ...] = (*CONNECTIONS, *READING, *WRITING)
 
 _NO_GROUP = "klog reads given offsets: it joins no group"
 _JVM = "the setting belongs to the JVM"
@@ -120,17 +124,17 @@ _BATCHES = "klog writes Spark's Arrow batches at once, without lingering"
 _BY_SPARK = "Spark converts columns"
 
 
-def _without(reason: str, *names: str) -> Iterator[Setting]:
+def _without(reason: str, *names: str) -> Iterator[ClientSetting]:
     for name in names:
-        yield Setting(name, str, None, effect=Effect.NONE, without=reason)
+        yield ClientSetting(name, str, None, effect=Effect.NONE, without=reason)
 
 
-def _later(instead: str, *names: str) -> Iterator[Setting]:
+def _later(instead: str, *names: str) -> Iterator[ClientSetting]:
     for name in names:
-        yield Setting(name, str, None, effect=Effect.LATER, without=instead)
+        yield ClientSetting(name, str, None, effect=Effect.LATER, without=instead)
 
 
-WITHOUT_EFFECT: tuple[Setting, ...] = (
+WITHOUT_EFFECT: tuple[ClientSetting, ...] = (
     *_without(
         _NO_GROUP,
         "group.id",
@@ -186,10 +190,10 @@ WITHOUT_EFFECT: tuple[Setting, ...] = (
     ),
 )
 
-LATER: tuple[Setting, ...] = (
+LATER: tuple[ClientSetting, ...] = (
     *_later("leave it out, and give the id to TransactionalProducer", "transactional.id"),
 )
 
-SETTINGS: dict[str, Setting] = {
+SETTINGS: dict[str, ClientSetting] = {
     row.name: row for row in (*APPLIED, *SECURITY, *WITHOUT_EFFECT, *LATER)
 }

@@ -24,16 +24,20 @@ from pyspark_klog.client.errors import (
 from pyspark_klog.client.group_offsets import CommittedOffset
 from pyspark_klog.client.producer.batches import ADDS_IMPLICITLY, NO_IDENTITY, Identity
 from pyspark_klog.client.transactions.outcomes import Outcome, Step, outcome
-from pyspark_klog.client.transactions.states import Event, State, after
+from pyspark_klog.client.transactions.states import (
+    TransactionalProducerState,
+    TransactionEvent,
+    after,
+)
 from pyspark_klog.client.transactions.steps import (
     TRANSACTION,
     AddOffsets,
     AddPartitions,
     CommitOffsets,
-    Coordinator,
+    ConsumerGroupMetadata,
+    CoordinatorKey,
     End,
     FindCoordinator,
-    GroupMember,
     Initialize,
     PendingStep,
 )
@@ -64,17 +68,17 @@ class TransactionManager:
     def __init__(
         self, transactional_id: str, timeout_ms: int, wait_ms: Callable[[int], int]
     ) -> None:
-        self.state = State.UNINITIALIZED
+        self.state = TransactionalProducerState.UNINITIALIZED
         self.identity = NO_IDENTITY
         self.version = 0
         """The transaction.version of the running transaction, or of the last one."""
         self.error: KlogError | None = None
         """Why the transaction must be aborted, or the producer is unusable."""
-        self._owner = Coordinator(TRANSACTION, transactional_id)
+        self._owner = CoordinatorKey(TRANSACTION, transactional_id)
         self._timeout_ms = timeout_ms
         self._wait_ms = wait_ms
         self._steps: deque[PendingStep] = deque()
-        self._coordinators: dict[Coordinator, Address] = {}
+        self._coordinators: dict[CoordinatorKey, Address] = {}
         self._begun = _Begun.NO
         self._is_unused = True
         """Whether no transaction has used the current epoch yet."""
@@ -84,8 +88,8 @@ class TransactionManager:
     # --- the user's calls ------------------------------------------------------------------------
     def initialize(self) -> None:
         """Ask for a producer id and epoch, which fences all older producers."""
-        is_repeated = self.state is State.INITIALIZING
-        self._move(Event.INITIALIZE)
+        is_repeated = self.state is TransactionalProducerState.INITIALIZING
+        self._move(TransactionEvent.INITIALIZE)
         if not is_repeated:
             self._steps.append(Initialize(self._owner, self._timeout_ms, NO_IDENTITY))
 
@@ -96,16 +100,16 @@ class TransactionManager:
         version must not reuse the epoch of earlier transactions (KIP-890).
         """
         is_first = self.version < ADDS_IMPLICITLY <= version
-        return self.state is State.READY and is_first and not self._is_unused
+        return self.state is TransactionalProducerState.READY and is_first and not self._is_unused
 
     def renew(self) -> None:
         """Ask the coordinator for the producer's next epoch."""
-        self._move(Event.INITIALIZE)
+        self._move(TransactionEvent.INITIALIZE)
         self._steps.append(Initialize(self._owner, self._timeout_ms, self.identity))
 
     def begin(self, version: int) -> None:
         """Begin a transaction; it keeps ``version`` until its end."""
-        self._move(Event.BEGIN)
+        self._move(TransactionEvent.BEGIN)
         self.version = version
         self._begun = _Begun.NO
         self._is_unused = False
@@ -113,13 +117,13 @@ class TransactionManager:
 
     def adopt(self, identity: Identity, version: int) -> None:
         """Take over a transaction that another producer began and wrote, in order to end it."""
-        self.state = State.IN_TRANSACTION
+        self.state = TransactionalProducerState.IN_TRANSACTION
         self._is_adopted = True
         self.identity, self.version, self._begun = identity, version, _Begun.YES
 
     def write_to(self, partitions: Iterable[TopicPartition]) -> None:
         """Note that batches are about to be written to these partitions."""
-        self._move(Event.WRITE)
+        self._move(TransactionEvent.WRITE)
         added = [p for p in dict.fromkeys(partitions) if p not in self._partitions]
         if not added:
             return
@@ -130,10 +134,10 @@ class TransactionManager:
             self._steps.append(AddPartitions(self._owner, self.identity, added))
 
     def send_offsets(
-        self, member: GroupMember, offsets: Mapping[TopicPartition, CommittedOffset]
+        self, member: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
         """Commit a group's offsets as part of the transaction."""
-        self._move(Event.WRITE)
+        self._move(TransactionEvent.WRITE)
         if not offsets:
             return
         if self.version < ADDS_IMPLICITLY:
@@ -143,40 +147,44 @@ class TransactionManager:
 
     def commit(self) -> None:
         """Commit the transaction. Every batch must be written, and every offset committed."""
-        is_repeated = self.state is State.COMMITTING
-        self._move(Event.COMMIT)
+        is_repeated = self.state is TransactionalProducerState.COMMITTING
+        self._move(TransactionEvent.COMMIT)
         if is_repeated:
             return
         if self._begun is _Begun.NO and not self._steps:
-            self._move(Event.DONE)
+            self._move(TransactionEvent.DONE)
             return
         self._steps.append(End(self._owner, self.identity, self.version, commit=True))
 
     def abort(self) -> None:
         """Abort the transaction. No batch may be under way."""
-        is_repeated = self.state is State.ABORTING
-        self._move(Event.ABORT)
+        is_repeated = self.state is TransactionalProducerState.ABORTING
+        self._move(TransactionEvent.ABORT)
         if is_repeated:
             return
         self._steps.clear()
         self.error = None
         if self._begun is _Begun.NO:
-            self._move(Event.DONE)
+            self._move(TransactionEvent.DONE)
             return
         self._steps.append(End(self._owner, self.identity, self.version, commit=False))
 
     def leave_open(self) -> None:
         """Leave the transaction open for another process to end. All steps must be done."""
         assert not self._steps
-        self._move(Event.HAND_OVER)
+        self._move(TransactionEvent.HAND_OVER)
 
-    def check(self, event: Event) -> None:
+    def check(self, event: TransactionEvent) -> None:
         """Check that an event is allowed in the current state.
 
         :raises TransactionMisuse, TransactionMustAbort, ProducerUnusable: if it is not allowed
         """
         if after(self.state, event) is None:
-            if self.state in (State.MUST_ABORT, State.UNUSABLE) and self.error is not None:
+            if (
+                self.state
+                in (TransactionalProducerState.MUST_ABORT, TransactionalProducerState.UNUSABLE)
+                and self.error is not None
+            ):
                 raise self.error
             raise TransactionMisuse(f"{event.value} is not allowed: producer {self.state.value}")
 
@@ -198,7 +206,7 @@ class TransactionManager:
             self._may_have_begun()
         return step
 
-    def address_of(self, coordinator: Coordinator) -> Address:
+    def address_of(self, coordinator: CoordinatorKey) -> Address:
         """The address of the coordinator of a step that `next_step` returned."""
         return self._coordinators[coordinator]
 
@@ -243,7 +251,7 @@ class TransactionManager:
     def _of_owner(self) -> str:
         return f" (transactional id {self._owner.key})"
 
-    def _move(self, event: Event) -> None:
+    def _move(self, event: TransactionEvent) -> None:
         self.check(event)
         following = after(self.state, event)
         assert following is not None
@@ -263,10 +271,14 @@ class TransactionManager:
             self._take_identity(step, step.identity(reply))
         else:
             self._begun = _Begun.YES
-        ends = (State.INITIALIZING, State.COMMITTING, State.ABORTING)
+        ends = (
+            TransactionalProducerState.INITIALIZING,
+            TransactionalProducerState.COMMITTING,
+            TransactionalProducerState.ABORTING,
+        )
         if not self._steps and self.state in ends:
             self._begun = _Begun.NO
-            self._move(Event.DONE)
+            self._move(TransactionEvent.DONE)
 
     def _take_identity(self, step: PendingStep, identity: Identity) -> None:
         if identity != NO_IDENTITY:
@@ -294,17 +306,17 @@ class TransactionManager:
             self._coordinators.pop(step.coordinator, None)
 
     def _fail(self, error: TransactionMustAbort) -> None:
-        if after(self.state, Event.FAIL) is None:
+        if after(self.state, TransactionEvent.FAIL) is None:
             # There is no transaction to abort, or its abort has failed.
             self._break(ProducerUnusable(error.reason, error.code))
             return
-        self._move(Event.FAIL)
+        self._move(TransactionEvent.FAIL)
         if self.error is None:
             self.error = error
         self._steps.clear()
 
     def _break(self, error: ProducerUnusable) -> None:
-        if self.state is not State.UNUSABLE:
-            self._move(Event.BREAK)
+        if self.state is not TransactionalProducerState.UNUSABLE:
+            self._move(TransactionEvent.BREAK)
             self.error = error
         self._steps.clear()

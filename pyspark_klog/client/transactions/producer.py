@@ -14,8 +14,8 @@ from pyspark_klog.client.producer.batches import Identity, InTransaction
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.client.transactions.blocking_driver import carry_out, transaction_version
 from pyspark_klog.client.transactions.manager import TransactionManager
-from pyspark_klog.client.transactions.states import Event, State
-from pyspark_klog.client.transactions.steps import GroupMember
+from pyspark_klog.client.transactions.states import TransactionalProducerState, TransactionEvent
+from pyspark_klog.client.transactions.steps import ConsumerGroupMetadata
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
@@ -60,7 +60,7 @@ class TransactionalProducer(Producer):
         self._features = (-1, 0)
 
     @property
-    def state(self) -> State:
+    def state(self) -> TransactionalProducerState:
         """The state of the producer and of its transaction."""
         return self._manager.state
 
@@ -84,9 +84,9 @@ class TransactionalProducer(Producer):
     def begin_transaction(self) -> None:
         """Begin a transaction. Brokers learn of it when something is written in it."""
         manager = self._manager
-        if manager.state is State.INITIALIZING:
+        if manager.state is TransactionalProducerState.INITIALIZING:
             self._carry_out()
-        manager.check(Event.BEGIN)
+        manager.check(TransactionEvent.BEGIN)
         self._features = max(self._features, transaction_version(self._client))
         version = self._features[1]
         if manager.needs_new_epoch(version):
@@ -96,19 +96,19 @@ class TransactionalProducer(Producer):
         self._transaction = InTransaction(self.transactional_id, version)
 
     def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], group: GroupMember | str
+        self, offsets: Mapping[TopicPartition, CommittedOffset], group: ConsumerGroupMetadata | str
     ) -> None:
         """Commit a group's offsets as part of the transaction.
 
         ``group`` is the id of a group without members, or the member that commits.
         """
-        member = GroupMember(group) if isinstance(group, str) else group
+        member = ConsumerGroupMetadata(group) if isinstance(group, str) else group
         self._manager.send_offsets(member, offsets)
         self._carry_out()
 
     def commit_transaction(self) -> None:
         """Wait until all batches are written, and commit."""
-        if self.state is State.IN_TRANSACTION:
+        if self.state is TransactionalProducerState.IN_TRANSACTION:
             self.flush()
         self._manager.commit()
         self._carry_out()
@@ -116,8 +116,8 @@ class TransactionalProducer(Producer):
     def abort_transaction(self) -> None:
         """Drop the batches that were not sent, and abort. The producer can then begin its next
         transaction."""
-        if self.state is not State.ABORTING:
-            self._manager.check(Event.ABORT)
+        if self.state is not TransactionalProducerState.ABORTING:
+            self._manager.check(TransactionEvent.ABORT)
             self._give_up_batches()
         self._manager.abort()
         self._carry_out()
@@ -141,7 +141,7 @@ class TransactionalProducer(Producer):
         super().add_all(given)
 
     def _check(self) -> None:
-        self._manager.check(Event.WRITE)
+        self._manager.check(TransactionEvent.WRITE)
 
     def _turn(self, *, wait: bool, until_ms: int | None = None) -> None:
         try:

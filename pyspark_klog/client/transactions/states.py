@@ -7,7 +7,7 @@ changes no state: the same call may be made again and goes on where the first on
 from enum import Enum
 
 
-class State(Enum):
+class TransactionalProducerState(Enum):
     """The state of a producer and its transaction."""
 
     UNINITIALIZED = "not initialized"
@@ -20,7 +20,7 @@ class State(Enum):
     UNUSABLE = "unusable"
 
 
-class Event(Enum):
+class TransactionEvent(Enum):
     """The user's calls, then the results of responses."""
 
     INITIALIZE = "init_transactions"
@@ -34,10 +34,10 @@ class Event(Enum):
     BREAK = "an error after which nothing helps"
 
 
-_S = State
-_E = Event
+_S = TransactionalProducerState
+_E = TransactionEvent
 
-TABLE: dict[State, dict[Event, State]] = {
+TABLE: dict[TransactionalProducerState, dict[TransactionEvent, TransactionalProducerState]] = {
     _S.UNINITIALIZED: {_E.INITIALIZE: _S.INITIALIZING},
     # INITIALIZING allows INITIALIZE again after a timeout. READY allows it because the first
     # transaction of another transaction.version needs a new epoch.
@@ -59,8 +59,10 @@ TABLE: dict[State, dict[Event, State]] = {
 from every state."""
 
 
-def after(state: State, event: Event) -> State | None:
+def after(
+    state: TransactionalProducerState, event: TransactionEvent
+) -> TransactionalProducerState | None:
     """The next state; None if the event is refused."""
-    if event is Event.BREAK:
-        return State.UNUSABLE
+    if event is TransactionEvent.BREAK:
+        return TransactionalProducerState.UNUSABLE
     return TABLE[state].get(event)

@@ -57,14 +57,14 @@ _ENDS_EPOCH = 5
 """The first versions of TxnOffsetCommit and EndTxn for transaction.version 2 (KIP-890)."""
 
 
-class Coordinator(NamedTuple):
+class CoordinatorKey(NamedTuple):
     """Identifies the coordinator of a group or of a transactional id."""
 
     kind: int
     key: str
 
 
-class GroupMember(NamedTuple):
+class ConsumerGroupMetadata(NamedTuple):
     """The member that commits a group's offsets. A group id alone stands for a client outside the
     group, whose commits the coordinator accepts only while the group has no members. With the other
     fields the coordinator refuses a member of an older generation (KIP-447)."""
@@ -88,7 +88,7 @@ class PendingStep:
     versions: tuple[int, int | None] = (0, None)
     """The lowest and the highest version that can be used."""
 
-    def __init__(self, coordinator: Coordinator | None) -> None:
+    def __init__(self, coordinator: CoordinatorKey | None) -> None:
         """``coordinator`` is the receiver of the request; with None any broker can answer it."""
         self.coordinator = coordinator
         self.failures = 0
@@ -107,7 +107,7 @@ class FindCoordinator(PendingStep):
     response = FindCoordinatorResponse
     versions = (1, _ONE_KEY)
 
-    def __init__(self, wanted: Coordinator) -> None:
+    def __init__(self, wanted: CoordinatorKey) -> None:
         super().__init__(None)
         self.wanted = wanted
         self.request = FindCoordinatorRequest(key=wanted.key, key_type=wanted.kind)
@@ -132,7 +132,7 @@ class Initialize(PendingStep):
     response = InitProducerIdResponse
     versions = (_RAISES_EPOCH, None)
 
-    def __init__(self, owner: Coordinator, timeout_ms: int, identity: Identity) -> None:
+    def __init__(self, owner: CoordinatorKey, timeout_ms: int, identity: Identity) -> None:
         super().__init__(owner)
         self.request = InitProducerIdRequest(
             transactional_id=owner.key,
@@ -154,7 +154,7 @@ class AddPartitions(PendingStep):
     versions = (0, _ONE_TRANSACTION)
 
     def __init__(
-        self, owner: Coordinator, identity: Identity, partitions: Iterable[TopicPartition]
+        self, owner: CoordinatorKey, identity: Identity, partitions: Iterable[TopicPartition]
     ) -> None:
         super().__init__(owner)
         self.partitions = list(partitions)
@@ -188,7 +188,7 @@ class AddOffsets(PendingStep):
     step = Step.ADD_OFFSETS
     response = AddOffsetsToTxnResponse
 
-    def __init__(self, owner: Coordinator, identity: Identity, group_id: str) -> None:
+    def __init__(self, owner: CoordinatorKey, identity: Identity, group_id: str) -> None:
         super().__init__(owner)
         self._group_id = group_id
         self.request = AddOffsetsToTxnRequest(
@@ -213,10 +213,10 @@ class CommitOffsets(PendingStep):
         transactional_id: str,
         identity: Identity,
         transaction_version: int,
-        member: GroupMember,
+        member: ConsumerGroupMetadata,
         offsets: Mapping[TopicPartition, CommittedOffset],
     ) -> None:
-        super().__init__(Coordinator(GROUP, member.group_id))
+        super().__init__(CoordinatorKey(GROUP, member.group_id))
         self._group_id = member.group_id
         implicit = transaction_version >= ADDS_IMPLICITLY
         self.versions = (
@@ -263,7 +263,7 @@ class End(PendingStep):
     response = EndTxnResponse
 
     def __init__(
-        self, owner: Coordinator, identity: Identity, transaction_version: int, *, commit: bool
+        self, owner: CoordinatorKey, identity: Identity, transaction_version: int, *, commit: bool
     ) -> None:
         super().__init__(owner)
         self.step = Step.COMMIT if commit else Step.ABORT

@@ -52,7 +52,7 @@ client does not send them, and brokers before Kafka 4.4 refuse version 5, which 
 """
 
 
-class State(Enum):
+class ClientConnectionState(Enum):
     """The state of a connection. Only SASL needs AUTHENTICATING, which may also follow READY;
     CLOSED may follow any state."""
 
@@ -104,7 +104,7 @@ class Connection:
         mechanism: Mechanism | None = None,
     ) -> None:
         self.peer = peer
-        self.state = State.CONNECTING
+        self.state = ClientConnectionState.CONNECTING
         self.error: KlogError | None = None
         self.versions: BrokerVersions | None = None
         self._chosen: dict[tuple[ApiKey, int, int | None], int] = {}
@@ -133,12 +133,12 @@ class Connection:
     # --- events ----------------------------------------------------------------------------------
     def connected(self, now_ms: int) -> None:
         """Ask for the versions over the connected socket, with the newest version (KIP-511)."""
-        self.state = State.NEGOTIATING
+        self.state = ClientConnectionState.NEGOTIATING
         self._ask_for_versions(_API_VERSIONS_VERSION, now_ms)
 
     def received(self, count: int) -> None:
         """Handle ``count`` bytes in `receive_buffer`; 0 means that the peer has closed."""
-        if self.state is State.CLOSED:
+        if self.state is ClientConnectionState.CLOSED:
             return
         if count == 0:
             self.lost(ConnectionFailed(f"{self.peer} closed the connection{self._closed_while()}"))
@@ -152,9 +152,9 @@ class Connection:
 
     def lost(self, error: KlogError) -> None:
         """End the connection; every unfinished call fails with ``error``."""
-        if self.state is State.CLOSED:
+        if self.state is ClientConnectionState.CLOSED:
             return
-        self.state = State.CLOSED
+        self.state = ClientConnectionState.CLOSED
         self.error = error
         self._out.clear()
         for call in (*self._calls, *(call for _, call, _ in self._unanswered)):
@@ -198,7 +198,7 @@ class Connection:
     def authentication_due(self, now_ms: int) -> bool:
         """Whether the session ends soon: then call `authenticate` before the next request."""
         due_ms = self._authentication_due_ms
-        return due_ms is not None and now_ms >= due_ms and self.state is State.READY
+        return due_ms is not None and now_ms >= due_ms and self.state is ClientConnectionState.READY
 
     def authenticate(self, mechanism: Mechanism, now_ms: int) -> None:
         """Begin an authentication. No request may be sent until the connection is ready again.
@@ -211,7 +211,7 @@ class Connection:
                 "SSL if its listener has TLS"
             )
         version = self.version(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, HANDSHAKE_VERSION)
-        self.state = State.AUTHENTICATING
+        self.state = ClientConnectionState.AUTHENTICATING
         self._authentication_due_ms = None
         self._exchange = SaslExchange(mechanism, self.peer)
         self._exchange_began_ms = now_ms
@@ -252,9 +252,9 @@ class Connection:
 
         A call that expects no reply is done, with an empty reply, once all its bytes were sent.
         """
-        if self.state is State.CLOSED:
+        if self.state is ClientConnectionState.CLOSED:
             raise self.error or ConnectionFailed(f"the connection to {self.peer} is closed")
-        if self.state is not State.READY:
+        if self.state is not ClientConnectionState.READY:
             raise RuntimeError(f"the connection to {self.peer} is {self.state.value}, not ready")
         return self._queue(
             message,
@@ -308,8 +308,12 @@ class Connection:
 
     def _closed_while(self) -> str:
         """Describe for an error when the broker closed the connection, and the likely cause."""
-        if self.state is not State.READY:
-            hint = ": has this listener TLS?" if self.state is State.NEGOTIATING else ""
+        if self.state is not ClientConnectionState.READY:
+            hint = (
+                ": has this listener TLS?"
+                if self.state is ClientConnectionState.NEGOTIATING
+                else ""
+            )
             return f" while {self.state.value}{hint}"
         if self._has_answered or self._uses_sasl or not self._calls:
             return ""
@@ -334,7 +338,7 @@ class Connection:
                 f"{self.peer} answered request {correlation_id}; expected {call.correlation_id}, "
                 "replies come in order"
             )
-        if self.state is State.NEGOTIATING:
+        if self.state is ClientConnectionState.NEGOTIATING:
             self._calls.popleft()
             self._take_versions(frame, call)
             return
@@ -372,7 +376,7 @@ class Connection:
         self._become_ready()
 
     def _become_ready(self) -> None:
-        self.state = State.READY
+        self.state = ClientConnectionState.READY
         self._frames.max_frame_bytes = self._max_reply_bytes
 
     def _take_versions(self, frame: memoryview, call: Call[Response]) -> None:

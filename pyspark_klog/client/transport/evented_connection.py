@@ -13,7 +13,12 @@ from typing import Any, TypeVar
 from pyspark_klog.client.errors import ConnectionFailed, RequestTimedOut
 from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.client.transport.backoff import Backoff
-from pyspark_klog.client.transport.connection import MAX_REPLY_BYTES, Call, Connection, State
+from pyspark_klog.client.transport.connection import (
+    MAX_REPLY_BYTES,
+    Call,
+    ClientConnectionState,
+    Connection,
+)
 from pyspark_klog.client.transport.event_loop import (
     BROKEN,
     READABLE,
@@ -196,7 +201,7 @@ class EventedConnection:
     def _start(self) -> None:
         if self._link is None:
             self._connect_if_due()
-        elif self._link[0].state is not State.CONNECTING:
+        elif self._link[0].state is not ClientConnectionState.CONNECTING:
             self._start_waiting(self._link[0])
             self._send_pending(*self._link)
         if self._started and self._started[0].is_done:
@@ -220,7 +225,7 @@ class EventedConnection:
     def _start_waiting(self, connection: Connection) -> None:
         while (
             self._waiting
-            and connection.state is State.READY
+            and connection.state is ClientConnectionState.READY
             and connection.in_flight < self._settings.max_in_flight
         ):
             ask = self._waiting.popleft()
@@ -273,7 +278,7 @@ class EventedConnection:
         if self._link is None:
             return
         connection, stream = self._link
-        if connection.state is not State.CONNECTING:
+        if connection.state is not ClientConnectionState.CONNECTING:
             if events & (READABLE | BROKEN):
                 self._receive(connection, stream)
         elif events & WRITABLE:
@@ -288,7 +293,7 @@ class EventedConnection:
         """Receive what has come, up to `RECEIVE_BYTES`."""
         left = RECEIVE_BYTES
         try:
-            while left > 0 and connection.state is not State.CLOSED:
+            while left > 0 and connection.state is not ClientConnectionState.CLOSED:
                 with connection.receive_buffer() as whole, whole[:left] as buffer:
                     room = len(buffer)
                     count = stream.recv_into(buffer)
@@ -321,7 +326,10 @@ class EventedConnection:
             self._loop.modify(stream.fileno(), wanted)
 
     def _broke(self, connection: Connection, error: OSError) -> None:
-        if isinstance(error, ConnectionResetError) and connection.state is State.NEGOTIATING:
+        if (
+            isinstance(error, ConnectionResetError)
+            and connection.state is ClientConnectionState.NEGOTIATING
+        ):
             connection.received(0)  # its error explains a close at this point
             return
         text = error.strerror or str(error)
@@ -366,7 +374,7 @@ class EventedConnection:
 
     def _on_time(self) -> None:
         self._timer = None
-        if self._link is not None and self._link[0].state is not State.CONNECTING:
+        if self._link is not None and self._link[0].state is not ClientConnectionState.CONNECTING:
             self._receive(*self._link)  # a reply may have come while the loop was busy elsewhere
         overdue = self._overdue(self._loop.now_ms())
         if overdue is not None and self._link is not None:
@@ -381,7 +389,7 @@ class EventedConnection:
         if self._link is None:
             if self._waiting:
                 due_ms.append(self._connect_at_ms)
-        elif self._link[0].state is not State.READY:
+        elif self._link[0].state is not ClientConnectionState.READY:
             due_ms.append(self._setup_deadline_ms)
         if due_ms:
             self._wake_by(min(due_ms))
@@ -390,9 +398,9 @@ class EventedConnection:
         """The error of the setup or the request whose time is over; None if none is overdue."""
         connection = self._link[0] if self._link is not None else None
         if connection is not None and now_ms >= self._setup_deadline_ms:
-            if connection.state is State.NEGOTIATING:
+            if connection.state is ClientConnectionState.NEGOTIATING:
                 return RequestTimedOut(f"{self.address} did not answer API_VERSIONS in time")
-            if connection.state is State.CONNECTING:
+            if connection.state is ClientConnectionState.CONNECTING:
                 waited = f"no answer within {self._settings.setup_timeout_ms} ms"
                 return ConnectionFailed(f"could not connect to {self.address}: {waited}")
         for ask in (*self._started, *self._waiting):

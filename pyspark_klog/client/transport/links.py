@@ -19,14 +19,18 @@ from pyspark_klog.client.errors import (
 from pyspark_klog.client.settings.client_settings import ClientSettings
 from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.client.transport.backoff import Backoff
-from pyspark_klog.client.transport.connection import MAX_REPLY_BYTES, Connection, State
+from pyspark_klog.client.transport.connection import (
+    MAX_REPLY_BYTES,
+    ClientConnectionState,
+    Connection,
+)
 from pyspark_klog.client.transport.sasl_exchange import Mechanism
 from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.errors import KlogError
 
 IDLE_PROBE_MS = 1_000
 """A connection that was unused for longer is checked before its next request."""
-_NOT_READY = (State.NEGOTIATING, State.AUTHENTICATING)
+_NOT_READY = (ClientConnectionState.NEGOTIATING, ClientConnectionState.AUTHENTICATING)
 
 
 class LinkSecurity(Protocol):
@@ -118,7 +122,7 @@ class Links:
             self._links[address] = link
         elif self._security is not None and link.connection.authentication_due(self._now_ms()):
             self._authenticate_again(link, self._security)
-        while link.connection.state is not State.READY:
+        while link.connection.state is not ClientConnectionState.READY:
             if link.connection.error is not None:
                 self._note_failure(address)
                 self._drop(link)
@@ -143,7 +147,7 @@ class Links:
             connection = link.connection
             if link.address == doubted or connection.authentication_due(now_ms):
                 continue  # `to` authenticates it again, if it is chosen below
-            if connection.state is State.READY and not self._is_stale(link):
+            if connection.state is ClientConnectionState.READY and not self._is_stale(link):
                 link.last_used_ms = now_ms
                 return link
         shuffled = sorted(known, key=lambda _: self._random())

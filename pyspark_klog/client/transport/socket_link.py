@@ -6,7 +6,7 @@ import socket
 
 from pyspark_klog.client.errors import ConnectionFailed
 from pyspark_klog.client.transport.addresses import Address
-from pyspark_klog.client.transport.connection import Connection, State
+from pyspark_klog.client.transport.connection import ClientConnectionState, Connection
 
 
 class Link:
@@ -29,7 +29,7 @@ class Link:
 
     @property
     def is_open(self) -> bool:
-        return self.connection.state is not State.CLOSED
+        return self.connection.state is not ClientConnectionState.CLOSED
 
     def send_pending(self) -> None:
         """Send what the socket accepts now; with more to send, wait until it is writable."""
@@ -48,7 +48,7 @@ class Link:
         """Receive until the socket has no more bytes."""
         connection = self.connection
         try:
-            while connection.state is not State.CLOSED:
+            while connection.state is not ClientConnectionState.CLOSED:
                 with connection.receive_buffer() as buffer:
                     room = len(buffer)
                     count = self._socket.recv_into(buffer)
@@ -68,7 +68,10 @@ class Link:
         self._socket.close()
 
     def _fail(self, error: OSError) -> None:
-        if isinstance(error, ConnectionResetError) and self.connection.state is State.NEGOTIATING:
+        if (
+            isinstance(error, ConnectionResetError)
+            and self.connection.state is ClientConnectionState.NEGOTIATING
+        ):
             self.connection.received(0)  # its error explains a close at this point
             return
         text = error.strerror or str(error)

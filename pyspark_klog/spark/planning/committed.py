@@ -12,7 +12,7 @@ from pyspark_klog.spark.options.options import Options
 _log = logging.getLogger(__name__)
 
 
-class Start(NamedTuple):
+class GroupStart(NamedTuple):
     """A group's offsets, compared with the offsets that the partitions hold."""
 
     offsets: Offsets
@@ -27,9 +27,9 @@ def start_of(
     committed: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
-) -> Start:
+) -> GroupStart:
     """Compare a group's offsets with the offsets of the partitions in ``earliest``. Pure."""
-    start = Start({}, [], [])
+    start = GroupStart({}, [], [])
     for partition in sorted(earliest):
         offset, first, end = committed.get(partition), earliest[partition], latest[partition]
         if offset is None:

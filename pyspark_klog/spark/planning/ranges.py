@@ -22,7 +22,7 @@ class OffsetRange(NamedTuple):
 
 
 @dataclass(slots=True)
-class Plan:
+class RangePlan:
     """The ranges to read, and a sentence about each loss in ``lost``.
 
     ``absent`` are the partitions that have a start and no end.
@@ -37,13 +37,13 @@ def plan(
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
     first_of_new: Mapping[TopicPartition, int],
-) -> Plan:
+) -> RangePlan:
     """The ranges between two positions, without empty ones.
 
     ``first_of_new`` has the earliest offset of each partition that ``end`` has and ``start`` lacks:
     such a partition is new and is read from that offset on.
     """
-    result = Plan(absent=sorted(start.keys() - end.keys()))
+    result = RangePlan(absent=sorted(start.keys() - end.keys()))
     for partition in sorted(end):
         begin = start.get(partition)
         if begin is None:

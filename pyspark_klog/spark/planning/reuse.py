@@ -27,7 +27,7 @@ _NAMED = 3
 """The most changes that a message names."""
 
 
-class Plan(NamedTuple):
+class PlanIdentity(NamedTuple):
     """The source's response when Spark asked for its partitions."""
 
     plan_id: bytes
@@ -54,7 +54,7 @@ class Query(NamedTuple):
 class PlannedOffsets:
     """The plan of a batch read, and the range of each partition in it."""
 
-    plan: Plan
+    plan: PlanIdentity
     start: Offsets
     end: Offsets
 
@@ -86,7 +86,7 @@ def _time_of(query_id: str) -> int | None:
     return uuid.int >> 80 if uuid.version == _UUID_WITH_TIME else None
 
 
-def is_reused(plan: Plan, query: Query, known_key: bool | None, now_ms: int) -> bool:
+def is_reused(plan: PlanIdentity, query: Query, known_key: bool | None, now_ms: int) -> bool:
     """Whether the plan was made for an earlier query than the one that now uses it.
 
     ``known_key`` says whether this host has seen the plan with this query's key (True), with
@@ -99,7 +99,7 @@ def is_reused(plan: Plan, query: Query, known_key: bool | None, now_ms: int) -> 
     return known_key is False or (is_made_after and not query.is_in_stream)
 
 
-def _is_of_earlier_micro_batch(plan: Plan, query: Query, now_ms: int) -> bool:
+def _is_of_earlier_micro_batch(plan: PlanIdentity, query: Query, now_ms: int) -> bool:
     if query.created_ms is None:
         return now_ms - plan.planned_ms > OLDEST_IN_A_STREAM_MS
     return query.created_ms - plan.planned_ms > LONGEST_BEFORE_QUERY_MS

@@ -16,7 +16,7 @@ from pyspark_klog.spark.errors import PlanOutdated
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.planning.reuse import (
-    Plan,
+    PlanIdentity,
     PlannedOffsets,
     describe_changes,
     find_query,
@@ -32,7 +32,7 @@ _FILTERS_MODULE = "pyspark.sql.worker.data_source_pushdown_filters"
 class PlanMark(NamedTuple):
     """Identifies the plan of a task, so that the task can detect that Spark reuses the plan."""
 
-    plan: Plan
+    plan: PlanIdentity
     offsets: PlannedOffsets | None
     """The whole plan; only in the first partition."""
 
@@ -45,10 +45,10 @@ class EmptyPartition(InputPartition):
         self.mark = mark
 
 
-def new_plan() -> Plan:
+def new_plan() -> PlanIdentity:
     """A new plan, made in one of Spark's planning processes."""
     plan_id = bytes.fromhex(chance.unique_text())[:8]
-    return Plan(plan_id, clock.epoch_ms(), _FILTERS_MODULE in sys.modules)
+    return PlanIdentity(plan_id, clock.epoch_ms(), _FILTERS_MODULE in sys.modules)
 
 
 def may_be_outdated(options: Options) -> bool:

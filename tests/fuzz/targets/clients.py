@@ -6,7 +6,11 @@ the size of the pieces in which it arrives.
 
 from random import Random
 
-from pyspark_klog.client.transport.connection import MAX_REPLY_BYTES, Connection, State
+from pyspark_klog.client.transport.connection import (
+    MAX_REPLY_BYTES,
+    ClientConnectionState,
+    Connection,
+)
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.codec import encode_message
 from pyspark_klog.protocol.errors import MalformedRequest
@@ -93,17 +97,19 @@ class Clients(Target):
         )
         connection.connected(0)
         position = 0
-        while position < len(stream) and connection.state is not State.CLOSED:
+        while position < len(stream) and connection.state is not ClientConnectionState.CLOSED:
             room = connection.receive_buffer()
             count = min(step or 1, len(room), len(stream) - position)
             room[:count] = stream[position : position + count]
             room.release()
             position += count
             connection.received(count)
-        if connection.state is State.CLOSED and not isinstance(connection.error, KlogError):
+        if connection.state is ClientConnectionState.CLOSED and not isinstance(
+            connection.error, KlogError
+        ):
             raise BrokenPromise(f"closed, and the error is {connection.error!r}")
         connection.received(0)
-        if connection.state is not State.CLOSED:
+        if connection.state is not ClientConnectionState.CLOSED:
             raise BrokenPromise("the other side has closed, and it is not closed")
 
     def _records(self, options: int, data: bytes) -> None:

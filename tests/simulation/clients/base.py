@@ -12,7 +12,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_klog.client.errors import ConnectionFailed, RequestTimedOut
-from pyspark_klog.client.transport.connection import Call, Connection, State
+from pyspark_klog.client.transport.connection import Call, ClientConnectionState, Connection
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.message import Request, Response
 from tests.simulation.network import Link
@@ -94,7 +94,9 @@ class Client(ABC):
 
     @property
     def is_connected(self) -> bool:
-        return self._connection is not None and self._connection.state is State.READY
+        return (
+            self._connection is not None and self._connection.state is ClientConnectionState.READY
+        )
 
     @property
     def resets_when_late(self) -> bool:
@@ -129,7 +131,7 @@ class Client(ABC):
     ) -> Call[R]:
         """Send a request; ``waits_ms`` is how long it allows the broker to take."""
         connection = self._connection
-        if connection is None or connection.state is not State.READY:
+        if connection is None or connection.state is not ClientConnectionState.READY:
             raise Lost
         version = connection.version(reply_class.api_key, low, high)
         call = connection.send(
@@ -192,7 +194,7 @@ class Client(ABC):
             buffer.release()
             position += count
             connection.received(count)
-        if connection.state is State.CLOSED:
+        if connection.state is ClientConnectionState.CLOSED:
             raise Violation("answers can be read", f"{self.name}: {connection.error}")
         self._pump()
         self._go_on()
@@ -236,7 +238,7 @@ class Client(ABC):
         if connection is None or link is None:
             return
         connection.on_deadline(self.world.now_ms)
-        if connection.state is not State.CLOSED:
+        if connection.state is not ClientConnectionState.CLOSED:
             self._pump()
             return
         assert isinstance(connection.error, RequestTimedOut)

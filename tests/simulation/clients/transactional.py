@@ -21,8 +21,13 @@ from pyspark_klog.client.group_offsets import CommittedOffset
 from pyspark_klog.client.producer.batches import ADDS_IMPLICITLY, Batch
 from pyspark_klog.client.transactions.manager import TransactionManager
 from pyspark_klog.client.transactions.outcomes import Step
-from pyspark_klog.client.transactions.states import State
-from pyspark_klog.client.transactions.steps import End, GroupMember, Initialize, PendingStep
+from pyspark_klog.client.transactions.states import TransactionalProducerState
+from pyspark_klog.client.transactions.steps import (
+    ConsumerGroupMetadata,
+    End,
+    Initialize,
+    PendingStep,
+)
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.find_coordinator import (
@@ -151,7 +156,7 @@ class TransactionalProducer(Producer):
                 yield from self._carry_out(begun)
         except TransactionMustAbort as error:
             self.note(f"must abort: {error}")
-        if manager.state is not State.READY:
+        if manager.state is not TransactionalProducerState.READY:
             yield from self._abort(begun)
         else:
             for partition, (_, end) in begun.moves.items():
@@ -241,7 +246,7 @@ class TransactionalProducer(Producer):
             end = first + world.between(1, 9)
             begun.moves[partition] = first, end
             offsets[partition] = CommittedOffset(end)
-        self._manager.send_offsets(GroupMember(self._group), offsets)
+        self._manager.send_offsets(ConsumerGroupMetadata(self._group), offsets)
         yield from self._carry_out(begun)
 
     def _fetch_positions(self) -> Script:
@@ -338,7 +343,7 @@ class TransactionalProducer(Producer):
     def _check_manager(self) -> None:
         """Raise the manager's error; Violation if nothing excuses it."""
         error = self._manager.error
-        if error is None or self._manager.state is State.ABORTING:
+        if error is None or self._manager.state is TransactionalProducerState.ABORTING:
             return
         transactions = self.history.transactions
         is_late = self.world.now_ms >= self._late_ms

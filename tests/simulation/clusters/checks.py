@@ -8,7 +8,7 @@ from zlib import crc32
 
 from klog_broker.log.errors import DamagedLog
 from klog_broker.membership.cluster_part import InCluster
-from klog_broker.membership.member import Member
+from klog_broker.membership.member import ZooKeeperMember
 from klog_broker.replication.leader import Leader
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.errors import RecordsError
@@ -29,7 +29,7 @@ WHOLE_TOPICS = "Metadata shows all partitions of a topic or none"
 ORDERS = "a replica takes no role that is older than its last one"
 
 
-def member_of(machine: Machine) -> Member | None:
+def member_of(machine: Machine) -> ZooKeeperMember | None:
     """The running broker's member of the cluster, which registers and takes part in elections."""
     broker = machine.broker
     part = None if broker is None else broker.cluster_part

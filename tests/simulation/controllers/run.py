@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from klog_broker.controller.zookeeper.controller_requests import NewTopic
+from klog_broker.controller.zookeeper.controller_requests import ValidatedTopic
 from klog_broker.controller.zookeeper.request_batch import ControllerRequest
 from klog_broker.controller.zookeeper.request_sender import BrokerResponse
 from klog_broker.runtime.zookeeper.sessions import Create
@@ -231,7 +231,7 @@ class Controllers:
     def _create(self, name: str) -> None:
         replicas = tuple(self._replicas() for _ in range(self.world.between(1, 3)))
         topic_id = TopicId(UUID(int=self.world.random.getrandbits(128)))
-        topic = NewTopic(name, topic_id, replicas, {})
+        topic = ValidatedTopic(name, topic_id, replicas, {})
 
         def answered(error: ErrorCode) -> None:
             self.world.note(f"create {name} {error.name}")

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from klog_broker.config import Listener
-from klog_broker.controller.zookeeper.controller_election import State
+from klog_broker.controller.zookeeper.controller_election import ElectionState
 from klog_broker.controller.zookeeper.errors import ControllerMoved
 from klog_broker.controller.zookeeper.fenced_writes import FencedWrites
-from klog_broker.membership.member import Member
+from klog_broker.membership.member import ZooKeeperMember
 from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.metadata.zookeeper.join_conversation import JoinResult
 from klog_broker.runtime.event_loop.loop import Loop
@@ -51,7 +51,7 @@ class BrokerLife:
         self._checks = checks
         self._written = 0
         self._followed = False
-        self.member = Member(
+        self.member = ZooKeeperMember(
             self.loop, world.clock, self._open_session, SESSION_MS, on_in_use=self._in_use
         )
         self.member.begin(Chance(world.random.getrandbits(32)), self.number, 1_000)
@@ -102,7 +102,7 @@ class BrokerLife:
     @property
     def is_controller(self) -> bool:
         """Whether the broker believes that it is the controller."""
-        return self._followed and self.member.election.state is State.CONTROLLER
+        return self._followed and self.member.election.state is ElectionState.CONTROLLER
 
     def _open_session(self, loop: Any, on_event: Callable[[SessionEvent], None]) -> Session:
         if self._followed and self.member.election.writes is not None:

@@ -2,21 +2,21 @@
 
 from collections.abc import Sequence
 
-from klog_broker.controller.zookeeper.controller_election import State
-from klog_broker.membership.member import Member
+from klog_broker.controller.zookeeper.controller_election import ElectionState
+from klog_broker.membership.member import ZooKeeperMember
 from klog_broker.runtime.zookeeper.requests import Exists, Get
 from pyspark_klog.znodes.cluster import decode_controller
 from pyspark_klog.znodes.paths import CONTROLLER, broker_path
 from tests.simulation.elections.checks import Checks
 
 
-def unhealed(checks: Checks, members: Sequence[Member], count: int) -> str:
+def unhealed(checks: Checks, members: Sequence[ZooKeeperMember], count: int) -> str:
     """A difference from the required state of ``count`` joined brokers; empty if there is none."""
     checks.follow()
     joined = [each for each in members if hasattr(each, "election")]
     if len(joined) != count:
         return f"{len(joined)} of {count} brokers have joined"
-    controllers = [each for each in joined if each.election.state is State.CONTROLLER]
+    controllers = [each for each in joined if each.election.state is ElectionState.CONTROLLER]
     node = checks.tree.read(Get(CONTROLLER))
     if len(controllers) != 1 or isinstance(node, Exception):
         return f"there are {len(controllers)} controllers, and the node is {node}"
@@ -34,6 +34,6 @@ def unhealed(checks: Checks, members: Sequence[Member], count: int) -> str:
             return f"{name} is not registered as it believes: {stat}"
         if set(image.brokers) != numbers or image.controller_id != number:
             return f"{name} sees {sorted(image.brokers)} and controller {image.controller_id}"
-        if each is not controllers[0] and each.election.state is not State.OTHER:
+        if each is not controllers[0] and each.election.state is not ElectionState.OTHER:
             return f"{name} is {each.election.state.value}"
     return ""

@@ -3,10 +3,10 @@
 from typing import Any
 
 from klog_broker.controller.zookeeper import controller_election
-from klog_broker.controller.zookeeper.controller_election import Election, State
+from klog_broker.controller.zookeeper.controller_election import Election, ElectionState
 from klog_broker.controller.zookeeper.fenced_writes import FencedWrites
 from klog_broker.metadata.zookeeper import conversation
-from klog_broker.metadata.zookeeper.live_brokers import LiveBrokers
+from klog_broker.metadata.zookeeper.live_brokers import BrokerRegistrationReader
 from klog_broker.metadata.zookeeper.registration import Registration
 from klog_broker.metadata.zookeeper.sessions import Sessions
 from klog_broker.runtime.zookeeper.sessions import Create, Set
@@ -61,7 +61,7 @@ def _watch_missed(original: Any) -> Any:
     def connected(candidate: Any, session: Any) -> None:
         """The broker reads nothing again after a break, as if watches outlived the connection."""
         candidate._session = session
-        if candidate.state in (State.AWAY, State.ASKING):
+        if candidate.state in (ElectionState.AWAY, ElectionState.ASKING):
             original(candidate, session)
 
     return connected
@@ -72,7 +72,7 @@ def _resigns_late(_original: Any) -> Any:
         """A controller whose session has expired resigns only when another controller appears."""
         candidate._session = None
         candidate._conversation.drop()
-        candidate.state = State.AWAY
+        candidate.state = ElectionState.AWAY
 
     return expired
 
@@ -128,6 +128,8 @@ MUTANTS = (
     Mutant("resigns late", Election, "expired", _resigns_late),
     Mutant("registered once", Registration, "expired", _registered_once),
     Mutant("last life not waited for", Registration, "_wait", _waits_for_nobody),
-    Mutant("change while reading lost", LiveBrokers, "_changed", _changes_while_reading),
+    Mutant(
+        "change while reading lost", BrokerRegistrationReader, "_changed", _changes_while_reading
+    ),
     Mutant("session before its users", Sessions, "_event", _session_before_users),
 )

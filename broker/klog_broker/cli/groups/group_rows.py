@@ -13,7 +13,7 @@ from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
 from pyspark_klog.ids import TopicPartition
 
 
-class Position(NamedTuple):
+class GroupPosition(NamedTuple):
     """A partition with a committed offset of a group, or that is assigned to one of its members.
 
     ``end`` is None if the partition does not exist any more or has no leader.
@@ -36,7 +36,7 @@ class GroupView(NamedTuple):
     """A group with its positions, in order of partitions."""
 
     group: DescribedGroup
-    positions: Sequence[Position]
+    positions: Sequence[GroupPosition]
 
     @property
     def lag(self) -> int:
@@ -55,7 +55,7 @@ def group_view(client: BlockingClient, group: DescribedGroup) -> GroupView:
     return GroupView(
         group,
         [
-            Position(
+            GroupPosition(
                 each,
                 committed.get(each),
                 ends[each].offset if each in ends else None,

@@ -34,7 +34,7 @@ class Strategy:
 
 
 @dataclass(slots=True)
-class Plan:
+class OffsetPlan:
     """New offsets, and warnings about those that differ from the requested ones."""
 
     offsets: dict[TopicPartition, int]
@@ -46,16 +46,16 @@ def plan(
     strategy: Strategy,
     partitions: Iterable[TopicPartition],
     committed: Offsets,
-) -> Plan:
+) -> OffsetPlan:
     """Return the new offsets of these partitions; ``committed`` are the present ones.
 
     :raises KlogError: if offsets are to be shifted in a partition without one
     """
     wanted = sorted(partitions)
     if strategy.to_earliest:
-        return Plan(_ends(client, wanted, EARLIEST), [])
+        return OffsetPlan(_ends(client, wanted, EARLIEST), [])
     if strategy.to_latest:
-        return Plan(_ends(client, wanted, LATEST), [])
+        return OffsetPlan(_ends(client, wanted, LATEST), [])
     if strategy.to_time_ms is not None:
         return _to_time(client, wanted, strategy.to_time_ms)
     if strategy.to_offset is not None:
@@ -71,14 +71,14 @@ def plan(
     warnings = [
         f"{each}: there is no offset yet; using the end, {end}" for each, end in ends.items()
     ]
-    return Plan({each: committed.get(each, ends.get(each, 0)) for each in wanted}, warnings)
+    return OffsetPlan({each: committed.get(each, ends.get(each, 0)) for each in wanted}, warnings)
 
 
-def within_log(client: BlockingClient, offsets: Offsets) -> Plan:
+def within_log(client: BlockingClient, offsets: Offsets) -> OffsetPlan:
     """Return these offsets, with an offset outside of a partition's log moved to the log's nearer
     end."""
     first, end = _ends(client, offsets, EARLIEST), _ends(client, offsets, LATEST)
-    made = Plan({}, [])
+    made = OffsetPlan({}, [])
     for partition, offset in sorted(offsets.items()):
         low, high = first[partition], end[partition]
         made.offsets[partition] = min(max(offset, low), high)
@@ -90,11 +90,11 @@ def within_log(client: BlockingClient, offsets: Offsets) -> Plan:
     return made
 
 
-def _to_time(client: BlockingClient, partitions: list[TopicPartition], time_ms: int) -> Plan:
+def _to_time(client: BlockingClient, partitions: list[TopicPartition], time_ms: int) -> OffsetPlan:
     found = list_offsets(client, dict.fromkeys(partitions, max(time_ms, 0)))
     late = [each for each in partitions if found[each].offset == NOT_FOUND]
     ends = _ends(client, late, LATEST)
-    return Plan(
+    return OffsetPlan(
         {each: ends.get(each, found[each].offset) for each in partitions},
         [f"{each}: no record is as new as that time; using the end, {ends[each]}" for each in late],
     )

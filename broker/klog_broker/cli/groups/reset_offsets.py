@@ -16,7 +16,7 @@ from klog_broker.cli.common.client_options import (
 from klog_broker.cli.common.partitions import check_topics, named_partitions
 from klog_broker.cli.common.tables import Row, print_table
 from klog_broker.cli.groups.offset_strategies import (
-    Plan,
+    OffsetPlan,
     Strategy,
     plan,
     read_csv,
@@ -32,7 +32,7 @@ from pyspark_klog.client.errors import TopicMissing
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 
-_Done = list[tuple[str, Plan, dict[TopicPartition, int]]]
+_Done = list[tuple[str, OffsetPlan, dict[TopicPartition, int]]]
 """By group: its plan, and its present offsets."""
 
 _LONGEST = 2**63 - 1
@@ -183,7 +183,7 @@ def _committed_in(group_id: str, now: dict[TopicPartition, int]) -> list[TopicPa
     return sorted(now)
 
 
-def _as_given(client: BlockingClient, offsets: dict[TopicPartition, int]) -> Plan:
+def _as_given(client: BlockingClient, offsets: dict[TopicPartition, int]) -> OffsetPlan:
     check_topics(client, sorted({partition.topic for partition in offsets}))
     for partition in offsets:
         if not client.view.has_partition(partition):
@@ -191,7 +191,7 @@ def _as_given(client: BlockingClient, offsets: dict[TopicPartition, int]) -> Pla
     return within_log(client, offsets)
 
 
-def _commit(client: BlockingClient, group_id: str, made: Plan) -> None:
+def _commit(client: BlockingClient, group_id: str, made: OffsetPlan) -> None:
     offsets = {each: CommittedOffset(offset) for each, offset in made.offsets.items()}
     try:
         commit_offsets(client, group_id, offsets)

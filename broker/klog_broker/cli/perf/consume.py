@@ -6,7 +6,7 @@ from klog_broker.cli.perf.figures import Flow
 from klog_broker.cli.perf.produce import PRINT_EVERY_S, PrintFigures
 from pyspark_klog.client.clock import monotonic_s
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.client.consumer.follower import Fetched, Follower, OutOfRange
+from pyspark_klog.client.consumer.follower import ContinuousReader, Fetched, OutOfRange
 from pyspark_klog.client.consumer.offsets import EARLIEST, list_offsets
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.sets import entries
@@ -28,7 +28,7 @@ def measure_reading(
     start_s = monotonic_s()
     last_s = start_s
     total, of_while = Flow(start_s), Flow(start_s)
-    follower = Follower(
+    follower = ContinuousReader(
         client,
         {partition: at.offset for partition, at in positions.items()},
         trouble_timeout_ms=client.settings.number("default.api.timeout.ms"),

@@ -13,9 +13,9 @@ from klog_broker.cli.common.partitions import named_partitions
 from klog_broker.cli.records.record_lines import separator_bytes
 from klog_broker.cli.records.record_output import FIELDS, RecordFormat
 from klog_broker.cli.records.record_reader import Columns, RecordReader
-from klog_broker.cli.records.start_offsets import GroupPositions, Start
+from klog_broker.cli.records.start_offsets import GroupPositions, StartPosition
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.client.consumer.follower import Follower, OutOfRange
+from pyspark_klog.client.consumer.follower import ContinuousReader, OutOfRange
 from pyspark_klog.client.consumer.lost_offsets import may_pass
 from pyspark_klog.client.consumer.offsets import EARLIEST
 from pyspark_klog.client.errors import TimedOut
@@ -122,8 +122,8 @@ def command(
         raise click.UsageError("--offset and --from-beginning: expected one of them")
     if offset is not None and group_id is not None:
         raise click.UsageError("--offset and --group: expected one of them")
-    start = Start(timestamp_ms=EARLIEST) if from_beginning else Start()
-    start = start if offset is None else Start.of_text(offset)
+    start = StartPosition(timestamp_ms=EARLIEST) if from_beginning else StartPosition()
+    start = start if offset is None else StartPosition.of_text(offset)
     form = RecordFormat(
         _fields(fields),
         asking.as_json,
@@ -192,7 +192,7 @@ class Printer:
         self._printed = dict(positions)
         """The next offset of each partition: all records before it have been written to stdout."""
         self._reader = RecordReader(form.wanted, check_crcs=client.settings.flag("check.crcs"))
-        self._follower = Follower(
+        self._follower = ContinuousReader(
             client,
             positions,
             trouble_timeout_ms=client.settings.number("default.api.timeout.ms"),

@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"\d{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartPosition:
     """The start of reading: an offset, or the first record that is not older than a time."""
 
     offset: int | None = None
@@ -25,7 +25,7 @@ class Start:
     """A timestamp in milliseconds, EARLIEST or LATEST."""
 
     @classmethod
-    def of_text(cls, text: str) -> "Start":
+    def of_text(cls, text: str) -> "StartPosition":
         """Parse ``earliest``, ``latest``, an offset or a time.
 
         :raises SettingError: if the text is none of them
@@ -85,7 +85,7 @@ class GroupPositions:
             raise self._busy(f"it is {group.state}, with {len(group.members)} members")
 
     def positions(
-        self, partitions: Sequence[TopicPartition], start: Start
+        self, partitions: Sequence[TopicPartition], start: StartPosition
     ) -> dict[TopicPartition, int]:
         """Return the group's committed offsets, and ``start`` for partitions without one."""
         committed = self._client.settings["isolation.level"] == "read_committed"

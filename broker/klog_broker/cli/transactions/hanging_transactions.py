@@ -17,7 +17,7 @@ from klog_broker.cli.common.tables import Row, print_table
 from klog_broker.cli.groups.sink_rows import shown_time
 from pyspark_klog.client.admin.hanging_transactions import (
     ActiveProducer,
-    OpenTransaction,
+    PartitionTransaction,
     abort_in_partition,
     active_producers,
     hanging,
@@ -64,7 +64,7 @@ def find_hanging(
     Readers of committed records wait for the end of such transactions; `abort` ends them.
     """
     before_ms = epoch_ms() - max_transaction_timeout * 60_000
-    suspects: list[OpenTransaction] = []
+    suspects: list[PartitionTransaction] = []
     refused: list[str] = []
     with asking.client() as client:
         partitions = _partitions(client, topics, broker_id)
@@ -182,7 +182,7 @@ def _partitions(
     ]
 
 
-def _row(each: OpenTransaction) -> Row:
+def _row(each: PartitionTransaction) -> Row:
     producer = each.producer
     return (
         *(*each.partition, producer.start_offset),

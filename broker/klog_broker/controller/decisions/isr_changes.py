@@ -30,7 +30,7 @@ from pyspark_klog.protocol.apis.alter_partition import (
 _PARTITIONS_A_PART = 500
 
 
-class Decision(NamedTuple):
+class IsrDecision(NamedTuple):
     """The states to write, and the errors to answer by topic id and partition index."""
 
     changes: dict[TopicPartition, LeaderAndIsr]
@@ -78,11 +78,11 @@ def parts(request: AlterPartitionRequest) -> Iterator[AlterPartitionRequest]:
         yield part(topics)
 
 
-def decide(context: ControllerContext, request: AlterPartitionRequest) -> Decision:
+def decide(context: ControllerContext, request: AlterPartitionRequest) -> IsrDecision:
     """Decide for each partition of the request. The caller has checked the broker epoch.
 
     A partition that already has the requested state, and whose request names an older partition
-    epoch, is in neither part of the Decision: its response is the present state.
+    epoch, is in neither part of the IsrDecision: its response is the present state.
     """
     changes: dict[TopicPartition, LeaderAndIsr] = {}
     errors: dict[tuple[TopicId, int], ErrorCode] = {}
@@ -105,13 +105,13 @@ def decide(context: ControllerContext, request: AlterPartitionRequest) -> Decisi
                 errors[key] = fault
             elif wanted != known.state or asked.partition_epoch == known.partition_epoch:
                 changes[partition] = wanted
-    return Decision(changes, errors)
+    return IsrDecision(changes, errors)
 
 
 def answer(
-    context: ControllerContext, request: AlterPartitionRequest, decision: Decision
+    context: ControllerContext, request: AlterPartitionRequest, decision: IsrDecision
 ) -> AlterPartitionResponse:
-    """The response to a request. The caller has written the changes of the Decision."""
+    """The response to a request. The caller has written the changes of the IsrDecision."""
     return AlterPartitionResponse(
         topics=[
             TopicResult(
@@ -136,7 +136,7 @@ def add_answer(to: AlterPartitionResponse, part: AlterPartitionResponse) -> None
 
 
 def _result(
-    context: ControllerContext, topic_id: TopicId, asked: PartitionData, decision: Decision
+    context: ControllerContext, topic_id: TopicId, asked: PartitionData, decision: IsrDecision
 ) -> PartitionResult:
     index = asked.partition_index
     error = decision.errors.get((topic_id, index))

@@ -8,12 +8,12 @@ again: a dropped request may or may not have arrived, and deleting an absent rep
 from klog_broker.controller.decisions.replica_states import ReplicaState
 from klog_broker.controller.zookeeper import deletions
 from klog_broker.controller.zookeeper.cluster_state import ControllerState
-from klog_broker.controller.zookeeper.znode_writer import PARTITIONS_A_TURN, Work
+from klog_broker.controller.zookeeper.znode_writer import PARTITIONS_A_TURN, EventContext
 from klog_broker.metadata.zookeeper.conversation import Steps
 from pyspark_klog.ids import BrokerId, TopicPartition
 
 
-def catch_up(work: Work, broker_id: BrokerId) -> Steps[None]:
+def catch_up(work: EventContext, broker_id: BrokerId) -> Steps[None]:
     """Send a broker all metadata, then the role of each of its replicas.
 
     The full UpdateMetadata request must come first, because a broker treats a topic that its

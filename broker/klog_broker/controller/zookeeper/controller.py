@@ -31,18 +31,18 @@ from klog_broker.controller.zookeeper import (
 )
 from klog_broker.controller.zookeeper.broker_catch_up import catch_up
 from klog_broker.controller.zookeeper.cluster_state import ControllerState
-from klog_broker.controller.zookeeper.controller_requests import ElectionErrors, NewTopic
+from klog_broker.controller.zookeeper.controller_requests import ElectionErrors, ValidatedTopic
 from klog_broker.controller.zookeeper.errors import (
     BrokersChanged,
     ControllerMoved,
     ControllerStateOutdated,
 )
-from klog_broker.controller.zookeeper.event_queue import Event, EventQueue
+from klog_broker.controller.zookeeper.event_queue import ControllerEvent, EventQueue
 from klog_broker.controller.zookeeper.fenced_writes import FencedWrites
 from klog_broker.controller.zookeeper.request_batch import BrokerRequest
 from klog_broker.controller.zookeeper.request_sender import BrokerResponse, RequestSender, Send
-from klog_broker.controller.zookeeper.znode_reader import Change, Reader, Subject
-from klog_broker.controller.zookeeper.znode_writer import Work, Writer
+from klog_broker.controller.zookeeper.znode_reader import Reader, Subject, ZnodeChange
+from klog_broker.controller.zookeeper.znode_writer import EventContext, Writer
 from klog_broker.metadata.zookeeper.conversation import Conversation, Steps
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.wheel import Timer
@@ -70,7 +70,7 @@ RETRY_MS = 1_000
 DELETION_RETRY_MS = 10_000
 FAILED_RETRY_MS = 10_000
 
-_BROKERS = Change(Subject.BROKERS)
+_BROKERS = ZnodeChange(Subject.BROKERS)
 
 
 class Controller:
@@ -106,9 +106,9 @@ class Controller:
         self._session: Session | None = None
         self._reader: Reader
         self._writes: FencedWrites | None = None
-        self._work: Work | None = None
+        self._work: EventContext | None = None
         self._conversation = Conversation()
-        self._changes: dict[Change, None] = {}
+        self._changes: dict[ZnodeChange, None] = {}
         self._events = EventQueue()
         self._leaving: Mapping[BrokerId, RegisteredBroker] = {}
         self._retry: Timer | None = None
@@ -149,13 +149,13 @@ class Controller:
     def elect_again(self) -> None:
         """Try again to elect leaders of offline partitions: `is_unclean` may have changed."""
 
-        def run(work: Work) -> Steps[None]:
+        def run(work: EventContext) -> Steps[None]:
             context = work.picture.context
             work.picture.unsettle(list(context.in_state(PartitionState.OFFLINE)))
             yield from work.writer.settle(work.picture)
 
         if self._writes is not None:
-            self._events.put(Event(run))
+            self._events.put(ControllerEvent(run))
             self._go_on()
 
     # --- requests from brokers -----------------------------------------------------------------
@@ -165,7 +165,7 @@ class Controller:
     ) -> None:
         """Carry out AlterPartition: a leader requests new ISRs."""
 
-        def run(work: Work) -> Steps[None]:
+        def run(work: EventContext) -> Steps[None]:
             context = work.picture.context
             stale = ErrorCode.STALE_BROKER_EPOCH
             fault = alterations.broker_fault(
@@ -224,7 +224,7 @@ class Controller:
         run = partial(controller_requests.elect_leaders, partitions=partitions, unclean=unclean)
         self._carry_out(run, done, _as_it_is)
 
-    def create_topic(self, topic: NewTopic, done: Callable[[ErrorCode], None]) -> None:
+    def create_topic(self, topic: ValidatedTopic, done: Callable[[ErrorCode], None]) -> None:
         """Create a topic. `done` gets the result once ZooKeeper has the topic."""
         run = partial(controller_requests.create_topic, topic=topic)
         self._carry_out(run, done, _as_it_is)
@@ -246,26 +246,28 @@ class Controller:
 
     def _carry_out(
         self,
-        steps: Callable[[Work], Steps[Any]],
+        steps: Callable[[EventContext], Steps[Any]],
         done: Callable[[Any], None],
         refusal: Callable[[ErrorCode], Any],
     ) -> None:
-        def run(work: Work) -> Steps[None]:
+        def run(work: EventContext) -> Steps[None]:
             answer = yield from steps(work)
             done(answer)
 
         self._ask(run, lambda code: done(refusal(code)))
 
-    def _ask(self, run: Callable[[Work], Steps[None]], refuse: Callable[[ErrorCode], None]) -> None:
+    def _ask(
+        self, run: Callable[[EventContext], Steps[None]], refuse: Callable[[ErrorCode], None]
+    ) -> None:
         if self._writes is None:
             refuse(ErrorCode.NOT_CONTROLLER)
             return
-        self._events.put(Event(run, refuse))
+        self._events.put(ControllerEvent(run, refuse))
         self._go_on()
 
     # --- changes in ZooKeeper and responses of brokers -----------------------------------------
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: ZnodeChange) -> None:
         self._changes[change] = None
         self._go_on()
 
@@ -275,41 +277,45 @@ class Controller:
             return
         if isinstance(answer, LeaderAndIsrResponse):
             if failed_replicas.is_news(work, answer):
-                self._events.put(Event(lambda work: self._take_failed(work, order, answer)))
+                self._events.put(
+                    ControllerEvent(lambda work: self._take_failed(work, order, answer))
+                )
                 self._go_on()
         elif isinstance(order.request, StopReplicaRequest) and work.picture.take_stop(order):
-            self._events.put(Event(lambda work: self._stopped(work, order, answer)))
+            self._events.put(ControllerEvent(lambda work: self._stopped(work, order, answer)))
             self._go_on()
         if self._sender.behind:
             self._go_on()
 
     def _take_failed(
-        self, work: Work, order: BrokerRequest, answer: LeaderAndIsrResponse
+        self, work: EventContext, order: BrokerRequest, answer: LeaderAndIsrResponse
     ) -> Steps[None]:
         yield from failed_replicas.take(work, order, answer)
         if work.picture.context.has_failed:
             self._ask_failed_later()
 
-    def _stopped(self, work: Work, order: BrokerRequest, answer: BrokerResponse) -> Steps[None]:
+    def _stopped(
+        self, work: EventContext, order: BrokerRequest, answer: BrokerResponse
+    ) -> Steps[None]:
         if not deletions.take_answer(work, order, answer):
             self._try_deletions_later()
         yield from deletions.finish(work, deletions.topics_of(order))
 
-    def _change(self, work: Work, change: Change) -> Steps[None]:
+    def _change(self, work: EventContext, change: ZnodeChange) -> Steps[None]:
         match change:
-            case Change(Subject.BROKERS):
+            case ZnodeChange(Subject.BROKERS):
                 version, brokers = yield from work.reader.brokers()
                 yield from work.writer.in_turns(work.picture.take_brokers(version, dict(brokers)))
                 yield from deletions.go_on(work)
-            case Change(Subject.TOPICS, ""):
+            case ZnodeChange(Subject.TOPICS, ""):
                 yield from topic_events.take_topics(work, self._new_topic_id)
-            case Change(Subject.TOPICS, name):
+            case ZnodeChange(Subject.TOPICS, name):
                 was_known = work.picture.context.topic_id(name) is not None
                 yield from topic_events.take_topic(work, name, self._new_topic_id)
                 if not was_known:
                     # The topic could not be read before; its deletion may be waiting for that.
                     yield from deletions.take_deletions(work, self._new_topic_id)
-            case Change(Subject.DELETIONS):
+            case ZnodeChange(Subject.DELETIONS):
                 yield from deletions.take_deletions(work, self._new_topic_id)
 
     # --- one event after the other -------------------------------------------------------------
@@ -334,10 +340,10 @@ class Controller:
             deletes_topics=self._deletes_topics,
         )
         writer = Writer(session, writes, self._loop.call_soon, self._reader.name_bad)
-        work = Work(picture, self._reader, writer, session)
+        work = EventContext(picture, self._reader, writer, session)
         self._conversation.begin(self._steps(work))
 
-    def _forget(self, work: Work) -> None:
+    def _forget(self, work: EventContext) -> None:
         """Discard the state, except for the brokers in shutdown: ZooKeeper does not store these."""
         if self._work is work:
             context = work.picture.context
@@ -348,7 +354,7 @@ class Controller:
         if self._work is not None and not self._conversation.is_under_way:
             self._conversation.begin(self._steps(self._work))
 
-    def _steps(self, work: Work) -> Steps[None]:
+    def _steps(self, work: EventContext) -> Steps[None]:
         try:
             if self._work is not work:
                 yield from self._read_all(work)
@@ -378,7 +384,7 @@ class Controller:
             _log.error("reading everything from ZooKeeper again in %d ms: %s", RETRY_MS, error)
             self._retry = self._loop.call_later(RETRY_MS, self._begin)
 
-    def _next(self, work: Work) -> Steps[None]:
+    def _next(self, work: EventContext) -> Steps[None]:
         """Take in changed registrations, settle partitions, then do one more piece of work.
 
         The next piece of work is another change in ZooKeeper; else an event; else sending
@@ -397,7 +403,7 @@ class Controller:
         elif self._sender.behind:
             yield from catch_up(work, self._sender.behind[0])
 
-    def _read_all(self, work: Work) -> Steps[None]:
+    def _read_all(self, work: EventContext) -> Steps[None]:
         picture = work.picture
         version, brokers = yield from work.reader.brokers()
         yield from work.writer.in_turns(picture.take_brokers(version, dict(brokers)))
@@ -425,7 +431,7 @@ class Controller:
 
             def again() -> None:
                 self._deletion_retry = None
-                self._changed(Change(Subject.DELETIONS))
+                self._changed(ZnodeChange(Subject.DELETIONS))
 
             self._deletion_retry = self._loop.call_later(DELETION_RETRY_MS, again)
 
@@ -434,7 +440,7 @@ class Controller:
 
             def again() -> None:
                 self._failed_retry = None
-                self._events.put(Event(failed_replicas.ask_again))
+                self._events.put(ControllerEvent(failed_replicas.ask_again))
                 self._go_on()
 
             self._failed_retry = self._loop.call_later(FAILED_RETRY_MS, again)

@@ -58,7 +58,7 @@ _log = logging.getLogger("klog.controller")
 RETRY_MS = 1_000
 
 
-class State(Enum):
+class ElectionState(Enum):
     """The state of a candidate; the module's docstring describes each state."""
 
     AWAY = "away"
@@ -82,7 +82,7 @@ class Election:
         self.on_controller: list[Callable[[BrokerId], None]] = []
         """Called with the controller's id whenever it changes; NO_BROKER means that there is no
         controller, or that this broker does not know which broker it is."""
-        self.state = State.AWAY
+        self.state = ElectionState.AWAY
         self.writes: FencedWrites | None = None
         """The controller's fenced writes; None while this broker is not the controller."""
         self._loop = loop
@@ -108,7 +108,7 @@ class Election:
         self._session = None
         self._conversation.drop()
         self._resign()
-        self.state = State.AWAY
+        self.state = ElectionState.AWAY
         self._controller_is(NO_BROKER)
 
     def _ask(self) -> None:
@@ -118,8 +118,8 @@ class Election:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        if self.state is not State.CONTROLLER:
-            self.state = State.ASKING
+        if self.state is not ElectionState.CONTROLLER:
+            self.state = ElectionState.ASKING
         self._conversation.begin(self._steps(session))
 
     def _steps(self, session: Session) -> Steps[None]:
@@ -137,13 +137,13 @@ class Election:
             if not isinstance(node, NoNode):
                 self._failed(CONTROLLER, node)
                 return
-            self.state = State.ASKING
+            self.state = ElectionState.ASKING
             self._controller_is(NO_BROKER)
             failure = yield from self._stand(session, epoch)
             if failure is not None:
                 self._failed(CONTROLLER, failure)
                 return
-            if self.state is State.CONTROLLER:
+            if self.state is ElectionState.CONTROLLER:
                 # Read the new znode again, to set the watch.
                 continue
 
@@ -197,7 +197,7 @@ class Election:
                 self._elected(session, epoch)
             return
         self._resign()
-        self.state = State.OTHER
+        self.state = ElectionState.OTHER
         self._controller_is(self._holder(node.data))
 
     def _holder(self, data: bytes) -> BrokerId:
@@ -219,7 +219,7 @@ class Election:
         return holder.broker_id
 
     def _elected(self, session: Session, epoch: ControllerEpoch) -> None:
-        self.state = State.CONTROLLER
+        self.state = ElectionState.CONTROLLER
         self.writes = FencedWrites(session, epoch, self._moved)
         _log.info("broker_id=%d is the controller epoch=%d", self._broker_id, epoch.number)
         for tell in self.on_elected:
@@ -236,7 +236,7 @@ class Election:
         if writes is None:
             return
         writes.end()
-        self.state = State.ASKING
+        self.state = ElectionState.ASKING
         _log.warning(
             "broker_id=%d has resigned as the controller epoch=%d",
             self._broker_id,

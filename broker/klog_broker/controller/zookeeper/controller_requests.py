@@ -21,7 +21,7 @@ from klog_broker.controller.zookeeper.errors import (
 from klog_broker.controller.zookeeper.znode_writer import (
     LOOKED_AT_A_TURN,
     PARTITIONS_A_TURN,
-    Work,
+    EventContext,
     has_state,
 )
 from klog_broker.metadata.zookeeper.conversation import Steps, exists, get
@@ -72,7 +72,9 @@ TOO_LARGE = ErrorCode.INVALID_REQUEST
 ElectionErrors = dict[TopicPartition, ErrorCode]
 
 
-def shut_down(work: Work, request: ControlledShutdownRequest) -> Steps[ControlledShutdownResponse]:
+def shut_down(
+    work: EventContext, request: ControlledShutdownRequest
+) -> Steps[ControlledShutdownResponse]:
     """Carry out ControlledShutdown: move leadership away from a broker, and shrink the ISRs by it.
 
     The response names the partitions that the broker still leads, because no other replica is in
@@ -112,7 +114,7 @@ def shut_down(work: Work, request: ControlledShutdownRequest) -> Steps[Controlle
 
 
 def elect_leaders(
-    work: Work, partitions: Sequence[TopicPartition] | None, *, unclean: bool
+    work: EventContext, partitions: Sequence[TopicPartition] | None, *, unclean: bool
 ) -> Steps[ElectionErrors]:
     """Carry out ElectLeaders for these partitions; None means all except of topics to be deleted.
 
@@ -145,7 +147,7 @@ def elect_leaders(
 
 
 def allocate_producer_ids(
-    work: Work, request: AllocateProducerIdsRequest
+    work: EventContext, request: AllocateProducerIdsRequest
 ) -> Steps[AllocateProducerIdsResponse]:
     """Carry out AllocateProducerIds: return the next block, which no broker has ever had."""
     unknown = ErrorCode.BROKER_ID_NOT_REGISTERED
@@ -172,7 +174,7 @@ def allocate_producer_ids(
     )
 
 
-def _unread(work: Work, path: str, error: ZooKeeperError) -> ControllerStateOutdated:
+def _unread(work: EventContext, path: str, error: ZooKeeperError) -> ControllerStateOutdated:
     if isinstance(error, NoAuth):
         work.reader.name_bad(path, b"", str(error))
         return WriteDenied(f"{path} may not be read")
@@ -183,7 +185,7 @@ def _unread(work: Work, path: str, error: ZooKeeperError) -> ControllerStateOutd
 
 
 @dataclass(frozen=True, slots=True)
-class NewTopic:
+class ValidatedTopic:
     """A topic to create, already validated. No other topic has its id."""
 
     name: str
@@ -192,7 +194,7 @@ class NewTopic:
     configs: Mapping[str, str]
 
 
-def create_topic(work: Work, topic: NewTopic) -> Steps[ErrorCode]:
+def create_topic(work: EventContext, topic: ValidatedTopic) -> Steps[ErrorCode]:
     """Create a topic's znodes: its assignment and its configuration.
 
     Leaders are elected later, when the controller sees the new znode.
@@ -224,7 +226,7 @@ def create_topic(work: Work, topic: NewTopic) -> Steps[ErrorCode]:
     return ErrorCode.NONE if is_made else ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def _is_of(work: Work, topic: NewTopic, found: Node | ZooKeeperError) -> Steps[bool]:
+def _is_of(work: EventContext, topic: ValidatedTopic, found: Node | ZooKeeperError) -> Steps[bool]:
     if not isinstance(found, Node):
         return False
     try:
@@ -235,7 +237,7 @@ def _is_of(work: Work, topic: NewTopic, found: Node | ZooKeeperError) -> Steps[b
 
 
 def add_partitions(
-    work: Work, name: str, replicas: Mapping[int, tuple[BrokerId, ...]]
+    work: EventContext, name: str, replicas: Mapping[int, tuple[BrokerId, ...]]
 ) -> Steps[ErrorCode]:
     """Add partitions to a topic. `replicas` has their assignments by partition number; the numbers
     must continue the topic's present ones."""
@@ -264,7 +266,7 @@ def add_partitions(
     return ErrorCode.NONE
 
 
-def delete_topic(work: Work, name: str, topic_id: TopicId) -> Steps[ErrorCode]:
+def delete_topic(work: EventContext, name: str, topic_id: TopicId) -> Steps[ErrorCode]:
     """Request a topic's deletion by creating the znode /admin/delete_topics/NAME.
 
     Clients stop seeing the topic soon after. Its logs disappear as each broker with a replica is

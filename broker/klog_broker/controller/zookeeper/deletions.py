@@ -18,7 +18,7 @@ from klog_broker.controller.zookeeper.errors import ControllerStateOutdated, Wri
 from klog_broker.controller.zookeeper.request_batch import BrokerRequest
 from klog_broker.controller.zookeeper.request_sender import BrokerResponse
 from klog_broker.controller.zookeeper.topic_events import NewId, take_topics
-from klog_broker.controller.zookeeper.znode_writer import PARTITIONS_A_TURN, Work
+from klog_broker.controller.zookeeper.znode_writer import PARTITIONS_A_TURN, EventContext
 from klog_broker.metadata.zookeeper.conversation import Steps, exists, together
 from klog_broker.runtime.zookeeper.sessions import Children, Delete, NoAuth, NoNode
 from pyspark_klog.errors import ErrorCode
@@ -33,7 +33,7 @@ _AT_ONCE = 200
 """The number of znodes deleted in one multi, or listed concurrently."""
 
 
-def take_deletions(work: Work, new_id: NewId) -> Steps[None]:
+def take_deletions(work: EventContext, new_id: NewId) -> Steps[None]:
     """Read which topics are to be deleted, begin their deletion, and retry failed deletions."""
     context = work.picture.context
     names = yield from work.reader.deletions()
@@ -58,7 +58,7 @@ def take_deletions(work: Work, new_id: NewId) -> Steps[None]:
     yield from finish(work, context.to_be_deleted)
 
 
-def go_on(work: Work) -> Steps[None]:
+def go_on(work: EventContext) -> Steps[None]:
     """Send StopReplica to all registered brokers that hold replicas of topics to be deleted."""
     picture, context = work.picture, work.picture.context
     numbers = count(1)
@@ -84,7 +84,7 @@ def _order_deletion(
     picture.batch.stop(partition, (broker_id,), deletes=True)
 
 
-def take_answer(work: Work, order: BrokerRequest, answer: BrokerResponse) -> bool:
+def take_answer(work: EventContext, order: BrokerRequest, answer: BrokerResponse) -> bool:
     """Take in a broker's StopReplica response; return whether all its deletions succeeded."""
     request, context = order.request, work.picture.context
     assert isinstance(request, StopReplicaRequest) and isinstance(answer, StopReplicaResponse)
@@ -115,7 +115,7 @@ def topics_of(order: BrokerRequest) -> list[str]:
     return [each.topic_name for each in order.request.topic_states]
 
 
-def finish(work: Work, topics: Iterable[str]) -> Steps[None]:
+def finish(work: EventContext, topics: Iterable[str]) -> Steps[None]:
     """Delete the znodes of those topics to be deleted that have no replica left."""
     context = work.picture.context
     for topic in topics:
@@ -126,7 +126,7 @@ def finish(work: Work, topics: Iterable[str]) -> Steps[None]:
             _log.info("topic=%s is deleted", topic)
 
 
-def _queue(work: Work, topic: str) -> Steps[int]:
+def _queue(work: EventContext, topic: str) -> Steps[int]:
     """Begin the deletion of a topic, and return the number of its partitions.
 
     One UpdateMetadata request names all partitions, so that no broker shows clients a part of the
@@ -154,14 +154,14 @@ def _queue(work: Work, topic: str) -> Steps[int]:
     return len(partitions)
 
 
-def _forget_order(work: Work, topic: str) -> Steps[None]:
+def _forget_order(work: EventContext, topic: str) -> Steps[None]:
     """Delete a deletion request whose topic does not exist. (An unreadable topic exists.)"""
     stat = yield from exists(work.session, topic_path(topic))
     if stat is None:
         yield from _delete(work, [delete_topic_path(topic)])
 
 
-def _erase(work: Work, topic: str) -> Steps[bool]:
+def _erase(work: EventContext, topic: str) -> Steps[bool]:
     last = [topic_path(topic), delete_topic_path(topic)]
     settings = config_path(entity(TOPICS, topic))
     stat = yield from exists(work.session, settings)
@@ -170,7 +170,7 @@ def _erase(work: Work, topic: str) -> Steps[bool]:
     return (yield from _delete(work, last))
 
 
-def _delete(work: Work, paths: list[str]) -> Steps[bool]:
+def _delete(work: EventContext, paths: list[str]) -> Steps[bool]:
     """Delete these znodes in one multi, after deleting everything below them.
 
     Returns False if an access list forbids a part, which the log then names.
@@ -182,7 +182,7 @@ def _delete(work: Work, paths: list[str]) -> Steps[bool]:
     return True
 
 
-def _delete_all(work: Work, paths: list[str]) -> Steps[None]:
+def _delete_all(work: EventContext, paths: list[str]) -> Steps[None]:
     below: list[str] = []
     parents = paths
     while parents:
@@ -198,7 +198,7 @@ def _delete_all(work: Work, paths: list[str]) -> Steps[None]:
     yield from work.writer.write([Delete(each) for each in paths])
 
 
-def _children(work: Work, parents: list[str]) -> Steps[list[str]]:
+def _children(work: EventContext, parents: list[str]) -> Steps[list[str]]:
     """The paths of the children of these znodes. A znode that does not exist has no children."""
     answers = yield from together([partial(work.session.children, each) for each in parents])
     found: list[str] = []

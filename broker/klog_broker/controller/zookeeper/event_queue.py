@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from klog_broker.controller.zookeeper.errors import WriteDenied
-from klog_broker.controller.zookeeper.znode_writer import Work
+from klog_broker.controller.zookeeper.znode_writer import EventContext
 from klog_broker.metadata.zookeeper.conversation import Steps
 from pyspark_klog.errors import ErrorCode
 
@@ -21,13 +21,13 @@ TRIES = 3
 
 
 @dataclass(slots=True, eq=False)
-class Event:
+class ControllerEvent:
     """An event. `run` may be started several times.
 
     `refuse` answers a request that is not carried out; None means that the event is no request.
     """
 
-    run: Callable[[Work], Steps[None]]
+    run: Callable[[EventContext], Steps[None]]
     refuse: Callable[[ErrorCode], None] | None = None
     failures: int = 0
 
@@ -36,17 +36,17 @@ class EventQueue:
     """The events of a controller, first in, first out; one of them may be in progress."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Event] = deque()
-        self._current: Event | None = None
+        self._waiting: deque[ControllerEvent] = deque()
+        self._current: ControllerEvent | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, event: Event) -> None:
+    def put(self, event: ControllerEvent) -> None:
         """Add an event at the end of the queue."""
         self._waiting.append(event)
 
-    def carry_out_next(self, work: Work) -> Steps[None]:
+    def carry_out_next(self, work: EventContext) -> Steps[None]:
         """Carry out the first event of the queue.
 
         A request that an access list forbids is refused, because reading everything again would

@@ -11,7 +11,7 @@ import logging
 from klog_broker.controller.decisions.partition_states import PartitionState
 from klog_broker.controller.zookeeper.cluster_state import ControllerState
 from klog_broker.controller.zookeeper.request_batch import BrokerRequest
-from klog_broker.controller.zookeeper.znode_writer import Work
+from klog_broker.controller.zookeeper.znode_writer import EventContext
 from klog_broker.metadata.zookeeper.conversation import Steps
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
@@ -26,7 +26,7 @@ _HAS_ITS_ROLE = (
 )
 
 
-def is_news(work: Work, answer: LeaderAndIsrResponse) -> bool:
+def is_news(work: EventContext, answer: LeaderAndIsrResponse) -> bool:
     """Whether a response reports a failed replica, or may report that a replica works again."""
     return answer.error_code == ErrorCode.NONE and (
         work.picture.context.has_failed
@@ -38,7 +38,7 @@ def is_news(work: Work, answer: LeaderAndIsrResponse) -> bool:
     )
 
 
-def take(work: Work, order: BrokerRequest, answer: LeaderAndIsrResponse) -> Steps[None]:
+def take(work: EventContext, order: BrokerRequest, answer: LeaderAndIsrResponse) -> Steps[None]:
     """Mark replicas as failed or working by a LeaderAndIsr response, and settle partitions."""
     context, broker_id = work.picture.context, order.broker_id
     broker = context.brokers.get(broker_id)
@@ -57,7 +57,7 @@ def take(work: Work, order: BrokerRequest, answer: LeaderAndIsrResponse) -> Step
     yield from work.writer.settle(work.picture)
 
 
-def ask_again(work: Work) -> Steps[None]:
+def ask_again(work: EventContext) -> Steps[None]:
     """Send LeaderAndIsr again for all failed replicas."""
     picture = work.picture
     for partition, brokers in picture.context.all_failed().items():

@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from klog_broker.controller.zookeeper.request_batch import ControllerRequest
 from klog_broker.controller.zookeeper.request_sender import BrokerResponse
 from klog_broker.metadata.image import BrokerRegistration
+from klog_broker.runtime.peers import ConnectPipelined
 from klog_broker.runtime.system.rate_limit import RateLimit
 from pyspark_klog.client.transport.evented_connection import EventedConnection
 from pyspark_klog.errors import KlogError
@@ -18,12 +19,6 @@ _log = logging.getLogger("klog.controller")
 _PATIENCE_MS = 2_000
 
 
-class Connect(Protocol):
-    """Makes a connection, which connects when the first request is sent (`Peers.connect`)."""
-
-    def __call__(self, host: str, port: int, /, *, max_in_flight: int) -> EventedConnection: ...
-
-
 class BrokerConnections:
     """Connections to brokers, for the event loop's thread only. `send` is a RequestSender's
     Send."""
@@ -31,7 +26,7 @@ class BrokerConnections:
     def __init__(
         self,
         listener: str,
-        connect: Connect,
+        connect: ConnectPipelined,
         call_soon: Callable[[Callable[[], None]], None],
         timeout_ms: int,
         now_ms: Callable[[], int],

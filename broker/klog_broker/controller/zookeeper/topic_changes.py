@@ -13,7 +13,7 @@ from typing import Protocol
 
 from klog_broker.controller.zookeeper import controller_requests
 from klog_broker.controller.zookeeper.controller_requests import ElectionErrors
-from klog_broker.controller.zookeeper.controller_requests import NewTopic as ControllersTopic
+from klog_broker.controller.zookeeper.controller_requests import ValidatedTopic as ControllersTopic
 from klog_broker.metadata.changes import tell
 from klog_broker.metadata.errors import NoResponse, PartitionsChanged, TopicExists, UnknownTopic
 from klog_broker.metadata.image import (
@@ -33,7 +33,7 @@ Outcome = Callable[[Topic | Exception], None]
 
 
 class TopicController(Protocol):
-    """The methods of a Controller that TopicChanges uses."""
+    """The methods of a Controller that ControllerTopicChanges uses."""
 
     def create_topic(self, topic: ControllersTopic, done: Callable[[ErrorCode], None], /) -> None:
         """Create a topic. `done` gets the result once ZooKeeper has the topic."""
@@ -63,7 +63,7 @@ class TopicController(Protocol):
         """Elect the leaders of these partitions, or of all partitions if None."""
 
 
-class TopicChanges:
+class ControllerTopicChanges:
     """Changes topics for clients, for the event loop's thread only.
 
     The owner calls `image_changed` after each change of the metadata image.

@@ -6,7 +6,11 @@ from dataclasses import replace
 
 from klog_broker.controller.zookeeper.errors import WriteDenied
 from klog_broker.controller.zookeeper.znode_reader import ReadTopic
-from klog_broker.controller.zookeeper.znode_writer import LOOKED_AT_A_TURN, PARTITIONS_A_TURN, Work
+from klog_broker.controller.zookeeper.znode_writer import (
+    LOOKED_AT_A_TURN,
+    PARTITIONS_A_TURN,
+    EventContext,
+)
 from klog_broker.metadata.zookeeper.conversation import Steps
 from klog_broker.runtime.zookeeper.sessions import Set, Stat
 from pyspark_klog.ids import TopicId, TopicPartition
@@ -19,7 +23,7 @@ NewId = Callable[[], TopicId]
 """Makes an id for a topic without one, which a version of Kafka before 2.8 created."""
 
 
-def take_topics(work: Work, new_id: NewId) -> Steps[None]:
+def take_topics(work: EventContext, new_id: NewId) -> Steps[None]:
     """Read the list of topics: add new topics to the context, and remove missing ones."""
     context = work.picture.context
     names = yield from work.reader.topic_names()
@@ -34,7 +38,7 @@ def take_topics(work: Work, new_id: NewId) -> Steps[None]:
     work.picture.unreadable.update(read.unreadable)
 
 
-def take_topic(work: Work, name: str, new_id: NewId) -> Steps[None]:
+def take_topic(work: EventContext, name: str, new_id: NewId) -> Steps[None]:
     """Read one topic, and add its new partitions to the context."""
     read = yield from work.reader.topics([name])
     if read.gone and work.picture.context.topic_id(name) is not None:
@@ -46,12 +50,12 @@ def take_topic(work: Work, name: str, new_id: NewId) -> Steps[None]:
         work.picture.unreadable.discard(name)
 
 
-def _remove(work: Work, name: str) -> Steps[None]:
+def _remove(work: EventContext, name: str) -> Steps[None]:
     _log.warning("topic=%s was removed from ZooKeeper without a deletion request", name)
     yield from work.writer.in_turns(work.picture.remove_topic(name))
 
 
-def _take(work: Work, read: Mapping[str, ReadTopic], new_id: NewId) -> Steps[None]:
+def _take(work: EventContext, read: Mapping[str, ReadTopic], new_id: NewId) -> Steps[None]:
     picture, context = work.picture, work.picture.context
     assigned = {}
     for name, topic in read.items():
@@ -86,7 +90,7 @@ def _take(work: Work, read: Mapping[str, ReadTopic], new_id: NewId) -> Steps[Non
         picture.add_partition(partition, replicas, states.leaderships.get(partition))
 
 
-def _give_id(work: Work, name: str, topic: ReadTopic, topic_id: TopicId) -> Steps[TopicId]:
+def _give_id(work: EventContext, name: str, topic: ReadTopic, topic_id: TopicId) -> Steps[TopicId]:
     data = encode_topic(replace(topic.assignment, topic_id=topic_id))
     (stat,) = yield from work.writer.write([Set(topic_path(name), data, topic.version)])
     assert isinstance(stat, Stat)

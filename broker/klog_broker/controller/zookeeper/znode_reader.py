@@ -67,7 +67,7 @@ class Subject(Enum):
     DELETIONS = "deletions"
 
 
-class Change(NamedTuple):
+class ZnodeChange(NamedTuple):
     """A change that a watch reported.
 
     `topic` is the topic whose assignment changed; "" means the list of topics.
@@ -112,7 +112,7 @@ class Reader:
     def __init__(
         self,
         session: Session,
-        on_change: Callable[[Change], None],
+        on_change: Callable[[ZnodeChange], None],
         call_soon: Callable[[Callable[[], None]], None],
     ) -> None:
         self._session = session
@@ -127,10 +127,10 @@ class Reader:
         The version is read before the list, so that the list contains all registrations up to this
         version.
         """
-        ids = yield from self._get(BROKER_IDS, Change(Subject.BROKERS))
+        ids = yield from self._get(BROKER_IDS, ZnodeChange(Subject.BROKERS))
         if not isinstance(ids, Node):
             raise ControllerStateOutdated(f"the registrations of brokers cannot be read: {ids}")
-        names = yield from self._children(BROKER_IDS, Change(Subject.BROKERS))
+        names = yield from self._children(BROKER_IDS, ZnodeChange(Subject.BROKERS))
         found: dict[BrokerId, RegisteredBroker] = {}
         known = {}
         for name in names:
@@ -139,7 +139,7 @@ class Reader:
                 self.name_bad(f"{BROKER_IDS}/{name}", b"", "a name that is no broker's id")
             else:
                 known[broker_path(broker_id)] = broker_id
-        nodes = yield from self._get_all(dict.fromkeys(known, Change(Subject.BROKERS)))
+        nodes = yield from self._get_all(dict.fromkeys(known, ZnodeChange(Subject.BROKERS)))
         for path, node in nodes.items():
             if node is None:
                 continue
@@ -153,19 +153,19 @@ class Reader:
 
     def topic_names(self) -> Steps[tuple[str, ...]]:
         """The names of all topics, including topics with an unreadable znode."""
-        names = yield from self._children(TOPICS, Change(Subject.TOPICS))
+        names = yield from self._children(TOPICS, ZnodeChange(Subject.TOPICS))
         return names
 
     def deletions(self) -> Steps[tuple[str, ...]]:
         """The names of the topics to be deleted: the children of /admin/delete_topics."""
-        names = yield from self._children(DELETE_TOPICS, Change(Subject.DELETIONS))
+        names = yield from self._children(DELETE_TOPICS, ZnodeChange(Subject.DELETIONS))
         return names
 
     def topics(self, names: Iterable[str]) -> Steps[ReadTopics]:
         """Read the znodes of these topics. A topic with an illegal name is in no part of the
         result."""
         paths = {topic_path(name): name for name in names if self._is_legal(name)}
-        changes = {path: Change(Subject.TOPICS, name) for path, name in paths.items()}
+        changes = {path: ZnodeChange(Subject.TOPICS, name) for path, name in paths.items()}
         nodes = yield from self._get_all(changes)
         found = {}
         unreadable = []
@@ -238,12 +238,12 @@ class Reader:
 
     # --- requests ------------------------------------------------------------------------------
 
-    def _get(self, path: str, change: Change) -> Steps[Node | ZooKeeperError]:
+    def _get(self, path: str, change: ZnodeChange) -> Steps[Node | ZooKeeperError]:
         node: Node | ZooKeeperError
         node = yield self._ask_get(path, change)
         return node
 
-    def _children(self, path: str, change: Change) -> Steps[tuple[str, ...]]:
+    def _children(self, path: str, change: ZnodeChange) -> Steps[tuple[str, ...]]:
         listed: Children | ZooKeeperError
         listed = yield self._watching(f"{path}/*", change, partial(self._session.children, path))
         if isinstance(listed, Children):
@@ -253,7 +253,7 @@ class Reader:
             return ()
         raise ControllerStateOutdated(f"the children of {path} cannot be read: {listed}")
 
-    def _get_all(self, changes: Mapping[str, Change | None]) -> Steps[dict[str, Node | None]]:
+    def _get_all(self, changes: Mapping[str, ZnodeChange | None]) -> Steps[dict[str, Node | None]]:
         """Read these paths. Missing znodes are absent from the result; None means access denied."""
         found: dict[str, Node | None] = {}
         paths = list(changes)
@@ -270,11 +270,11 @@ class Reader:
                     raise ControllerStateOutdated(f"{path} cannot be read: {answer}")
         return found
 
-    def _ask_get(self, path: str, change: Change | None) -> Ask:
+    def _ask_get(self, path: str, change: ZnodeChange | None) -> Ask:
         ask = partial(self._session.get, path)
         return ask if change is None else self._watching(path, change, ask)
 
-    def _watching(self, key: str, change: Change, ask: Callable[..., None]) -> Ask:
+    def _watching(self, key: str, change: ZnodeChange, ask: Callable[..., None]) -> Ask:
         """Return the request, with a watch unless the path already has one.
 
         A failed request sets no watch, so the next request asks for one again. This also works if

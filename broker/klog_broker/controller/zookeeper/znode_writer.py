@@ -71,7 +71,7 @@ Changes = Mapping[TopicPartition, LeaderAndIsr]
 Action = Callable[[], None]
 
 
-class Work(NamedTuple):
+class EventContext(NamedTuple):
     """The objects that every event of a controller uses."""
 
     picture: ControllerState

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from klog_broker.coordinator.errors import append_error, told
 from klog_broker.coordinator.group.forgetting import GroupShard
-from klog_broker.coordinator.group.offsets import CommittedOffset, OffsetPlace
+from klog_broker.coordinator.group.offsets import OffsetAndMetadata, OffsetPlace
 from klog_broker.coordinator.group.shard_state import GroupShardState
 from klog_broker.log.errors import LogError, RecordBatchTooLarge, RecordTooLarge
 from klog_broker.runtime.event_loop.loop import Loop
@@ -147,7 +147,9 @@ class AskedCommits:
     def apply(self, state: GroupShardState, offset: int) -> int:
         for commit, code in zip(self._request.commits, self._codes, strict=True):
             if code is _NONE:
-                committed = CommittedOffset.from_record(commit_value(commit, self._now_ms), offset)
+                committed = OffsetAndMetadata.from_record(
+                    commit_value(commit, self._now_ms), offset
+                )
                 state.keep_offset(OffsetPlace(self.group_id, *commit.partition), committed)
                 offset += 1
         return offset

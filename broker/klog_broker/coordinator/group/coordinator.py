@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 
 from klog_broker.coordinator.effects import Waiter
-from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.group import ClassicGroup
 from klog_broker.coordinator.group.classic.group_machine import GroupSettings
 from klog_broker.coordinator.group.classic.member import Joiner
 from klog_broker.coordinator.group.classic.states import GroupState
@@ -32,7 +32,7 @@ from klog_broker.coordinator.group.shard_state import (
 )
 from klog_broker.coordinator.group.transactional_commits import append_in_transaction
 from klog_broker.coordinator.runtime import CoordinatorRuntime, RuntimeServices, counted
-from klog_broker.coordinator.shard import Producer, ShardStatus
+from klog_broker.coordinator.shard import RecordProducer, ShardStatus
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.runtime.event_loop.slices import Steps
 from pyspark_klog.errors import ErrorCode
@@ -203,7 +203,7 @@ class GroupCoordinator:
             longest = self._settings.offset_metadata_max_bytes
             self.commits.add(shard, AskedCommits(request, longest))
 
-    def commit_in_transaction(self, request: CommitRequest, producer: Producer) -> None:
+    def commit_in_transaction(self, request: CommitRequest, producer: RecordProducer) -> None:
         """Append the commits now; they take effect when the producer's transaction is committed.
 
         The caller has verified with the transaction coordinator that the producer's open
@@ -248,7 +248,7 @@ class GroupCoordinator:
     def append_marker(
         self,
         partition: int,
-        producer: Producer,
+        producer: RecordProducer,
         marker: EndTransactionMarker,
         transaction_version: int,
         answer: Callable[[ErrorCode], None],
@@ -266,13 +266,13 @@ class GroupCoordinator:
         shard.when_visible(answer)
 
     # --- groups for administrators and metrics ---------------------------------------------------
-    def describe(self, group_id: str) -> tuple[ErrorCode, Group | None]:
+    def describe(self, group_id: str) -> tuple[ErrorCode, ClassicGroup | None]:
         """Return NONE and the group, None if there is no such group (DescribeGroups shows Dead)."""
         error, shard = self._runtime.find(group_id)
         entry = None if shard is None else shard.state.groups.get(group_id)
         return error, None if entry is None else entry.group
 
-    def groups(self) -> tuple[ErrorCode, list[Group]]:
+    def groups(self) -> tuple[ErrorCode, list[ClassicGroup]]:
         """Return all groups of the loaded shards; COORDINATOR_LOAD_IN_PROGRESS if one is
         loading."""
         errors = [(each, each.error()) for each in self._runtime.shards()]

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from klog_broker.coordinator.group.packed_offsets import CommittedOffset as CommittedOffset
 from klog_broker.coordinator.group.packed_offsets import KeptOffset, PackedOffset
+from klog_broker.coordinator.group.packed_offsets import OffsetAndMetadata as OffsetAndMetadata
 from klog_broker.coordinator.group.topic_rows import TopicRows as TopicRows
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey
@@ -49,7 +49,7 @@ class OffsetBook:
     def partitions(self, topic: str) -> list[int]:
         return list(self._by_topic.get(topic, ()))
 
-    def get(self, partition: TopicPartition) -> CommittedOffset | None:
+    def get(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         found = self._by_topic.get(partition.topic)
         return None if found is None else found.committed(partition.partition)
 
@@ -58,7 +58,7 @@ class OffsetBook:
         found = self._by_topic.get(topic)
         return None if found is None else found.record_offset(partition)
 
-    def put(self, topic: str, partition: int, committed: CommittedOffset) -> KeptOffset | None:
+    def put(self, topic: str, partition: int, committed: OffsetAndMetadata) -> KeptOffset | None:
         """Store a committed offset; returns the offset that it replaces, or None."""
         found = self._by_topic.get(topic)
         if found is None:

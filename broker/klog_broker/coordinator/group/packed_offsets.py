@@ -24,7 +24,7 @@ _RECORD_OFFSET = struct.Struct(">24xq")
 _NO_ID = NO_TOPIC_ID.bytes
 
 
-class CommittedOffset(NamedTuple):
+class OffsetAndMetadata(NamedTuple):
     """A committed offset of a partition: the next offset to read.
 
     ``commit_ms`` and ``expire_ms`` are wall clock times; ``expire_ms`` is -1 unless the commit set
@@ -42,7 +42,7 @@ class CommittedOffset(NamedTuple):
     topic_id: UUID = NO_TOPIC_ID
 
     @classmethod
-    def from_record(cls, value: OffsetCommitValue, record_offset: int) -> "CommittedOffset":
+    def from_record(cls, value: OffsetCommitValue, record_offset: int) -> "OffsetAndMetadata":
         return cls(
             Offset(value.offset),
             LeaderEpoch(value.leader_epoch),
@@ -62,10 +62,10 @@ class CommittedOffset(NamedTuple):
         return self.topic_id in (topic_id, NO_TOPIC_ID) or topic_id == NO_TOPIC_ID
 
 
-KeptOffset = CommittedOffset | PackedOffset
+KeptOffset = OffsetAndMetadata | PackedOffset
 
 
-def unpacked(kept: KeptOffset) -> CommittedOffset:
+def unpacked(kept: KeptOffset) -> OffsetAndMetadata:
     if not isinstance(kept, bytes):
         return kept
     found = committed_at(kept, 0)
@@ -74,12 +74,12 @@ def unpacked(kept: KeptOffset) -> CommittedOffset:
     return found._replace(metadata=kept[FIXED.size :].decode())
 
 
-def committed_at(data: bytes | bytearray, at: int) -> CommittedOffset:
+def committed_at(data: bytes | bytearray, at: int) -> OffsetAndMetadata:
     """Unpack the offset whose fixed fields start at ``at``, without its metadata."""
     offset, commit_ms, expire_ms, record_offset, leader_epoch, topic_id = FIXED.unpack_from(
         data, at
     )
-    return CommittedOffset(
+    return OffsetAndMetadata(
         offset, leader_epoch, "", commit_ms, expire_ms, record_offset, _id_of(topic_id)
     )
 

@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.group import ClassicGroup
 from klog_broker.coordinator.group.classic.group_machine import GroupMachine, GroupSettings
 from klog_broker.coordinator.group.classic.records import apply_metadata
 from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.coordinator.group.offsets import OffsetBook, OffsetPlace, TopicRows, commit_key
-from klog_broker.coordinator.group.packed_offsets import CommittedOffset, KeptOffset, unpacked
-from klog_broker.coordinator.shard import Format, Producer
+from klog_broker.coordinator.group.packed_offsets import KeptOffset, OffsetAndMetadata, unpacked
+from klog_broker.coordinator.shard import Format, RecordProducer
 from klog_broker.coordinator.timeline import Timeline
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import Offset, TopicPartition
@@ -35,7 +35,7 @@ class GroupEntry:
 
     __slots__ = ("group", "machine", "offsets", "pending_offsets")
 
-    def __init__(self, group: Group, machine: GroupMachine) -> None:
+    def __init__(self, group: ClassicGroup, machine: GroupMachine) -> None:
         self.group = group
         self.machine = machine
         self.offsets = OffsetBook()
@@ -82,14 +82,14 @@ class GroupShardState:
         self._settings = settings
         self._new_member_id = new_member_id
         self._groups_by_topic: dict[str, dict[str, None]] = {}
-        self._pending: dict[int, dict[OffsetPlace, CommittedOffset]] = {}
+        self._pending: dict[int, dict[OffsetPlace, OffsetAndMetadata]] = {}
         """Offsets that take effect when the producer's transaction is committed, by producer id."""
 
     # --- groups by id, and by topic --------------------------------------------------------------
     def get_or_create(self, group_id: str) -> GroupEntry:
         entry = self.groups.get(group_id)
         if entry is None:
-            group = Group(group_id)
+            group = ClassicGroup(group_id)
             entry = GroupEntry(group, GroupMachine(group, self._settings, self._new_member_id))
             self.groups[group_id] = entry
         return entry
@@ -131,7 +131,7 @@ class GroupShardState:
 
     # --- applying records ------------------------------------------------------------------------
     def apply(
-        self, offset: Offset, key: Key, value: Value | None, producer: Producer | None
+        self, offset: Offset, key: Key, value: Value | None, producer: RecordProducer | None
     ) -> None:
         if isinstance(key, OffsetCommitKey):
             place = OffsetPlace(key.group, key.topic, key.partition)
@@ -139,7 +139,7 @@ class GroupShardState:
                 self.forget_offset(place)
                 return
             assert isinstance(value, OffsetCommitValue)
-            committed = CommittedOffset.from_record(value, offset)
+            committed = OffsetAndMetadata.from_record(value, offset)
             if producer is None:
                 self.keep_offset(place, committed)
             else:
@@ -158,7 +158,7 @@ class GroupShardState:
             del self.groups[key.group]
             dead.group.move_to(GroupState.DEAD)
 
-    def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
+    def apply_marker(self, producer: RecordProducer, *, is_commit: bool) -> None:
         """Take the transaction's offsets into effect, or drop them.
 
         Between two commits of one partition the one with the later record wins, regardless of the
@@ -172,7 +172,7 @@ class GroupShardState:
                 self.keep_offset(place, committed)
             self.settled(place.group_id)
 
-    def keep_offset(self, place: OffsetPlace, committed: CommittedOffset) -> None:
+    def keep_offset(self, place: OffsetPlace, committed: OffsetAndMetadata) -> None:
         """Store a committed offset, like ``apply`` does for the offset's record.
 
         TurnCommits calls this method directly: it has just encoded the record and need not decode
@@ -273,7 +273,7 @@ class VisibleOffsets:
         is_changing = self._timeline.is_changing(self._group_id, partition)
         return partition not in self._pending and not is_changing
 
-    def get(self, partition: TopicPartition) -> CommittedOffset | None:
+    def get(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         newest = self._newest.get(partition)
         kept = self._timeline.seen_at(self._group_id, partition, newest)
         return None if kept is None else unpacked(kept)

@@ -10,8 +10,8 @@ from itertools import chain
 
 from klog_broker.coordinator.group.packed_offsets import (
     FIXED,
-    CommittedOffset,
     KeptOffset,
+    OffsetAndMetadata,
     PackedOffset,
     committed_at,
     record_offset_at,
@@ -70,7 +70,7 @@ class TopicRows:
         return (partition for partition, mark in each if mark != _ABSENT)
 
     # --- reading ---------------------------------------------------------------------------------
-    def committed(self, partition: int) -> CommittedOffset | None:
+    def committed(self, partition: int) -> OffsetAndMetadata | None:
         kept = self.alone.get(partition)
         if kept is not None:
             return unpacked(kept)

@@ -6,7 +6,7 @@ from klog_broker.coordinator.group.commits import CommitRequest, commit_value, i
 from klog_broker.coordinator.group.forgetting import GroupShard
 from klog_broker.coordinator.group.offsets import commit_key
 from klog_broker.coordinator.group.shard_state import Records
-from klog_broker.coordinator.shard import Producer
+from klog_broker.coordinator.shard import RecordProducer
 from klog_broker.log.errors import LogError
 from pyspark_klog.errors import BrokerError, ErrorCode
 
@@ -41,7 +41,7 @@ def check_sender(shard: GroupShard, request: CommitRequest) -> ErrorCode:
 def append_in_transaction(
     shard: GroupShard,
     request: CommitRequest,
-    producer: Producer,
+    producer: RecordProducer,
     *,
     metadata_max_bytes: int,
     now_ms: int,

@@ -15,7 +15,7 @@ from klog_broker.coordinator.runtime import CoordinatorRuntime, RuntimeServices,
 from klog_broker.coordinator.shard import ShardStatus
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.coordinator.transaction.decisions import (
-    Decision,
+    TransactionDecision,
     add_partitions,
     initialize,
     needs_producer_id,
@@ -72,7 +72,7 @@ class _Question(NamedTuple):
     """A request's decision about an id; ``decide`` gets a new producer id if ``needs_id``."""
 
     needs_id: Callable[[TransactionMetadata | None], bool]
-    decide: Callable[[TransactionMetadata | None, int], Decision]
+    decide: Callable[[TransactionMetadata | None, int], TransactionDecision]
     creates: bool = False
 
 
@@ -297,7 +297,7 @@ class TransactionCoordinator:
             return ErrorCode.INVALID_REQUEST, None
         return self._runtime.find(transactional_id)
 
-    def _abort(self, transactional_id: str, decide: Callable[..., Decision]) -> None:
+    def _abort(self, transactional_id: str, decide: Callable[..., TransactionDecision]) -> None:
         """Decide on a transaction that has timed out."""
         question = _Question(lambda known: needs_producer_id(known, None), decide)
         self._ask(transactional_id, question, lambda _: None)
@@ -388,7 +388,7 @@ def _answer_when_visible(
     shard.when_visible(send)
 
 
-def _is_concurrent(decision: Decision) -> bool:
+def _is_concurrent(decision: TransactionDecision) -> bool:
     return decision.error is ErrorCode.CONCURRENT_TRANSACTIONS
 
 

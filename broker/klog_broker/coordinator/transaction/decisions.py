@@ -21,7 +21,7 @@ from klog_broker.coordinator.transaction.states import (
     ANSWERS,
     ENDED,
     ENDING,
-    Asked,
+    TransactionRequest,
     check_transition,
 )
 from pyspark_klog.errors import ErrorCode
@@ -31,12 +31,12 @@ from pyspark_klog.state_records.transaction_log import TransactionState
 _NONE = ErrorCode.NONE
 _EMPTY, _ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
 _PREPARE_ABORT = TransactionState.PREPARE_ABORT
-_INIT, _ADD = ANSWERS[Asked.INIT], ANSWERS[Asked.ADD]
+_INIT, _ADD = ANSWERS[TransactionRequest.INIT], ANSWERS[TransactionRequest.ADD]
 _UNKNOWN = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 _FENCED = ErrorCode.PRODUCER_FENCED
 
 
-class Decision(NamedTuple):
+class TransactionDecision(NamedTuple):
     """A response's error and, unless nothing changes, the record to write before the response."""
 
     error: ErrorCode
@@ -72,7 +72,7 @@ def initialize(
     timeout_ms: int,
     now_ms: int,
     new_producer_id: int = NO_PRODUCER_ID,
-) -> Decision:
+) -> TransactionDecision:
     """Decide on InitProducerId: the producer starts to use the id, older producers are fenced.
 
     With ``expected``, the sender is the producer that uses the id, and asks for a higher epoch
@@ -90,15 +90,15 @@ def initialize(
             )
         )
     if expected is not None and not _names_producer_id(known, expected):
-        return Decision(_FENCED)
+        return TransactionDecision(_FENCED)
     if known.state in ENDING:
-        return Decision(_INIT[known.state])
+        return TransactionDecision(_INIT[known.state])
     if known.state is _ONGOING:
         if expected is not None and expected.producer_epoch != known.producer_epoch:
-            return Decision(_FENCED)
-        return Decision(_INIT[_ONGOING], aborted(known, now_ms, new_producer_id))
+            return TransactionDecision(_FENCED)
+        return TransactionDecision(_INIT[_ONGOING], aborted(known, now_ms, new_producer_id))
     if expected is not None and not _is_current(known, expected):
-        return Decision(_FENCED)
+        return TransactionDecision(_FENCED)
     begun = known._replace(
         state=_EMPTY,
         timeout_ms=timeout_ms,
@@ -117,8 +117,8 @@ def initialize(
     return _handed_out(step(known, begun._replace(last_producer_epoch=last_epoch)))
 
 
-def _handed_out(becomes: TransactionMetadata) -> Decision:
-    return Decision(_NONE, becomes, becomes.producer_id, becomes.producer_epoch)
+def _handed_out(becomes: TransactionMetadata) -> TransactionDecision:
+    return TransactionDecision(_NONE, becomes, becomes.producer_id, becomes.producer_epoch)
 
 
 def _names_producer_id(known: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
@@ -154,19 +154,19 @@ def add_partitions(
     partitions: Iterable[TopicPartition],
     client_version: int,
     now_ms: int,
-) -> Decision:
+) -> TransactionDecision:
     """Decide on AddPartitionsToTxn: the first partition begins the transaction."""
     error = check_producer(known, producer)
     if known is None or error is not _NONE:
-        return Decision(error)
+        return TransactionDecision(error)
     error = _ADD[known.state]
     if error is not _NONE:
-        return Decision(error)
+        return TransactionDecision(error)
     is_open = known.state is _ONGOING
     added = dict.fromkeys((*(known.partitions if is_open else ()), *partitions))
     if is_open and len(added) == len(known.partitions):
-        return Decision(_NONE)
-    return Decision(
+        return TransactionDecision(_NONE)
+    return TransactionDecision(
         _NONE,
         step(
             known,

@@ -1,7 +1,7 @@
 """Decides on EndTxn. Pure. EndTxn 5 (transaction.version 2) raises the epoch (KIP-890)."""
 
 from klog_broker.coordinator.transaction.decisions import (
-    Decision,
+    TransactionDecision,
     check_producer,
     step,
 )
@@ -12,7 +12,7 @@ from klog_broker.coordinator.transaction.metadata import (
     TransactionMetadata,
     is_exhausted,
 )
-from klog_broker.coordinator.transaction.states import ANSWERS, ENDED, Asked
+from klog_broker.coordinator.transaction.states import ANSWERS, ENDED, TransactionRequest
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_PRODUCER_ID
 from pyspark_klog.state_records.transaction_log import TransactionState
@@ -36,7 +36,7 @@ def end(
     *,
     is_commit: bool,
     next_producer_id: int = NO_PRODUCER_ID,
-) -> Decision:
+) -> TransactionDecision:
     """Decide on EndTxn: the producer commits or aborts.
 
     A client of transaction.version 2 gets the epoch, or the new producer id, of its next
@@ -46,13 +46,15 @@ def end(
         return _end_raising(known, producer, now_ms, is_commit, next_producer_id)
     error = check_producer(known, producer)
     if known is None or error is not _NONE:
-        return Decision(error)
-    error = ANSWERS[Asked.COMMIT if is_commit else Asked.ABORT][known.state]
+        return TransactionDecision(error)
+    error = ANSWERS[TransactionRequest.COMMIT if is_commit else TransactionRequest.ABORT][
+        known.state
+    ]
     if error is not _NONE or known.state is not _ONGOING:
-        return Decision(error)
+        return TransactionDecision(error)
     # Responses before EndTxn 5 cannot carry a new epoch, so do not raise it.
     plain = known._replace(client_version=client_version)
-    return Decision(_NONE, _prepared(plain, now_ms, is_commit))
+    return TransactionDecision(_NONE, _prepared(plain, now_ms, is_commit))
 
 
 def _end_raising(
@@ -61,30 +63,34 @@ def _end_raising(
     now_ms: int,
     is_commit: bool,
     next_producer_id: int,
-) -> Decision:
+) -> TransactionDecision:
     if known is None:
-        return Decision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return TransactionDecision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     is_again = _is_again(known, producer)
     if known.producer_id != producer.producer_id and not is_again:
-        return Decision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return TransactionDecision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if is_again:
-        error = ANSWERS[Asked.COMMIT_AGAIN if is_commit else Asked.ABORT_AGAIN][known.state]
+        error = ANSWERS[
+            TransactionRequest.COMMIT_AGAIN if is_commit else TransactionRequest.ABORT_AGAIN
+        ][known.state]
         if error is not _NONE:
-            return Decision(error)
-        return Decision(_NONE, None, known.producer_id, known.producer_epoch)
+            return TransactionDecision(error)
+        return TransactionDecision(_NONE, None, known.producer_id, known.producer_epoch)
     if known.producer_epoch != producer.producer_epoch:
-        return Decision(ErrorCode.PRODUCER_FENCED)
-    error = ANSWERS[Asked.COMMIT_RAISING if is_commit else Asked.ABORT_RAISING][known.state]
+        return TransactionDecision(ErrorCode.PRODUCER_FENCED)
+    error = ANSWERS[
+        TransactionRequest.COMMIT_RAISING if is_commit else TransactionRequest.ABORT_RAISING
+    ][known.state]
     if error is not _NONE:
-        return Decision(error)
+        return TransactionDecision(error)
     if known.state is not _ONGOING:
         # The producer aborts a transaction that has no partition yet.
         known = known._replace(client_version=VERSION_RAISING, start_ms=now_ms)
     becomes = _prepared(known, now_ms, is_commit, next_producer_id)
     # The response has the id and epoch as they will be after the completion.
     if becomes.next_producer_id != NO_PRODUCER_ID:
-        return Decision(_NONE, becomes, becomes.next_producer_id, 0)
-    return Decision(_NONE, becomes, becomes.producer_id, becomes.producer_epoch)
+        return TransactionDecision(_NONE, becomes, becomes.next_producer_id, 0)
+    return TransactionDecision(_NONE, becomes, becomes.producer_id, becomes.producer_epoch)
 
 
 def _is_again(known: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 
 from klog_broker.coordinator.runtime import CoordinatorRuntime
-from klog_broker.coordinator.shard import Format, Producer, Shard
+from klog_broker.coordinator.shard import Format, RecordProducer, Shard
 from klog_broker.coordinator.transaction.metadata import TransactionMetadata, from_record
 from klog_broker.coordinator.transaction.packing import pack_key, pack_value
 from klog_broker.coordinator.transaction.transaction import TransactionMachine
@@ -57,7 +57,7 @@ class TransactionShardState:
         _offset: Offset,
         transactional_id: str,
         value: TransactionMetadata | None,
-        producer: Producer | None,
+        producer: RecordProducer | None,
         /,
     ) -> None:
         """Apply a record; transactional records are ignored, because no coordinator writes any."""
@@ -74,7 +74,7 @@ class TransactionShardState:
         elif value.state is _PREPARE_COMMIT or value.state is _PREPARE_ABORT:
             self.ending[transactional_id] = None
 
-    def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
+    def apply_marker(self, producer: RecordProducer, *, is_commit: bool) -> None:
         """Ignore the marker: this topic has no transactional records."""
 
 

@@ -74,7 +74,7 @@ def check_transition(before: TransactionState, after: TransactionState) -> None:
         )
 
 
-class Asked(Enum):
+class TransactionRequest(Enum):
     """The requests to a transaction; the producer that sends one names its producer id."""
 
     INIT = "InitProducerId"
@@ -112,27 +112,43 @@ def _by_state(
     }
 
 
-ANSWERS: dict[Asked, dict[TransactionState, ErrorCode]] = {
-    Asked.INIT: _by_state(_NONE, _CONCURRENT, _CONCURRENT, _CONCURRENT, _NONE, _NONE, dead=_NONE),
-    Asked.ADD: _by_state(_NONE, _NONE, _CONCURRENT, _CONCURRENT, _NONE, _NONE),
-    Asked.COMMIT: _by_state(_INVALID, _NONE, _CONCURRENT, _INVALID, _NONE, _INVALID),
-    Asked.ABORT: _by_state(_INVALID, _NONE, _INVALID, _CONCURRENT, _INVALID, _NONE),
-    Asked.COMMIT_RAISING: _by_state(_INVALID, _NONE, _FENCED, _FENCED, _INVALID, _INVALID),
-    Asked.ABORT_RAISING: _by_state(_NONE, _NONE, _FENCED, _FENCED, _NONE, _NONE),
-    Asked.COMMIT_AGAIN: _by_state(_FENCED, _FENCED, _CONCURRENT, _INVALID, _NONE, _INVALID),
-    Asked.ABORT_AGAIN: _by_state(_FENCED, _FENCED, _INVALID, _CONCURRENT, _INVALID, _NONE),
+ANSWERS: dict[TransactionRequest, dict[TransactionState, ErrorCode]] = {
+    TransactionRequest.INIT: _by_state(
+        _NONE, _CONCURRENT, _CONCURRENT, _CONCURRENT, _NONE, _NONE, dead=_NONE
+    ),
+    TransactionRequest.ADD: _by_state(_NONE, _NONE, _CONCURRENT, _CONCURRENT, _NONE, _NONE),
+    TransactionRequest.COMMIT: _by_state(_INVALID, _NONE, _CONCURRENT, _INVALID, _NONE, _INVALID),
+    TransactionRequest.ABORT: _by_state(_INVALID, _NONE, _INVALID, _CONCURRENT, _INVALID, _NONE),
+    TransactionRequest.COMMIT_RAISING: _by_state(
+        _INVALID, _NONE, _FENCED, _FENCED, _INVALID, _INVALID
+    ),
+    TransactionRequest.ABORT_RAISING: _by_state(_NONE, _NONE, _FENCED, _FENCED, _NONE, _NONE),
+    TransactionRequest.COMMIT_AGAIN: _by_state(
+        _FENCED, _FENCED, _CONCURRENT, _INVALID, _NONE, _INVALID
+    ),
+    TransactionRequest.ABORT_AGAIN: _by_state(
+        _FENCED, _FENCED, _INVALID, _CONCURRENT, _INVALID, _NONE
+    ),
 }
 """The error of each request in each state; NONE means that the request is carried out. The log
 has nothing about an id in state DEAD: InitProducerId creates the id again, and all other requests
 get an error."""
 
-REMARKS: dict[tuple[Asked, TransactionState], str] = {
-    (Asked.INIT, TransactionState.ONGOING): "the transaction is aborted; done if that is "
-    "over at once, else CONCURRENT_TRANSACTIONS",
-    (Asked.INIT, TransactionState.DEAD): "done, with a new producer id",
-    (Asked.COMMIT, TransactionState.COMPLETE_COMMIT): "done already",
-    (Asked.ABORT, TransactionState.COMPLETE_ABORT): "done already",
-    (Asked.COMMIT_AGAIN, TransactionState.COMPLETE_COMMIT): "done already: the same answer",
-    (Asked.ABORT_AGAIN, TransactionState.COMPLETE_ABORT): "done already: the same answer",
+REMARKS: dict[tuple[TransactionRequest, TransactionState], str] = {
+    (
+        TransactionRequest.INIT,
+        TransactionState.ONGOING,
+    ): "the transaction is aborted; done if that is over at once, else CONCURRENT_TRANSACTIONS",
+    (TransactionRequest.INIT, TransactionState.DEAD): "done, with a new producer id",
+    (TransactionRequest.COMMIT, TransactionState.COMPLETE_COMMIT): "done already",
+    (TransactionRequest.ABORT, TransactionState.COMPLETE_ABORT): "done already",
+    (
+        TransactionRequest.COMMIT_AGAIN,
+        TransactionState.COMPLETE_COMMIT,
+    ): "done already: the same answer",
+    (
+        TransactionRequest.ABORT_AGAIN,
+        TransactionState.COMPLETE_ABORT,
+    ): "done already: the same answer",
 }
 """Additions to the table ANSWERS in the docs."""

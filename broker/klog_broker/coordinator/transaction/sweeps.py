@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 
 from klog_broker.coordinator.runtime import RuntimeServices
-from klog_broker.coordinator.transaction.decisions import Decision, aborted, is_expired
+from klog_broker.coordinator.transaction.decisions import TransactionDecision, aborted, is_expired
 from klog_broker.coordinator.transaction.metadata import TransactionMetadata
 from klog_broker.coordinator.transaction.shard_state import TransactionRuntime, TransactionShard
 from klog_broker.coordinator.transaction.transaction import TransactionMachine
@@ -18,7 +18,7 @@ TOMBSTONES_AT_ONCE = 500
 
 _log = logging.getLogger("klog.transaction")
 
-Decide = Callable[[TransactionMetadata | None, int], Decision]
+Decide = Callable[[TransactionMetadata | None, int], TransactionDecision]
 
 
 class Sweeps:
@@ -74,11 +74,15 @@ class Sweeps:
     def _is_overdue(self, known: TransactionMetadata | None) -> bool:
         return known is not None and known.is_overdue(self._services.clock.now_ms())
 
-    def _decide_overdue(self, known: TransactionMetadata | None, new_id: int) -> Decision:
+    def _decide_overdue(
+        self, known: TransactionMetadata | None, new_id: int
+    ) -> TransactionDecision:
         """Abort the transaction, unless it has ended while a producer id was fetched."""
         if known is None or not self._is_overdue(known):
-            return Decision(ErrorCode.NONE)
-        return Decision(ErrorCode.NONE, aborted(known, self._services.clock.now_ms(), new_id))
+            return TransactionDecision(ErrorCode.NONE)
+        return TransactionDecision(
+            ErrorCode.NONE, aborted(known, self._services.clock.now_ms(), new_id)
+        )
 
     def _expire(self) -> Steps:
         for shard in list(self._runtime.serving()):

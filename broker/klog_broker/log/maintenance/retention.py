@@ -9,7 +9,7 @@ from typing import NamedTuple
 from klog_broker.log.log_config import LogConfig
 
 
-class SegmentFacts(NamedTuple):
+class RetentionSegmentFacts(NamedTuple):
     """The facts of a segment that retention needs."""
 
     base_offset: int
@@ -18,20 +18,20 @@ class SegmentFacts(NamedTuple):
     largest_timestamp_ms: int
 
 
-class LogFacts(NamedTuple):
+class RetentionLogFacts(NamedTuple):
     """The facts of the log that retention needs."""
 
-    segments: Sequence[SegmentFacts]
+    segments: Sequence[RetentionSegmentFacts]
     log_start_offset: int
     high_watermark: int
     now_ms: int
     config: LogConfig
 
 
-RetentionPolicy = Callable[[LogFacts], int]
+RetentionPolicy = Callable[[RetentionLogFacts], int]
 
 
-def by_log_start(log: LogFacts) -> int:
+def by_log_start(log: RetentionLogFacts) -> int:
     """Count the segments that end at or before the log start offset (DeleteRecords).
 
     The last segment never counts.
@@ -41,7 +41,7 @@ def by_log_start(log: LogFacts) -> int:
     )
 
 
-def by_time(log: LogFacts) -> int:
+def by_time(log: RetentionLogFacts) -> int:
     """Count the segments whose largest timestamp is older than retention.ms."""
     retention_ms = log.config.retention_ms
     if retention_ms < 0:
@@ -49,7 +49,7 @@ def by_time(log: LogFacts) -> int:
     return _leading(log, lambda segment: log.now_ms - segment.largest_timestamp_ms > retention_ms)
 
 
-def by_size(log: LogFacts) -> int:
+def by_size(log: RetentionLogFacts) -> int:
     """Count the segments without which the log still has at least retention.bytes."""
     if log.config.retention_bytes < 0:
         return 0
@@ -67,7 +67,7 @@ DELETE_POLICIES: tuple[RetentionPolicy, ...] = (by_time, by_size, by_log_start)
 KEEP_POLICIES: tuple[RetentionPolicy, ...] = (by_log_start,)
 
 
-def deletable_segments(log: LogFacts) -> int:
+def deletable_segments(log: RetentionLogFacts) -> int:
     """Return how many segments, from the oldest on, may be deleted.
 
     With cleanup.policy=compact alone, only the log start offset counts, not time and size.
@@ -76,7 +76,7 @@ def deletable_segments(log: LogFacts) -> int:
     return max(policy(log) for policy in policies)
 
 
-def why_deletable(log: LogFacts, count: int) -> str:
+def why_deletable(log: RetentionLogFacts, count: int) -> str:
     """Return the names of the settings by which ``count`` segments may be deleted."""
     return ",".join(name for policy, name in _NAMES.items() if policy(log) >= count)
 
@@ -88,13 +88,16 @@ _NAMES: dict[RetentionPolicy, str] = {
 }
 
 
-def _may_go(log: LogFacts, segment: SegmentFacts) -> bool:
+def _may_go(log: RetentionLogFacts, segment: RetentionSegmentFacts) -> bool:
     # Keep uncommitted records, and an empty last segment.
     return segment.end_offset <= log.high_watermark and segment.size_bytes > 0
 
 
 def _leading(
-    log: LogFacts, is_due: Callable[[SegmentFacts], bool], *, spare_last: bool = False
+    log: RetentionLogFacts,
+    is_due: Callable[[RetentionSegmentFacts], bool],
+    *,
+    spare_last: bool = False,
 ) -> int:
     candidates = log.segments[:-1] if spare_last else log.segments
     count = 0

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from klog_broker.log.errors import LogStorageError, OffsetOutOfRange
 from klog_broker.log.maintenance.retention import (
-    LogFacts,
-    SegmentFacts,
+    RetentionLogFacts,
+    RetentionSegmentFacts,
     deletable_segments,
     why_deletable,
 )
@@ -106,10 +106,10 @@ class Shortener:
             raise state.log_directory.go_offline(error) from error
         return count
 
-    def _retention_facts(self, now_ms: int) -> LogFacts:
+    def _retention_facts(self, now_ms: int) -> RetentionLogFacts:
         state = self._state
         segments = [
-            SegmentFacts(
+            RetentionSegmentFacts(
                 segment.base_offset,
                 state.segments.end_of(index, state.log_end_offset),
                 segment.size_bytes,
@@ -117,7 +117,7 @@ class Shortener:
             )
             for index, segment in enumerate(state.segments.segments)
         ]
-        return LogFacts(
+        return RetentionLogFacts(
             segments, state.log_start_offset, state.high_watermark, now_ms, state.config
         )
 

@@ -19,7 +19,7 @@ class VerificationGuard:
     __slots__ = ()
 
 
-class Verification:
+class VerificationStateEntry:
     """A verification of one producer, from its request until the transaction begins in the log."""
 
     __slots__ = (
@@ -49,10 +49,10 @@ class Verification:
 
 
 class Verifications:
-    """The verifications of one log, by producer id (Kafka's VerificationStateEntry)."""
+    """The verifications of one log, by producer id."""
 
     def __init__(self) -> None:
-        self._by_producer: dict[int, Verification] = {}
+        self._by_producer: dict[int, VerificationStateEntry] = {}
 
     def begin(
         self,
@@ -69,7 +69,7 @@ class Verifications:
         if found is None:
             if len(self._by_producer) >= _MOST:
                 del self._by_producer[next(iter(self._by_producer))]
-            found = self._by_producer[producer_id] = Verification(
+            found = self._by_producer[producer_id] = VerificationStateEntry(
                 producer_epoch, sequence, now_ms, supports_epoch_bump=supports_epoch_bump
             )
         found.see(producer_epoch, sequence)

@@ -27,7 +27,7 @@ _log = logging.getLogger("klog.cluster")
 RETRY_MS = 1_000
 
 
-class LiveBrokers:
+class BrokerRegistrationReader:
     """Reads all registrations at each connection, and again when a registration is created, deleted
     or changed, even if it is deleted and created again at once. `on_read` gets all readable
     registrations by broker id. A registration that an access list hides from this broker is left

@@ -28,7 +28,7 @@ from klog_broker.metadata.zookeeper.settings import ClusterSettings
 from klog_broker.metadata.zookeeper.settings_changes import SettingsChanges
 from klog_broker.metadata.zookeeper.settings_image import with_settings
 from klog_broker.metadata.zookeeper.settings_reading import Settings
-from klog_broker.metadata.zookeeper.view import ClusterView
+from klog_broker.metadata.zookeeper.view import ImageUpdater
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.ids import BrokerId, DirectoryId, TopicId, TopicPartition
@@ -79,7 +79,7 @@ class ClusterStore:
         register: Callable[[BrokerRegistration], None],
     ) -> None:
         """`register` is called with this broker's addresses once the addresses are known."""
-        self.view = ClusterView(cluster_id, self.topic_configs)
+        self.view = ImageUpdater(cluster_id, self.topic_configs)
         self.settings = ClusterSettings(loop, self._settings_are)
         """The settings and quotas in ZooKeeper; a user of the broker's ZooKeeper sessions."""
         self.consumer_offsets = ConsumerOffsets(loop)

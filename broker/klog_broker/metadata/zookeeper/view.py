@@ -9,13 +9,13 @@ from klog_broker.metadata.image import (
     BrokerRegistration,
     ImageDraft,
     MetadataImage,
-    PartitionState,
+    PartitionRegistration,
     Topic,
 )
 from klog_broker.metadata.interface import OnImage
 from pyspark_klog.ids import NO_LEADER_EPOCH, BrokerId, TopicId
 
-UNKNOWN_STATE = PartitionState((), (), NO_BROKER, NO_LEADER_EPOCH, -1)
+UNKNOWN_STATE = PartitionRegistration((), (), NO_BROKER, NO_LEADER_EPOCH, -1)
 """The state of a partition that the controller has sent no state of, though it has sent a state of
 a partition with a higher number."""
 
@@ -26,12 +26,12 @@ class TopicUpdate(NamedTuple):
 
     name: str
     topic_id: TopicId
-    partitions: Mapping[int, PartitionState]
+    partitions: Mapping[int, PartitionRegistration]
     is_deleted: bool = False
     """Whether the topic is to be deleted: clients no longer see it."""
 
 
-class ClusterView:
+class ImageUpdater:
     """Makes new images from the cluster's changes. For the loop's thread. `on_image`, if set, is
     called with each new image."""
 

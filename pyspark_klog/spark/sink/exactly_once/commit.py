@@ -19,7 +19,7 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.spark.options.exactly_once import ExactlyOnce
 from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import (
     DAY_MS,
-    Batch,
+    MicroBatchResults,
     Refuse,
     Seen,
     decide,
@@ -128,7 +128,7 @@ def parse_index(task: TaskProgress) -> int:
 
 
 # --- steps ---------------------------------------------------------------------------------------
-def _batch(batch_id: int, written: Sequence[TaskProgress]) -> tuple[Batch, SinkId, str]:
+def _batch(batch_id: int, written: Sequence[TaskProgress]) -> tuple[MicroBatchResults, SinkId, str]:
     sinks = {_parsed(task)[0] for task in written}
     tasks = {_parsed(task)[1]: task for task in written}
     runs = {task.run_id for task in written}
@@ -143,7 +143,7 @@ def _batch(batch_id: int, written: Sequence[TaskProgress]) -> tuple[Batch, SinkI
     (sink,) = sinks
     (topic,) = topics
     (run_id,) = runs
-    return Batch(f"{sink.query_id}.{sink.name}", batch_id, run_id, tasks), sink, topic
+    return MicroBatchResults(f"{sink.query_id}.{sink.name}", batch_id, run_id, tasks), sink, topic
 
 
 def _parsed(task: TaskProgress) -> tuple[SinkId, int]:
@@ -153,7 +153,9 @@ def _parsed(task: TaskProgress) -> tuple[SinkId, int]:
     return found[0], found[1]
 
 
-def _look(client: BlockingClient, groups: SinkGroups, sink: SinkId, batch: Batch) -> Seen:
+def _look(
+    client: BlockingClient, groups: SinkGroups, sink: SinkId, batch: MicroBatchResults
+) -> Seen:
     """Fence the indices that belong to no task, then read all rows: from then on only this driver
     and newer attempts can change them."""
     listed = groups.listed()
@@ -200,7 +202,9 @@ def _fence(client: BlockingClient, sink: SinkId, index: int) -> None:
     fence(client, sink.task(index), transaction_timeout_ms=timeout_ms)
 
 
-def _end(client: BlockingClient, batch: Batch, opened: OpenTransaction, how_many: str) -> None:
+def _end(
+    client: BlockingClient, batch: MicroBatchResults, opened: OpenTransaction, how_many: str
+) -> None:
     try:
         end_transaction(client, opened, commit=True)
     except KlogError as error:

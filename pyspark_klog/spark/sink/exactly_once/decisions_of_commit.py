@@ -47,7 +47,7 @@ class Go(NamedTuple):
     """The transactions to commit, one after the other, up to the first failure."""
 
 
-class Batch(NamedTuple):
+class MicroBatchResults(NamedTuple):
     """The results of all tasks of a micro-batch."""
 
     sink: str
@@ -88,7 +88,7 @@ def ended_by_themselves(tasks: Iterable[TaskProgress]) -> bool:
     )
 
 
-def decide(batch: Batch, seen: Seen, *, continue_on_missing: bool) -> Refuse | Go:
+def decide(batch: MicroBatchResults, seen: Seen, *, continue_on_missing: bool) -> Refuse | Go:
     """Apply the table at the top of this file."""
     refusal = (
         _under_another_topic(batch, seen)
@@ -106,12 +106,12 @@ def decide(batch: Batch, seen: Seen, *, continue_on_missing: bool) -> Refuse | G
     return Go(mark, tuple(each for each in opened if each is not None))
 
 
-def needs_retention(batch: Batch) -> bool:
+def needs_retention(batch: MicroBatchResults) -> bool:
     """Whether `decide` uses the retention, because some task found no row."""
     return any(_has_no_row(task) for task in batch.tasks.values())
 
 
-def _new_mark(batch: Batch, seen: Seen) -> RunMark | None:
+def _new_mark(batch: MicroBatchResults, seen: Seen) -> RunMark | None:
     last = seen.mark
     if last is not None and last.run_id == batch.run_id:
         return None
@@ -121,7 +121,7 @@ def _new_mark(batch: Batch, seen: Seen) -> RunMark | None:
 
 
 # --- the rows of the table -----------------------------------------------------------------------
-def _under_another_topic(batch: Batch, seen: Seen) -> str | None:
+def _under_another_topic(batch: MicroBatchResults, seen: Seen) -> str | None:
     for index, (topic, row) in sorted(seen.elsewhere.items()):
         if row.batch_id >= batch.batch_id:
             used = batch.tasks[min(batch.tasks)].topic
@@ -133,7 +133,7 @@ def _under_another_topic(batch: Batch, seen: Seen) -> str | None:
     return None
 
 
-def _later(batch: Batch, seen: Seen) -> str | None:
+def _later(batch: MicroBatchResults, seen: Seen) -> str | None:
     for index, row in sorted(seen.rows.items()):
         if row.batch_id > batch.batch_id:
             return (
@@ -144,7 +144,7 @@ def _later(batch: Batch, seen: Seen) -> str | None:
     return None
 
 
-def _split_otherwise(batch: Batch, seen: Seen) -> str | None:
+def _split_otherwise(batch: MicroBatchResults, seen: Seen) -> str | None:
     written = (i for i, row in seen.rows.items() if row.batch_id == batch.batch_id)
     more = [index for index in written if index not in batch.tasks]
     if not more:
@@ -158,7 +158,7 @@ def _split_otherwise(batch: Batch, seen: Seen) -> str | None:
     )
 
 
-def _changed(batch: Batch, seen: Seen) -> str | None:
+def _changed(batch: MicroBatchResults, seen: Seen) -> str | None:
     for index, task in sorted(batch.tasks.items()):
         told = task.row if task.opened is None else task.before
         found = seen.rows.get(index)
@@ -177,7 +177,7 @@ def _changed(batch: Batch, seen: Seen) -> str | None:
     return None
 
 
-def _other_run(batch: Batch, seen: Seen) -> str | None:
+def _other_run(batch: MicroBatchResults, seen: Seen) -> str | None:
     mark = seen.mark
     if mark is None:
         return None
@@ -198,7 +198,7 @@ def _other_run(batch: Batch, seen: Seen) -> str | None:
     return None
 
 
-def _missing(batch: Batch, seen: Seen) -> str | None:
+def _missing(batch: MicroBatchResults, seen: Seen) -> str | None:
     without = [i for i, task in sorted(batch.tasks.items()) if _has_no_row(task)]
     if not without or _is_known(batch, seen):
         return None
@@ -216,7 +216,7 @@ def _missing(batch: Batch, seen: Seen) -> str | None:
     )
 
 
-def _is_known(batch: Batch, seen: Seen) -> bool:
+def _is_known(batch: MicroBatchResults, seen: Seen) -> bool:
     """Whether missing rows of this batch certainly never existed."""
     fresh_ms = seen.now_ms - (seen.retention_ms - min(DAY_MS, seen.retention_ms // 2))
     first, mark = seen.rows.get(0), seen.mark
@@ -230,7 +230,7 @@ def _is_known(batch: Batch, seen: Seen) -> bool:
     return mark is not None and mark.run_id == batch.run_id and mark.batch_id < batch.batch_id
 
 
-def _not_open(batch: Batch, seen: Seen) -> str | None:
+def _not_open(batch: MicroBatchResults, seen: Seen) -> str | None:
     for index, task in sorted(batch.tasks.items()):
         if task.opened is not None and index not in seen.open_ids:
             return (
@@ -251,7 +251,7 @@ _TWO_RUNS = (
 )
 
 
-def _prefix(batch: Batch) -> str:
+def _prefix(batch: MicroBatchResults) -> str:
     return f"micro-batch {batch.batch_id} of the exactly-once sink {batch.sink} is refused"
 
 

@@ -26,7 +26,7 @@ from pyspark_klog.client.errors import (
 from pyspark_klog.client.producer.batches import ADDS_IMPLICITLY
 from pyspark_klog.client.transactions.blocking_driver import transaction_version
 from pyspark_klog.client.transactions.producer import OpenTransaction
-from pyspark_klog.client.transactions.states import State
+from pyspark_klog.client.transactions.states import TransactionalProducerState
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.sink.dead_letters import TaskIds
@@ -174,7 +174,10 @@ class _Attempt:
         held = self._held
         if held.committed is None or self._task.attempt_number:
             return None
-        if self._producer.state is not State.READY or self._version() < ADDS_IMPLICITLY:
+        if (
+            self._producer.state is not TransactionalProducerState.READY
+            or self._version() < ADDS_IMPLICITLY
+        ):
             return None
         # The markers of that transaction may not have reached the group's coordinator yet.
         position = None if found is None else found.to_offset()

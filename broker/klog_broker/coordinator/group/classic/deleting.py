@@ -1,7 +1,7 @@
 """Decides whether a classic group, and which of its offsets, may be deleted. Pure."""
 
-from klog_broker.coordinator.group.classic.group import Group
-from klog_broker.coordinator.group.classic.states import ANSWERS, Asked, GroupState
+from klog_broker.coordinator.group.classic.group import ClassicGroup
+from klog_broker.coordinator.group.classic.states import ANSWERS, GroupRequest, GroupState
 from klog_broker.coordinator.group.classic.subscriptions import (
     CONSUMER_PROTOCOL,
     subscribed_topics,
@@ -9,12 +9,12 @@ from klog_broker.coordinator.group.classic.subscriptions import (
 from pyspark_klog.errors import ErrorCode
 
 
-def group_deletion_error(group: Group) -> ErrorCode:
+def group_deletion_error(group: ClassicGroup) -> ErrorCode:
     """Return NONE if DeleteGroups may delete the group now, else the error."""
-    return ANSWERS[Asked.DELETE][group.state]
+    return ANSWERS[GroupRequest.DELETE][group.state]
 
 
-def offset_deletion_error(group: Group) -> ErrorCode:
+def offset_deletion_error(group: ClassicGroup) -> ErrorCode:
     """Return NONE if OffsetDelete may delete offsets of the group now, else the error (KIP-496).
 
     Only groups of consumers tell which topics they use, so other groups must be empty.
@@ -26,6 +26,6 @@ def offset_deletion_error(group: Group) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def topics_in_use(group: Group) -> frozenset[str] | None:
+def topics_in_use(group: ClassicGroup) -> frozenset[str] | None:
     """Topics in which the group's offsets must not be deleted now; None means all topics."""
     return frozenset() if group.state is GroupState.EMPTY else subscribed_topics(group)

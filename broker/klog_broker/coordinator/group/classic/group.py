@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from klog_broker.coordinator.effects import Waiter
-from klog_broker.coordinator.group.classic.member import Member, Protocol
+from klog_broker.coordinator.group.classic.member import ClassicGroupMember, Protocol
 from klog_broker.coordinator.group.classic.states import GroupState, check_transition
 from pyspark_klog.errors import ErrorCode
 
@@ -12,7 +12,7 @@ NEVER_MS = 1 << 62
 """A time in ms later than any deadline."""
 
 
-class Group:
+class ClassicGroup:
     """The durable part (generation, protocol, leader, members) and the volatile part of a group.
 
     Members keep the order in which they joined; the first one is the leader. A group can have
@@ -45,7 +45,7 @@ class Group:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
         self.static_ids: dict[str, str] = {}
         """The member id of each static member, by its group.instance.id (KIP-345)."""
         self.pending: dict[str, int] = {}
@@ -64,7 +64,7 @@ class Group:
         check_transition(self.state, state)
         self.state = state
 
-    def add(self, member: Member, protocol_type: str) -> None:
+    def add(self, member: ClassicGroupMember, protocol_type: str) -> None:
         if not self.members:
             self.protocol_type = protocol_type
         self.members[member.member_id] = member
@@ -74,7 +74,7 @@ class Group:
         if self.leader_id is None:
             self.leader_id = member.member_id
 
-    def remove(self, member_id: str) -> Member:
+    def remove(self, member_id: str) -> ClassicGroupMember:
         member = self.members.pop(member_id)
         self._count_out(member.protocol_names())
         self.joining -= member.join_waiter is not None
@@ -84,7 +84,7 @@ class Group:
             self.leader_id = next(iter(self.members), None)
         return member
 
-    def set_members(self, members: Iterable[Member]) -> None:
+    def set_members(self, members: Iterable[ClassicGroupMember]) -> None:
         """Replace the group's members with ``members``, in this order."""
         before, self.members = self.members, {member.member_id: member for member in members}
         if len(before) == len(self.members) and all(
@@ -101,7 +101,7 @@ class Group:
             name for member in self.members.values() for name in set(member.protocol_names())
         )
 
-    def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
+    def offer(self, member: ClassicGroupMember, protocols: tuple[Protocol, ...]) -> None:
         """Replace the protocols that the member offers."""
         if protocols == member.protocols:
             return
@@ -115,7 +115,7 @@ class Group:
             if not self.supporters[name]:
                 del self.supporters[name]
 
-    def replace(self, old_member_id: str, new: Member) -> None:
+    def replace(self, old_member_id: str, new: ClassicGroupMember) -> None:
         """Put ``new`` at the old member's place in the order; the leader role passes to it, too."""
         if self.leader_id == old_member_id:
             self.leader_id = new.member_id
@@ -139,32 +139,32 @@ class Group:
                 return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def await_join(self, member: Member, waiter: Waiter) -> None:
+    def await_join(self, member: ClassicGroupMember, waiter: Waiter) -> None:
         """Park the member's JoinGroup; the member must not have another parked JoinGroup."""
         member.join_waiter = waiter
         self.joining += 1
         self.expect(member)
 
-    def end_join(self, member: Member) -> Waiter | None:
+    def end_join(self, member: ClassicGroupMember) -> Waiter | None:
         """Stop parking the member's JoinGroup; returns its waiter, or None if none was parked."""
         waiter, member.join_waiter = member.join_waiter, None
         self.joining -= waiter is not None
         self.expect(member)
         return waiter
 
-    def end_sync(self, member: Member) -> Waiter | None:
+    def end_sync(self, member: ClassicGroupMember) -> Waiter | None:
         """Stop parking the member's SyncGroup; returns its waiter, or None if none was parked."""
         waiter, member.sync_waiter = member.sync_waiter, None
         self.expect(member)
         return waiter
 
-    def alive(self, member: Member, now_ms: int) -> None:
+    def alive(self, member: ClassicGroupMember, now_ms: int) -> None:
         """Renew the member's session, because the member has just sent a request."""
         deadline_ms = member.session_deadline_ms = now_ms + member.session_timeout_ms
         if deadline_ms < self.earliest_ms:
             self.earliest_ms = deadline_ms
 
-    def expect(self, member: Member) -> None:
+    def expect(self, member: ClassicGroupMember) -> None:
         """Update ``earliest_ms`` after the member's deadline may have become earlier."""
         if member.session_deadline_ms < self.earliest_ms:
             self.earliest_ms = member.session_deadline_ms

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from klog_broker.coordinator.effects import Waiter
-from klog_broker.coordinator.group.classic.group import NEVER_MS, Group
+from klog_broker.coordinator.group.classic.group import NEVER_MS, ClassicGroup
 from klog_broker.coordinator.group.classic.member import (
+    ClassicGroupMember,
     Joiner,
-    Member,
     Protocol,
     rebalance_timeout_ms,
 )
@@ -26,7 +26,7 @@ from klog_broker.coordinator.group.classic.replies import (
     replacement_reply,
     sync_reply,
 )
-from klog_broker.coordinator.group.classic.states import ANSWERS, Asked, GroupState
+from klog_broker.coordinator.group.classic.states import ANSWERS, GroupRequest, GroupState
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -40,8 +40,11 @@ asks for a new one. Kafka has no limit and keeps each id for one session timeout
 # Looking up an enum's member takes ten times as long as looking up a name of this module.
 _NONE = ErrorCode.NONE
 _EMPTY, _DEAD = GroupState.EMPTY, GroupState.DEAD
-_SYNC, _HEARTBEAT = ANSWERS[Asked.SYNC], ANSWERS[Asked.HEARTBEAT]
-_COMMIT, _COMMIT_FROM_OUTSIDE = ANSWERS[Asked.COMMIT], ANSWERS[Asked.COMMIT_FROM_OUTSIDE]
+_SYNC, _HEARTBEAT = ANSWERS[GroupRequest.SYNC], ANSWERS[GroupRequest.HEARTBEAT]
+_COMMIT, _COMMIT_FROM_OUTSIDE = (
+    ANSWERS[GroupRequest.COMMIT],
+    ANSWERS[GroupRequest.COMMIT_FROM_OUTSIDE],
+)
 _PENDING_PAUSE_MS = 100  # minimum time between two searches for expired pending member ids
 
 __all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "GroupMachine", "GroupSettings"]
@@ -51,8 +54,8 @@ __all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "GroupMachine", "GroupSettings"]
 class _Replacement:
     """A static member that a new process replaces in a stable group; not yet in the log."""
 
-    old: Member
-    new: Member
+    old: ClassicGroupMember
+    new: ClassicGroupMember
     told_leader_id: str | None
     waiter: Waiter
 
@@ -65,7 +68,7 @@ class GroupMachine:
     """
 
     def __init__(
-        self, group: Group, settings: GroupSettings, new_member_id: Callable[[str], str]
+        self, group: ClassicGroup, settings: GroupSettings, new_member_id: Callable[[str], str]
     ) -> None:
         self.group = group
         self._max_size = settings.max_size
@@ -281,7 +284,7 @@ class GroupMachine:
             return ErrorCode.UNKNOWN_SERVER_ERROR
         return ErrorCode.NONE
 
-    def _is_full(self, member: Member | None) -> bool:
+    def _is_full(self, member: ClassicGroupMember | None) -> bool:
         group, limit = self.group, self._max_size
         if group.state is GroupState.EMPTY:
             return False
@@ -325,7 +328,7 @@ class GroupMachine:
 
     def _rejoin(
         self,
-        member: Member,
+        member: ClassicGroupMember,
         request: JoinGroupRequest,
         protocols: tuple[Protocol, ...],
         waiter: Waiter,
@@ -353,7 +356,7 @@ class GroupMachine:
 
     def _take_place(
         self,
-        old: Member,
+        old: ClassicGroupMember,
         request: JoinGroupRequest,
         joiner: Joiner,
         protocols: tuple[Protocol, ...],
@@ -391,10 +394,10 @@ class GroupMachine:
         joiner: Joiner,
         protocols: tuple[Protocol, ...],
         member_id: str,
-    ) -> Member:
+    ) -> ClassicGroupMember:
         instance_id = request.group_instance_id
         named_after = joiner.client_id if instance_id is None else instance_id
-        return Member(
+        return ClassicGroupMember(
             member_id=member_id or self._new_member_id(named_after),
             client_id=joiner.client_id,
             client_host=joiner.client_host,

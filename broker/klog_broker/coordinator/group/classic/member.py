@@ -11,7 +11,7 @@ Protocol = tuple[str, bytes]
 
 
 @dataclass(slots=True)
-class Member:
+class ClassicGroupMember:
     """A member. ``join_waiter`` and ``sync_waiter`` are set while such a request is parked."""
 
     member_id: str

@@ -7,8 +7,8 @@ members).
 
 from dataclasses import dataclass
 
-from klog_broker.coordinator.group.classic.group import Group
-from klog_broker.coordinator.group.classic.member import Member
+from klog_broker.coordinator.group.classic.group import ClassicGroup
+from klog_broker.coordinator.group.classic.member import ClassicGroupMember
 from klog_broker.coordinator.group.classic.records import GroupEffects, record
 from klog_broker.coordinator.group.classic.replies import drop_sync, generation_reply, join_refused
 from klog_broker.coordinator.group.classic.states import GroupState
@@ -28,7 +28,7 @@ class GroupSettings:
 class Rebalance:
     """The rebalances of a group, one after the other, with their deadlines."""
 
-    def __init__(self, group: Group, settings: GroupSettings) -> None:
+    def __init__(self, group: ClassicGroup, settings: GroupSettings) -> None:
         self._group = group
         self._delay_ms = settings.initial_rebalance_delay_ms
         self._join_deadline_ms: int | None = None
@@ -165,7 +165,7 @@ class Rebalance:
         """Remove the members that joined but sent no SyncGroup in time, and rebalance."""
         self._sync_deadline_ms = None
         group = self._group
-        silent: list[Member] = [m for m in group.members.values() if not m.has_synced]
+        silent: list[ClassicGroupMember] = [m for m in group.members.values() if not m.has_synced]
         if group.state in WITH_GENERATION and silent:
             for member in silent:
                 group.remove(member.member_id)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from klog_broker.coordinator.effects import Effects
-from klog_broker.coordinator.group.classic.group import Group
-from klog_broker.coordinator.group.classic.member import Member
+from klog_broker.coordinator.group.classic.group import ClassicGroup
+from klog_broker.coordinator.group.classic.member import ClassicGroupMember
 from klog_broker.coordinator.group.classic.states import GroupState
 from pyspark_klog.state_records.consumer_offsets import Key, Value
 from pyspark_klog.state_records.group_metadata import (
@@ -16,7 +16,7 @@ from pyspark_klog.state_records.group_metadata import (
 GroupEffects = Effects[Key, Value]
 
 
-def record(group: Group, assignments: Mapping[str, bytes], effects: GroupEffects) -> None:
+def record(group: ClassicGroup, assignments: Mapping[str, bytes], effects: GroupEffects) -> None:
     """Make ``effects`` append the group's record with these assignments (by member id)."""
 
     def records(wall_clock_ms: int) -> list[tuple[Key, Value | None]]:
@@ -30,7 +30,7 @@ def record(group: Group, assignments: Mapping[str, bytes], effects: GroupEffects
 
 
 def snapshot(
-    group: Group, assignments: Mapping[str, bytes], wall_clock_ms: int
+    group: ClassicGroup, assignments: Mapping[str, bytes], wall_clock_ms: int
 ) -> GroupMetadataValue:
     """The group's record with ``assignments`` (by member id). Does not change the group."""
     return GroupMetadataValue(
@@ -55,7 +55,7 @@ def snapshot(
     )
 
 
-def apply_metadata(group: Group, value: GroupMetadataValue) -> None:
+def apply_metadata(group: ClassicGroup, value: GroupMetadataValue) -> None:
     """Set the group's durable part to the record's contents, in replay and after an append.
 
     A member that equals its entry in the record is kept with its parked requests; after an append
@@ -78,7 +78,9 @@ def apply_metadata(group: Group, value: GroupMetadataValue) -> None:
     group.move_to(GroupState.STABLE if members else GroupState.EMPTY)
 
 
-def _is_as_recorded(member: Member, recorded: MemberMetadata, protocol: str | None) -> bool:
+def _is_as_recorded(
+    member: ClassicGroupMember, recorded: MemberMetadata, protocol: str | None
+) -> bool:
     """Whether the member equals its entry; one id may join generations with different data."""
     return (
         (protocol or "", bytes(recorded.subscription)) in member.protocols
@@ -95,8 +97,8 @@ def _rebalance_timeout_ms(recorded: MemberMetadata) -> int:
     return recorded.session_timeout if given_ms < 0 else given_ms
 
 
-def _member(recorded: MemberMetadata, protocol: str | None) -> Member:
-    return Member(
+def _member(recorded: MemberMetadata, protocol: str | None) -> ClassicGroupMember:
+    return ClassicGroupMember(
         member_id=recorded.member_id,
         client_id=recorded.client_id,
         client_host=recorded.client_host,

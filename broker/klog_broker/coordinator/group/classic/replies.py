@@ -1,7 +1,7 @@
 """The responses to members' JoinGroup and SyncGroup requests."""
 
-from klog_broker.coordinator.group.classic.group import Group
-from klog_broker.coordinator.group.classic.member import Member
+from klog_broker.coordinator.group.classic.group import ClassicGroup
+from klog_broker.coordinator.group.classic.member import ClassicGroupMember
 from klog_broker.coordinator.group.classic.records import GroupEffects
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -12,14 +12,14 @@ def join_refused(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
     return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name="")
 
 
-def generation_reply(group: Group, member: Member) -> JoinGroupResponse:
+def generation_reply(group: ClassicGroup, member: ClassicGroupMember) -> JoinGroupResponse:
     """The JoinGroup response for ``member``; the leader's response also lists all members."""
     listed = group.members.values() if group.is_leader(member.member_id) else ()
     return _generation(group, member, group.leader_id, [_listed(group, each) for each in listed])
 
 
 def replacement_reply(
-    group: Group, member: Member, told_leader_id: str | None
+    group: ClassicGroup, member: ClassicGroupMember, told_leader_id: str | None
 ) -> JoinGroupResponse:
     """The JoinGroup response for a process that has replaced a static member.
 
@@ -36,7 +36,7 @@ def replacement_reply(
     return reply
 
 
-def sync_reply(group: Group, member: Member) -> SyncGroupResponse:
+def sync_reply(group: ClassicGroup, member: ClassicGroupMember) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
@@ -45,20 +45,26 @@ def sync_reply(group: Group, member: Member) -> SyncGroupResponse:
 
 
 def drop_join(
-    group: Group, member: Member, error: ErrorCode, member_id: str, effects: GroupEffects
+    group: ClassicGroup,
+    member: ClassicGroupMember,
+    error: ErrorCode,
+    member_id: str,
+    effects: GroupEffects,
 ) -> None:
     """Answer the member's JoinGroup, if it is parked, with ``error``."""
     effects.answer(group.end_join(member), join_refused(error, member_id))
 
 
-def drop_sync(group: Group, member: Member, error: ErrorCode, effects: GroupEffects) -> None:
+def drop_sync(
+    group: ClassicGroup, member: ClassicGroupMember, error: ErrorCode, effects: GroupEffects
+) -> None:
     """Answer the member's SyncGroup, if it is parked, with ``error``."""
     effects.answer(group.end_sync(member), SyncGroupResponse(error_code=error))
 
 
 def _generation(
-    group: Group,
-    member: Member,
+    group: ClassicGroup,
+    member: ClassicGroupMember,
     leader_id: str | None,
     members: list[JoinGroupResponseMember],
 ) -> JoinGroupResponse:
@@ -72,7 +78,7 @@ def _generation(
     )
 
 
-def _listed(group: Group, member: Member) -> JoinGroupResponseMember:
+def _listed(group: ClassicGroup, member: ClassicGroupMember) -> JoinGroupResponseMember:
     return JoinGroupResponseMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,

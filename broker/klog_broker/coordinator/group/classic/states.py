@@ -57,7 +57,7 @@ def check_transition(before: GroupState, after: GroupState) -> None:
         raise InvariantViolation(f"a group cannot go from {before.value} to {after.value}")
 
 
-class Asked(Enum):
+class GroupRequest(Enum):
     """The requests to a group. A member sends them with its current generation.
 
     COMMIT_FROM_OUTSIDE names no member, and DELETE comes from an administrator's tool.
@@ -86,28 +86,34 @@ def _by_state(
     return dict(zip(GroupState, (empty, preparing, completing, stable, dead), strict=True))
 
 
-ANSWERS: dict[Asked, dict[GroupState, ErrorCode]] = {
-    Asked.JOIN: _by_state(_NONE, _NONE, _NONE, _NONE),
-    Asked.SYNC: _by_state(_UNKNOWN, _REBALANCE, _NONE, _NONE),
-    Asked.HEARTBEAT: _by_state(_UNKNOWN, _REBALANCE, _NONE, _NONE),
-    Asked.LEAVE: _by_state(_UNKNOWN, _NONE, _NONE, _NONE),
-    Asked.COMMIT: _by_state(_UNKNOWN, _NONE, _REBALANCE, _NONE),
-    Asked.COMMIT_FROM_OUTSIDE: _by_state(_NONE, _UNKNOWN, _UNKNOWN, _UNKNOWN),
-    Asked.DELETE: _by_state(
+ANSWERS: dict[GroupRequest, dict[GroupState, ErrorCode]] = {
+    GroupRequest.JOIN: _by_state(_NONE, _NONE, _NONE, _NONE),
+    GroupRequest.SYNC: _by_state(_UNKNOWN, _REBALANCE, _NONE, _NONE),
+    GroupRequest.HEARTBEAT: _by_state(_UNKNOWN, _REBALANCE, _NONE, _NONE),
+    GroupRequest.LEAVE: _by_state(_UNKNOWN, _NONE, _NONE, _NONE),
+    GroupRequest.COMMIT: _by_state(_UNKNOWN, _NONE, _REBALANCE, _NONE),
+    GroupRequest.COMMIT_FROM_OUTSIDE: _by_state(_NONE, _UNKNOWN, _UNKNOWN, _UNKNOWN),
+    GroupRequest.DELETE: _by_state(
         _NONE, _NON_EMPTY, _NON_EMPTY, _NON_EMPTY, dead=ErrorCode.GROUP_ID_NOT_FOUND
     ),
 }
 """The error of each request in each state; NONE means that the request is served. An empty group
 has no members, so most requests to it get UNKNOWN_MEMBER_ID."""
 
-PARKED: dict[tuple[Asked, GroupState], str] = {
-    (Asked.JOIN, GroupState.EMPTY): "waits until the first generation begins",
-    (Asked.JOIN, GroupState.PREPARING_REBALANCE): "waits until the next generation begins",
-    (Asked.JOIN, GroupState.COMPLETING_REBALANCE): "a repeated request is answered; any other "
-    "starts a rebalance, and waits for it",
-    (Asked.JOIN, GroupState.STABLE): "a follower's repeated request is answered; any other starts "
-    "a rebalance, and waits for it",
-    (Asked.SYNC, GroupState.COMPLETING_REBALANCE): "waits until the leader's assignment is in the "
-    "log",
+PARKED: dict[tuple[GroupRequest, GroupState], str] = {
+    (GroupRequest.JOIN, GroupState.EMPTY): "waits until the first generation begins",
+    (GroupRequest.JOIN, GroupState.PREPARING_REBALANCE): "waits until the next generation begins",
+    (
+        GroupRequest.JOIN,
+        GroupState.COMPLETING_REBALANCE,
+    ): "a repeated request is answered; any other starts a rebalance, and waits for it",
+    (
+        GroupRequest.JOIN,
+        GroupState.STABLE,
+    ): "a follower's repeated request is answered; any other starts a rebalance, and waits for it",
+    (
+        GroupRequest.SYNC,
+        GroupState.COMPLETING_REBALANCE,
+    ): "waits until the leader's assignment is in the log",
 }
 """The requests that are parked, and until when. All others are answered at once."""

@@ -2,7 +2,7 @@
 
 import struct
 
-from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.group import ClassicGroup
 from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.coordinator.group.offsets import NEVER_MS, Expiry
 
@@ -12,7 +12,7 @@ _LENGTH = struct.Struct(">h")
 _VERSION_BYTES = 2
 
 
-def offset_expiry(group: Group) -> Expiry | None:
+def offset_expiry(group: ClassicGroup) -> Expiry | None:
     """The rule by which the group's offsets expire now (KIP-211); None if none expires.
 
     In an empty group that had members, the retention time starts when the last member left; in a
@@ -28,7 +28,7 @@ def offset_expiry(group: Group) -> Expiry | None:
     return None
 
 
-def subscribed_topics(group: Group) -> frozenset[str] | None:
+def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
     """The topics that the members of a consumer group with a generation subscribe to.
 
     Returns None if they are unknown: another kind of group, or metadata that is not a consumer's.
