@@ -17,7 +17,7 @@ from benchmarks._load.spark_jobs import MICRO_RECORDS
 from benchmarks._processes import resident_bytes
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.sink.dead_letters import TaskIds
-from pyspark_klog.spark.sink.rows import SinkRows
+from pyspark_klog.spark.sink.row_writer import SinkRows
 from pyspark_klog.spark.source.stream_reader import LimitedStreamReader
 
 _SETTLED = 0.2

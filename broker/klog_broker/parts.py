@@ -21,7 +21,7 @@ from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.membership.cluster_part import ClusterSide
 from klog_broker.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE
 from klog_broker.metadata.interface import MetadataStore
-from klog_broker.metrics.in_sync import InSyncCounts
+from klog_broker.metrics.in_sync_counts import InSyncCounts
 from klog_broker.produce.pipeline import ProducePipeline
 from klog_broker.produce.services import ProduceAppends, VerifyTransactions
 from klog_broker.replication.replica_manager import ReplicaManager

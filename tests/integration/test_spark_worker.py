@@ -17,7 +17,7 @@ from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.spark.sink.dead_letters import TaskIds
-from pyspark_klog.spark.sink.rows import SinkRows
+from pyspark_klog.spark.sink.row_writer import SinkRows
 from pyspark_klog.spark.source.rows import RangeReader
 from pyspark_klog.spark.workers import clients
 from pyspark_klog.testing import Broker

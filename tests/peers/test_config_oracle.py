@@ -17,11 +17,11 @@ from klog_broker.config import (
     Listener,
     topic_config,
 )
-from klog_broker.config.ignored import REASONS, SECRET_NAMES, SINCE_4
-from klog_broker.config.ignored_changes import FOR_ALL, FOR_ONE, OF_ALL_LISTENERS
+from klog_broker.config.changes_without_effect import FOR_ALL, FOR_ONE, OF_ALL_LISTENERS
 from klog_broker.config.properties import parse_properties
-from klog_broker.config.refused import REFUSED
-from klog_broker.config.rows import DIFFERENT_DEFAULTS, KLOGS_OWN
+from klog_broker.config.refused_settings import REFUSED
+from klog_broker.config.setting_rows import DIFFERENT_DEFAULTS, KLOGS_OWN
+from klog_broker.config.settings_without_effect import REASONS, SECRET_NAMES, SINCE_4
 from klog_broker.config.types import AtLeast, Between, Bounds, Checked, OneOf, Setting, render
 from klog_broker.topics.entries import topic_entries
 from pyspark_klog.client.admin.topics import Admin, NewTopic

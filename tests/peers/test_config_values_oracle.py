@@ -6,7 +6,7 @@ Each setting of brokers and topics is given each text, whatever its type is.
 import pytest
 
 from klog_broker.config import SETTINGS, TOPIC_SETTINGS, ConfigError
-from klog_broker.config.rows import KLOGS_OWN
+from klog_broker.config.setting_rows import KLOGS_OWN
 from klog_broker.config.types import Password, Setting, SettingType, Value, parse_value, render
 from tests.support.config_bounds import DIFFERENT_BOUNDS
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from klog_broker.coordinator.group.classic.group_machine import GroupSettings
 from klog_broker.coordinator.group.deletions import Deletions, GroupCodes, OffsetCodes
-from klog_broker.coordinator.group.forgetting import GroupRuntime, GroupShard, OffsetForgetting
+from klog_broker.coordinator.group.offset_cleanup import GroupRuntime, GroupShard, OffsetForgetting
 from klog_broker.coordinator.group.shard_state import (
     GROUP_RECORDS,
     GroupShardState,

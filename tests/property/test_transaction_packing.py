@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog_broker.coordinator.transaction.metadata import TransactionMetadata
 from klog_broker.coordinator.transaction.shard_state import TRANSACTION_RECORDS
 from klog_broker.coordinator.transaction.states import LASTING
+from klog_broker.coordinator.transaction.transaction_metadata import TransactionMetadata
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.transaction_log import (
     TransactionState,

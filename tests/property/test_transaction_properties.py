@@ -15,14 +15,14 @@ from klog_broker.coordinator.transaction.decisions import (
     initialize,
     needs_producer_id,
 )
-from klog_broker.coordinator.transaction.ending import end, end_needs_producer_id
-from klog_broker.coordinator.transaction.metadata import (
+from klog_broker.coordinator.transaction.end_decisions import end, end_needs_producer_id
+from klog_broker.coordinator.transaction.states import ENDED, ENDING
+from klog_broker.coordinator.transaction.transaction_metadata import (
     VERSION_RAISING,
     ProducerIdAndEpoch,
     TransactionMetadata,
     from_record,
 )
-from klog_broker.coordinator.transaction.states import ENDED, ENDING
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.transaction_log import TransactionState

@@ -9,7 +9,7 @@ from klog_broker.coordinator.group.classic.group_machine import GroupMachine, Gr
 from klog_broker.coordinator.group.classic.member import Joiner
 from klog_broker.coordinator.group.classic.records import GroupEffects
 from klog_broker.coordinator.group.classic.states import GroupState
-from klog_broker.coordinator.group.forgetting import GroupRuntime
+from klog_broker.coordinator.group.offset_cleanup import GroupRuntime
 from klog_broker.coordinator.group.shard_state import (
     GROUP_RECORDS,
     GroupShardState,

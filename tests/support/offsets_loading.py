@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from klog_broker.coordinator.group import commit_kernel
 from klog_broker.coordinator.group.classic.group_machine import GroupSettings
 from klog_broker.coordinator.group.commit_loading import CommitLoading
-from klog_broker.coordinator.group.forgetting import GroupRuntime, GroupShard
+from klog_broker.coordinator.group.offset_cleanup import GroupRuntime, GroupShard
 from klog_broker.coordinator.group.packed_offsets import KeptOffset, unpacked
 from klog_broker.coordinator.group.shard_state import (
     GROUP_RECORDS,

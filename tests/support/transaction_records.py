@@ -1,6 +1,6 @@
 """The record of a transaction's metadata as plain objects, to compare packed records with."""
 
-from klog_broker.coordinator.transaction.metadata import TransactionMetadata
+from klog_broker.coordinator.transaction.transaction_metadata import TransactionMetadata
 from pyspark_klog.state_records.transaction_log import (
     PartitionsSchema,
     TransactionLogValue,

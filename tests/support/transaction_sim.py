@@ -8,12 +8,12 @@ from klog_broker.coordinator.transaction.coordinator import (
     TransactionSettings,
 )
 from klog_broker.coordinator.transaction.markers import MarkerResults, TransactionMarker
-from klog_broker.coordinator.transaction.metadata import (
+from klog_broker.coordinator.transaction.shard_state import TRANSACTION_RECORDS
+from klog_broker.coordinator.transaction.transaction_machine import TransactionReply
+from klog_broker.coordinator.transaction.transaction_metadata import (
     ProducerIdAndEpoch,
     TransactionMetadata,
 )
-from klog_broker.coordinator.transaction.shard_state import TRANSACTION_RECORDS
-from klog_broker.coordinator.transaction.transaction import TransactionReply
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from tests.support.record_sets import iterate

@@ -6,7 +6,7 @@ import pytest
 
 from klog_broker.app import BrokerServer
 from klog_broker.config import SETTINGS, BrokerConfig
-from klog_broker.config.changing import in_force
+from klog_broker.config.setting_changes import in_force
 from klog_broker.metadata.image import ALL_BROKERS
 from klog_broker.topics.broker_settings import MAX_SETTINGS_PER_BROKER
 from pyspark_klog.protocol.apis.describe_configs import DescribeConfigsResourceResult

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from klog_broker.metadata.image import PartitionRegistration, Topic
+from klog_broker.metadata.zookeeper.image_updater import TopicUpdate
 from klog_broker.metadata.zookeeper.store import ClusterStore
-from klog_broker.metadata.zookeeper.view import TopicUpdate
 from pyspark_klog.ids import UUID, BrokerId, TopicId
 from pyspark_klog.znodes.configs import TOPICS, config_path, encode_config, entity
 from pyspark_klog.znodes.paths import PERSISTENT

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from klog_broker.compaction.candidates import LogFacts, SegmentFacts, extent_of
+from klog_broker.compaction.cleaned_transactions import CleanedTransactions
 from klog_broker.compaction.grouping import GroupedSegment, group_sizes
 from klog_broker.compaction.throttle import Throttle
-from klog_broker.compaction.transactions import CleanedTransactions
 from klog_broker.log.log_config import LogConfig
 from pyspark_klog.records.control import ControlType
 from pyspark_klog.storage.transaction_index import AbortedEntry

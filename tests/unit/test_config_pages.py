@@ -5,8 +5,8 @@ from pathlib import Path
 
 import klog_broker
 from klog_broker.config import SETTINGS, TOPIC_SETTINGS, BrokerConfig
-from klog_broker.config.ignored import REASONS
-from klog_broker.config.refused import REFUSED, REFUSED_UNLESS
+from klog_broker.config.refused_settings import REFUSED, REFUSED_UNLESS
+from klog_broker.config.settings_without_effect import REASONS
 from tools.docs import configuration as config_docs
 from tools.docs.kafka4_settings import BROKER_CHANGES, TOPIC_CHANGES
 

@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 
 from klog_broker.compaction.settings import CleanerSettings
 from klog_broker.config import SETTINGS, BrokerConfig, ConfigError, Password, render
-from klog_broker.config.ignored import REASONS, SINCE_4, WITHOUT_EFFECT, is_secret_name
-from klog_broker.config.refused import REFUSED
-from klog_broker.config.rows import SECTIONS
+from klog_broker.config.refused_settings import REFUSED
+from klog_broker.config.setting_rows import SECTIONS
+from klog_broker.config.settings_without_effect import (
+    REASONS,
+    SINCE_4,
+    WITHOUT_EFFECT,
+    is_secret_name,
+)
 from klog_broker.config.topic_rows import TOPIC_SETTINGS
 from klog_broker.config.types import Between, Setting, SettingType, parse_value
 from klog_broker.lifecycle.component_settings import cleaner_settings

@@ -8,12 +8,18 @@ from typing import Any
 import pytest
 
 from klog_broker.network import connection as connection_module
+from klog_broker.network import connection_states
 from klog_broker.network import outbox as outbox_module
-from klog_broker.network import states
 from klog_broker.network.connection import Connection
+from klog_broker.network.connection_states import (
+    CLOSED,
+    FIRST,
+    STATES,
+    TRANSITIONS,
+    ConnectionState,
+)
 from klog_broker.network.responses import QueuedResponse
 from klog_broker.network.server import NetworkLimits, Server
-from klog_broker.network.states import CLOSED, FIRST, STATES, TRANSITIONS, ConnectionState
 from klog_broker.runtime.event_loop.loop import Loop
 from tests.support.fake_network import FakeNetwork, FakeStream
 from tests.support.manual_clock import ManualClock
@@ -196,9 +202,9 @@ class Walk:
 
 def test_the_table_has_each_state_once_and_each_leads_to_the_end() -> None:
     assert len({state.name for state in STATES}) == len(STATES)
-    assert {each for each in vars(states).values() if isinstance(each, ConnectionState)} == set(
-        STATES
-    )
+    assert {
+        each for each in vars(connection_states).values() if isinstance(each, ConnectionState)
+    } == set(STATES)
     assert list(TRANSITIONS) == list(STATES)
     assert not TRANSITIONS[CLOSED]
     reached = {FIRST}

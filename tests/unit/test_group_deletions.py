@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.coordinator.group.forgetting import TOMBSTONES_AT_ONCE
+from klog_broker.coordinator.group.offset_cleanup import TOMBSTONES_AT_ONCE
 from klog_broker.coordinator.shard import RecordProducer
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition

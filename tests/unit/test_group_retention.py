@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
-from klog_broker.coordinator.group.forgetting import TOMBSTONES_AT_ONCE
+from klog_broker.coordinator.group.offset_cleanup import TOMBSTONES_AT_ONCE
 from klog_broker.coordinator.shard import RecordProducer
 from klog_broker.metadata.image import CONSUMER_OFFSETS
 from pyspark_klog.errors import ErrorCode

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.coordinator.group.classic.deleting import group_deletion_error
+from klog_broker.coordinator.group.classic.deletion_checks import group_deletion_error
 from klog_broker.coordinator.group.classic.group_machine import GroupMachine
 from klog_broker.coordinator.group.classic.member import Joiner
 from klog_broker.coordinator.group.classic.states import (

@@ -8,7 +8,7 @@ import pytest
 
 from klog_broker.api.offset_fetch import handle
 from klog_broker.coordinator.group.classic.group_machine import GroupSettings
-from klog_broker.coordinator.group.forgetting import GroupRuntime, GroupShard
+from klog_broker.coordinator.group.offset_cleanup import GroupRuntime, GroupShard
 from klog_broker.coordinator.group.shard_state import (
     GROUP_RECORDS,
     GroupShardState,

@@ -8,7 +8,7 @@ import pytest
 
 from klog_broker.config import Listener
 from klog_broker.metadata.image import BrokerRegistration
-from klog_broker.metadata.zookeeper.live_brokers import BrokerRegistrationReader
+from klog_broker.metadata.zookeeper.registration_reader import BrokerRegistrationReader
 from klog_broker.runtime.zookeeper.sessions import ANY_VERSION, NoAuth, Session
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.znodes.brokers import BrokerRegistration as Znode

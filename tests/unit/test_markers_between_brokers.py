@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from klog_broker.coordinator.to_brokers import MOST_PARTITIONS, ToBrokers
+from klog_broker.coordinator.broker_request_sender import MOST_PARTITIONS, ToBrokers
 from klog_broker.coordinator.transaction.coordinator import TRANSACTION_STATE
-from klog_broker.coordinator.transaction.marker_sending import MarkersApi, MarkersToLeaders
+from klog_broker.coordinator.transaction.marker_sender import MarkersApi, MarkersToLeaders
 from klog_broker.coordinator.transaction.markers import MarkerResults, TransactionMarker
-from klog_broker.coordinator.transaction.metadata import ProducerIdAndEpoch
+from klog_broker.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 from klog_broker.metadata.image import NO_BROKER
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, TopicPartition

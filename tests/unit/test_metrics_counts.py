@@ -11,7 +11,7 @@ from klog_broker.metrics.requests import (
     api_and_version,
     head_of,
 )
-from klog_broker.metrics.topics import CountsByTopic
+from klog_broker.metrics.topic_counts import CountsByTopic
 from pyspark_klog.protocol import registry
 from pyspark_klog.protocol.apis.end_txn import EndTxnResponse
 from pyspark_klog.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData

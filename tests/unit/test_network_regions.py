@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from klog_broker.network import bounds
+from klog_broker.network.connection_states import QUIET
 from klog_broker.network.responses import QueuedResponse
-from klog_broker.network.states import QUIET
 from klog_broker.runtime.disk.files import ProbedRegion, ReadRegion
 from tests.unit.test_network_connection import FETCH, Broker, frame
 

@@ -22,9 +22,9 @@ from pyspark_klog.records.partitioner import partition_for_key
 from pyspark_klog.records.record import Record
 from pyspark_klog.spark.errors import SchemaError
 from pyspark_klog.spark.options.reader import read_options
-from pyspark_klog.spark.sink import rows as sink_rows
+from pyspark_klog.spark.sink import row_writer as sink_rows
 from pyspark_klog.spark.sink.dead_letters import DeadLettersFailed, TaskIds, with_headers
-from pyspark_klog.spark.sink.rows import SinkRows
+from pyspark_klog.spark.sink.row_writer import SinkRows
 from pyspark_klog.spark.sink.writer import write_task
 from pyspark_klog.spark.workers.clients import client_for, drop_producer, producer_for
 

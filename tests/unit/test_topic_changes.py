@@ -17,7 +17,7 @@ from klog_broker.metadata.errors import (
 )
 from klog_broker.metadata.image import NO_BROKER, MetadataImage, PartitionRegistration, Topic
 from klog_broker.metadata.interface import NewTopic
-from klog_broker.metadata.zookeeper.view import UNKNOWN_STATE
+from klog_broker.metadata.zookeeper.image_updater import UNKNOWN_STATE
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
 from tests.support.cluster_world import ClusterWorld

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from klog_broker.metadata.local import LocalStore
-from klog_broker.metadata.zookeeper.view import ImageUpdater
+from klog_broker.metadata.zookeeper.image_updater import ImageUpdater
 from klog_broker.replication.errors import EndReason
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID, TopicPartition

@@ -5,9 +5,9 @@ import logging
 import pytest
 
 from klog_broker.coordinator.transaction.coordinator import TRANSACTION_STATE
-from klog_broker.coordinator.transaction.metadata import ProducerIdAndEpoch
 from klog_broker.coordinator.transaction.sweeps import TOMBSTONES_AT_ONCE
-from klog_broker.coordinator.transaction.transaction import TransactionReply
+from klog_broker.coordinator.transaction.transaction_machine import TransactionReply
+from klog_broker.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.builder import plain_batch

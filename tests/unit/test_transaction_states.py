@@ -14,15 +14,7 @@ from klog_broker.coordinator.transaction.decisions import (
     needs_producer_id,
     verify,
 )
-from klog_broker.coordinator.transaction.ending import end, end_needs_producer_id
-from klog_broker.coordinator.transaction.metadata import (
-    VERSION_PLAIN,
-    VERSION_RAISING,
-    ProducerIdAndEpoch,
-    TransactionMetadata,
-    UnusableRecord,
-    from_record,
-)
+from klog_broker.coordinator.transaction.end_decisions import end, end_needs_producer_id
 from klog_broker.coordinator.transaction.states import (
     ANSWERS,
     ENDED,
@@ -32,6 +24,14 @@ from klog_broker.coordinator.transaction.states import (
     TRANSITIONS,
     TransactionRequest,
     check_transition,
+)
+from klog_broker.coordinator.transaction.transaction_metadata import (
+    VERSION_PLAIN,
+    VERSION_RAISING,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+    UnusableRecord,
+    from_record,
 )
 from pyspark_klog.errors import ErrorCode, InvariantViolation
 from pyspark_klog.ids import TopicPartition

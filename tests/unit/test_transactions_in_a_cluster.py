@@ -13,7 +13,7 @@ from klog_broker.coordinator_hosting.hosting import follow_leaderships
 from klog_broker.coordinator_hosting.transactions import new_transactions_in_cluster
 from klog_broker.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataImage
 from klog_broker.metadata.interface import MetadataStore
-from klog_broker.metadata.zookeeper.view import ImageUpdater
+from klog_broker.metadata.zookeeper.image_updater import ImageUpdater
 from klog_broker.runtime.peers import Peers
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from klog_broker.coordinator.to_brokers import ToBrokers
+from klog_broker.coordinator.broker_request_sender import ToBrokers
 from klog_broker.coordinator.transaction.coordinator import TRANSACTION_STATE
-from klog_broker.coordinator.transaction.verifying import VerificationApi, Verifier
+from klog_broker.coordinator.transaction.transaction_verifier import VerificationApi, Verifier
 from klog_broker.metadata.image import CONSUMER_OFFSETS
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, TopicPartition

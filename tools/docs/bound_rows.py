@@ -190,7 +190,7 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
         ),
         Bound(
             "offsets of a group that expire or are deleted in one batch",
-            "klog_broker.coordinator.group.forgetting.TOMBSTONES_AT_ONCE",
+            "klog_broker.coordinator.group.offset_cleanup.TOMBSTONES_AT_ONCE",
             "the rest goes into the next batch",
         ),
         Bound(
@@ -205,12 +205,12 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
         ),
         Bound(
             "partitions in one request of a transaction coordinator to another broker",
-            "klog_broker.coordinator.to_brokers.MOST_PARTITIONS",
+            "klog_broker.coordinator.broker_request_sender.MOST_PARTITIONS",
             "the rest goes into the next request",
         ),
         Bound(
             "how long the coordinator waits for the response",
-            "klog_broker.coordinator.to_brokers.REQUEST_TIMEOUT_MS",
+            "klog_broker.coordinator.broker_request_sender.REQUEST_TIMEOUT_MS",
             "the coordinator connects and sends the request again",
         ),
     ),

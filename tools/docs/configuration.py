@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
-from klog_broker.config.ignored import (
+from klog_broker.config.properties import escape
+from klog_broker.config.refused_settings import REFUSED, REFUSED_IN_CLUSTER, REFUSED_UNLESS
+from klog_broker.config.setting_rows import DIFFERENT_DEFAULTS, KLOGS_OWN, SECTIONS
+from klog_broker.config.settings_without_effect import (
     PREFIXES_WITHOUT_EFFECT,
     REMOVED,
     SINCE_4,
     WITHOUT_EFFECT,
 )
-from klog_broker.config.properties import escape
-from klog_broker.config.refused import REFUSED, REFUSED_IN_CLUSTER, REFUSED_UNLESS
-from klog_broker.config.rows import DIFFERENT_DEFAULTS, KLOGS_OWN, SECTIONS
 from klog_broker.config.topic_rows import TOPIC_SETTINGS
 from klog_broker.config.types import INT_MAX, LONG_MAX, Setting, render
 from tools.docs.kafka4_settings import BROKER_CHANGES, TOPIC_CHANGES

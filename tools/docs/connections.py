@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from klog_broker.network.states import CLOSED, FIRST, STATES, TRANSITIONS
+from klog_broker.network.connection_states import CLOSED, FIRST, STATES, TRANSITIONS
 
 _HEAD = """\
 <!-- Printed by `./dev python -m tools.docs`; edit
-     broker/klog_broker/network/states.py, not this page. -->
+     broker/klog_broker/network/connection_states.py, not this page. -->
 # Connections
 
 How the broker serves one client's connection. The connection's inbox receives bytes and cuts them

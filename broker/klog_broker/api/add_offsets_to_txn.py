@@ -5,8 +5,11 @@ Clients with transaction.version 2 do not send it: TxnOffsetCommit adds the part
 
 from klog_broker.api.services import TransactionServices
 from klog_broker.api.transaction_errors import as_known_by
-from klog_broker.coordinator.transaction.metadata import VERSION_PLAIN, ProducerIdAndEpoch
-from klog_broker.coordinator.transaction.transaction import TransactionReply
+from klog_broker.coordinator.transaction.transaction_machine import TransactionReply
+from klog_broker.coordinator.transaction.transaction_metadata import (
+    VERSION_PLAIN,
+    ProducerIdAndEpoch,
+)
 from klog_broker.dispatch.access import on_group, on_transactional_id
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import RequestContext

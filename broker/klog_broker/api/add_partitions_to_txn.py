@@ -11,8 +11,11 @@ from functools import partial
 from klog_broker.api.services import TransactionServices
 from klog_broker.api.transaction_errors import absent_partitions, as_known_by
 from klog_broker.coordinator.transaction.coordinator import partitions_of
-from klog_broker.coordinator.transaction.metadata import VERSION_PLAIN, ProducerIdAndEpoch
-from klog_broker.coordinator.transaction.transaction import TransactionReply
+from klog_broker.coordinator.transaction.transaction_machine import TransactionReply
+from klog_broker.coordinator.transaction.transaction_metadata import (
+    VERSION_PLAIN,
+    ProducerIdAndEpoch,
+)
 from klog_broker.dispatch.access import Access, on_topics
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import RequestContext, ResponseSteps

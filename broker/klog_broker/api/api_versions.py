@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from klog_broker.coordinator.transaction.metadata import VERSION_RAISING
+from klog_broker.coordinator.transaction.transaction_metadata import VERSION_RAISING
 from klog_broker.dispatch.access import NO_ACCESS
 from klog_broker.dispatch.api_handler import BrokerApi, ServedApi
 from klog_broker.dispatch.request_context import RequestContext

@@ -14,7 +14,7 @@ from klog_broker.api.offset_commit_versions import (
 from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.commits import is_too_long
 from klog_broker.coordinator.group.coordinator import MemberName
-from klog_broker.coordinator.group.forgetting import GroupShard
+from klog_broker.coordinator.group.offset_cleanup import GroupShard
 from klog_broker.coordinator.group.offsets import NEVER_MS, OffsetAndMetadata, OffsetPlace
 from klog_broker.coordinator.group.shard_state import GroupShardState
 from klog_broker.coordinator.shard import ShardStatus

@@ -1,7 +1,7 @@
 """DescribeTransactions: returns the state and the partitions of transactional ids."""
 
 from klog_broker.api.services import TransactionServices
-from klog_broker.coordinator.transaction.metadata import TransactionMetadata
+from klog_broker.coordinator.transaction.transaction_metadata import TransactionMetadata
 from klog_broker.dispatch.access import on_topics, on_transactional_ids
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import RequestContext, ResponseSteps

@@ -6,8 +6,11 @@ import struct
 
 from klog_broker.api.services import TransactionServices
 from klog_broker.api.transaction_errors import as_known_by, client_version
-from klog_broker.coordinator.transaction.metadata import VERSION_RAISING, ProducerIdAndEpoch
-from klog_broker.coordinator.transaction.transaction import TransactionReply
+from klog_broker.coordinator.transaction.transaction_machine import TransactionReply
+from klog_broker.coordinator.transaction.transaction_metadata import (
+    VERSION_RAISING,
+    ProducerIdAndEpoch,
+)
 from klog_broker.dispatch.access import on_transactional_id
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import RequestContext

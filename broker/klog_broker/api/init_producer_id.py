@@ -6,8 +6,8 @@ from typing import Any
 
 from klog_broker.api.services import TransactionServices
 from klog_broker.api.transaction_errors import as_known_by
-from klog_broker.coordinator.transaction.metadata import ProducerIdAndEpoch
-from klog_broker.coordinator.transaction.transaction import TransactionReply
+from klog_broker.coordinator.transaction.transaction_machine import TransactionReply
+from klog_broker.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 from klog_broker.dispatch.access import on_topics, on_transactional_id, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import RequestContext

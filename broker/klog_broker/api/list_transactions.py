@@ -3,7 +3,7 @@ age."""
 
 from klog_broker.api.linear_patterns import InvalidPattern, LinearPattern
 from klog_broker.api.services import TransactionServices
-from klog_broker.coordinator.transaction.metadata import TransactionMetadata
+from klog_broker.coordinator.transaction.transaction_metadata import TransactionMetadata
 from klog_broker.dispatch.access import on_transactional_ids
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import RequestContext, ResponseSteps

@@ -10,7 +10,7 @@ from klog_broker.cluster.topic_requests import ControllerServices
 from klog_broker.config import BrokerConfig
 from klog_broker.coordinator.group.coordinator import GroupCoordinator
 from klog_broker.coordinator.transaction.coordinator import TransactionCoordinator
-from klog_broker.coordinator_hosting.marker_writing import MarkerServices
+from klog_broker.coordinator_hosting.marker_writer import MarkerServices
 from klog_broker.coordinator_hosting.state_topics import CoordinatorFinder
 from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.fetch.services import FetchServices

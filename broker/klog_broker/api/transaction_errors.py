@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from klog_broker.coordinator.transaction.metadata import VERSION_PLAIN, VERSION_RAISING
+from klog_broker.coordinator.transaction.transaction_metadata import VERSION_PLAIN, VERSION_RAISING
 from klog_broker.resources.led_partitions import PartitionServices
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition

@@ -19,7 +19,7 @@ from klog_broker.dispatch.access import BROKERS_ONLY
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import RequestContext
 from klog_broker.metadata.image import PartitionRegistration
-from klog_broker.metadata.zookeeper.view import TopicUpdate
+from klog_broker.metadata.zookeeper.image_updater import TopicUpdate
 from klog_broker.runtime.event_loop.slices import Steps
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
 from pyspark_klog.protocol.apis.update_metadata import (

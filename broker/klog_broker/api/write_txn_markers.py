@@ -10,7 +10,7 @@ from functools import partial
 from klog_broker.api.services import TransactionServices
 from klog_broker.coordinator.transaction.coordinator import partitions_of
 from klog_broker.coordinator.transaction.markers import TransactionMarker
-from klog_broker.coordinator_hosting.marker_writing import MARKER_ELEMENTS, MarkerWriter
+from klog_broker.coordinator_hosting.marker_writer import MARKER_ELEMENTS, MarkerWriter
 from klog_broker.dispatch.access import sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import RequestContext, ResponseSteps

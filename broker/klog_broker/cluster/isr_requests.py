@@ -14,7 +14,7 @@ from klog_broker.cluster.controller_channel import ControllerConnection
 from klog_broker.config import BrokerConfig
 from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.metadata.interface import MetadataStore
-from klog_broker.metrics.in_sync import InSyncCounts
+from klog_broker.metrics.in_sync_counts import InSyncCounts
 from klog_broker.replication.isr_changes import CommittedIsr, IsrChange, IsrOutcome, IsrResult
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.replica_manager import ReplicaManager

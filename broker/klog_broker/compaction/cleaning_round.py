@@ -13,10 +13,10 @@ import numpy as np
 
 from klog_broker.compaction.candidates import Extent
 from klog_broker.compaction.chunks import SegmentChunk, chunks_of
+from klog_broker.compaction.cleaned_transactions import CleanedTransactions
 from klog_broker.compaction.filtering import RETAIN_EMPTY, ChunkFilter
 from klog_broker.compaction.grouping import GroupedSegment, group_sizes
 from klog_broker.compaction.key_map import KeyMap
-from klog_broker.compaction.transactions import CleanedTransactions
 from klog_broker.compaction.verdicts import Verdicts
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.maintenance.cleaned_segment import CleanedSegment

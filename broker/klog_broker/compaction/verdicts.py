@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from klog_broker.compaction.cleaned_transactions import CleanedTransactions
 from klog_broker.compaction.filtering import (
     DROP_RECORDS,
     KEEP_RECORDS,
     RETAIN_EMPTY,
     SET_HORIZON,
 )
-from klog_broker.compaction.transactions import CleanedTransactions
 from klog_broker.log.maintenance.cleaning import LastOfProducer
 from pyspark_klog.records.control import ControlType, end_transaction_at
 from pyspark_klog.records.kernels import scan

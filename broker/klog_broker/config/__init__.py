@@ -1,7 +1,8 @@
 """The configuration of a broker and of its topics: settings as rows, their types and bounds.
 
 May import: klog_broker.runtime and pyspark_klog.{properties,errors}.
-Start reading at broker_config.py and topic_config.py; rows.py and topic_rows.py are the settings.
+Start reading at broker_config.py and topic_config.py; setting_rows.py and topic_rows.py are the
+settings.
 """
 
 from klog_broker.config.broker_config import (
@@ -11,7 +12,7 @@ from klog_broker.config.broker_config import (
     parse_per_ip_overrides,
 )
 from klog_broker.config.listeners import Listener
-from klog_broker.config.rows import SETTINGS
+from klog_broker.config.setting_rows import SETTINGS
 from klog_broker.config.topic_config import (
     TopicConfig,
     stored_topic_config,

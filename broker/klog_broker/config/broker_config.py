@@ -1,7 +1,7 @@
 """The configuration of a broker, in layers: each overrides those before it.
 
 The layers are the defaults, a properties file, options of the command line (``--set``), and changes
-while the broker runs (see changing.py).
+while the broker runs (see setting_changes.py).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,6 @@ from klog_broker.config.cluster import (
     inter_broker_listener,
     joins_cluster,
 )
-from klog_broker.config.ignored import REMOVED, is_secret_name, reason_without_effect
 from klog_broker.config.listeners import (
     Listener,
     check_advertised,
@@ -30,8 +29,13 @@ from klog_broker.config.listeners import (
     with_port,
 )
 from klog_broker.config.properties import Entry, parse_properties, read_properties
-from klog_broker.config.refused import REFUSED, REFUSED_UNLESS, refusals
-from klog_broker.config.rows import SETTINGS
+from klog_broker.config.refused_settings import REFUSED, REFUSED_UNLESS, refusals
+from klog_broker.config.setting_rows import SETTINGS
+from klog_broker.config.settings_without_effect import (
+    REMOVED,
+    is_secret_name,
+    reason_without_effect,
+)
 from klog_broker.config.types import (
     LONG_MAX,
     ConfigError,

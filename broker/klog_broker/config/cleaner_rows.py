@@ -1,4 +1,4 @@
-"""The declarations (rows) of the log cleaner's settings; rows.py includes them."""
+"""The declarations (rows) of the log cleaner's settings; setting_rows.py includes them."""
 
 import sys
 

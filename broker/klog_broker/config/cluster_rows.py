@@ -1,4 +1,4 @@
-"""The declarations (rows) of the settings of a broker in a cluster; rows.py includes them."""
+"""The declarations (rows) of settings of a broker in a cluster; setting_rows.py includes them."""
 
 from klog_broker.config.kafka_releases import RELEASE
 from klog_broker.config.listeners import PROTOCOLS

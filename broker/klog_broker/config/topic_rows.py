@@ -5,7 +5,7 @@ The default of a topic's setting is the broker's setting `broker_name`. In a row
 """
 
 from klog_broker.config.kafka_releases import RELEASE
-from klog_broker.config.rows import (
+from klog_broker.config.setting_rows import (
     CLEANUP_POLICIES,
     CODECS,
     GZIP_LEVELS,

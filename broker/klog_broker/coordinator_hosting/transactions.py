@@ -5,16 +5,16 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from klog_broker.cluster.producer_ids import ProducerIds
 from klog_broker.config import BrokerConfig
-from klog_broker.coordinator.to_brokers import BatchedApi, ToBrokers
+from klog_broker.coordinator.broker_request_sender import BatchedApi, ToBrokers
 from klog_broker.coordinator.transaction.coordinator import (
     TransactionCoordinator,
     TransactionSettings,
 )
-from klog_broker.coordinator.transaction.marker_sending import MarkersApi, MarkersToLeaders
+from klog_broker.coordinator.transaction.marker_sender import MarkersApi, MarkersToLeaders
 from klog_broker.coordinator.transaction.markers import MarkerSender
-from klog_broker.coordinator.transaction.verifying import VerificationApi, Verifier
+from klog_broker.coordinator.transaction.transaction_verifier import VerificationApi, Verifier
 from klog_broker.coordinator_hosting.hosting import HostingServices, runtime_services
-from klog_broker.coordinator_hosting.marker_writing import MarkerServices, MarkerWriter
+from klog_broker.coordinator_hosting.marker_writer import MarkerServices, MarkerWriter
 from klog_broker.coordinator_hosting.state_topics import StateTopic
 from klog_broker.metadata.image import TRANSACTION_STATE
 from klog_broker.produce.services import VerifyTransactions

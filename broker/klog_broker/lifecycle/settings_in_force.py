@@ -18,7 +18,7 @@ from klog_broker.config import (
     render,
     stored_topic_config,
 )
-from klog_broker.config.ignored import reason_without_effect
+from klog_broker.config.settings_without_effect import reason_without_effect
 from klog_broker.lifecycle.component_settings import cleaner_settings, log_settings, network_limits
 from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.metadata.image import INTERNAL_TOPICS, MetadataImage

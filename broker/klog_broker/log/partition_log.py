@@ -28,7 +28,7 @@ from klog_broker.log.validation.append_rules import AppendOrigin
 from klog_broker.log.validation.log_validator import Validated
 from klog_broker.log.validation.loop_share import LoopShare
 from klog_broker.log.validation.record_checks import RecordChecks
-from klog_broker.metrics.topics import TopicCounts
+from klog_broker.metrics.topic_counts import TopicCounts
 from klog_broker.runtime.disk.files import File, ReadRegion
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.threads.helpers import Helpers

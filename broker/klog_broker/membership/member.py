@@ -8,8 +8,8 @@ from klog_broker.controller.zookeeper.request_links import BrokerConnections
 from klog_broker.controller.zookeeper.topic_changes import ControllerTopicChanges
 from klog_broker.metadata.image import BrokerRegistration, new_id
 from klog_broker.metadata.zookeeper.join_conversation import JoinConversation, JoinResult, NotJoined
-from klog_broker.metadata.zookeeper.live_brokers import BrokerRegistrationReader
 from klog_broker.metadata.zookeeper.registration import Registration
+from klog_broker.metadata.zookeeper.registration_reader import BrokerRegistrationReader
 from klog_broker.metadata.zookeeper.sessions import Sessions
 from klog_broker.metadata.zookeeper.settings_reading import Settings
 from klog_broker.metadata.zookeeper.store import ClusterStore

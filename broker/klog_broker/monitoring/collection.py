@@ -20,7 +20,7 @@ from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.metadata.interface import MetadataStore
 from klog_broker.metrics.histogram import new_row
-from klog_broker.metrics.in_sync import InSyncCounts
+from klog_broker.metrics.in_sync_counts import InSyncCounts
 from klog_broker.metrics.requests import NOT_SERVED, api_and_version
 from klog_broker.monitoring.text import MetricsText, labels
 from klog_broker.network.server import Server

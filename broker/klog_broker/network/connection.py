@@ -1,8 +1,8 @@
 """One client's connection: passes requests from its inbox to handlers, responses to its outbox.
 
-states.py has the states of a connection, and what may happen in each. Parsing stops while the
-outbox permits no further request, and when the turn's share is used up. Receiving continues until
-RECEIVE_BYTES are unparsed, so that the broker notices when a client disconnects.
+connection_states.py has the states of a connection, and what may happen in each. Parsing stops
+while the outbox permits no further request, and when the turn's share is used up. Receiving
+continues until RECEIVE_BYTES are unparsed, so that the broker notices when a client disconnects.
 """
 
 from __future__ import annotations
@@ -14,12 +14,7 @@ from typing import Any
 
 from klog_broker.metrics.requests import head_of
 from klog_broker.network.bounds import MIN_REQUEST_BYTES, RECEIVE_BYTES, REQUESTS_PER_TURN
-from klog_broker.network.host import Host
-from klog_broker.network.inbox import FRAME_HEAD, NO_REQUEST, PRODUCE, BadFrame, Inbox
-from klog_broker.network.outbox import Outbox
-from klog_broker.network.responses import PendingResponse
-from klog_broker.network.single_requests import SingleResponse
-from klog_broker.network.states import (
+from klog_broker.network.connection_states import (
     CLOSED,
     CLOSING,
     ENDED,
@@ -32,6 +27,11 @@ from klog_broker.network.states import (
     YIELDED,
     ConnectionState,
 )
+from klog_broker.network.host import Host
+from klog_broker.network.inbox import FRAME_HEAD, NO_REQUEST, PRODUCE, BadFrame, Inbox
+from klog_broker.network.outbox import Outbox
+from klog_broker.network.responses import PendingResponse
+from klog_broker.network.single_requests import SingleResponse
 from klog_broker.runtime.net.poller import BROKEN, READABLE, WRITABLE
 from klog_broker.runtime.net.sockets import StreamSocket
 from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal

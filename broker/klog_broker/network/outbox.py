@@ -11,6 +11,7 @@ from typing import Protocol
 
 from klog_broker.metrics.requests import RequestTimes
 from klog_broker.network.bounds import PENDING_REPLIES, PENDING_REPLY_BYTES, SEND_BYTES
+from klog_broker.network.connection_states import ConnectionState
 from klog_broker.network.responses import (
     COUNTED_ELSEWHERE,
     OutgoingParts,
@@ -18,7 +19,6 @@ from klog_broker.network.responses import (
     Sent,
     SlotState,
 )
-from klog_broker.network.states import ConnectionState
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.net.sockets import StreamSocket
 from klog_broker.runtime.threads.helpers import Helpers

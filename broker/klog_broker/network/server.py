@@ -16,11 +16,11 @@ from klog_broker.network.bounds import (
     RECEIVE_BYTES,
 )
 from klog_broker.network.connection import Connection
+from klog_broker.network.connection_states import ENDING
 from klog_broker.network.memory import ReceiveMemory
 from klog_broker.network.plans import Plans
 from klog_broker.network.responses import QueuedResponse
 from klog_broker.network.single_requests import SingleRequests, SingleResponse
-from klog_broker.network.states import ENDING
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.wheel import Timer
 from klog_broker.runtime.net.poller import READABLE

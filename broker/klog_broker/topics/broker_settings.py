@@ -6,7 +6,7 @@ Dynamic settings are those that clients change while the broker runs.
 from collections.abc import Mapping
 
 from klog_broker.config import SETTINGS, BrokerConfig, ConfigError
-from klog_broker.config.changing import (
+from klog_broker.config.setting_changes import (
     InForce,
     UnknownSetting,
     WithoutEffect,

@@ -13,7 +13,7 @@ from klog_broker.config import (
     TopicConfig,
     render,
 )
-from klog_broker.config.changing import row_of
+from klog_broker.config.setting_changes import row_of
 from klog_broker.config.types import Value
 
 # Settings for which Kafka lists no synonyms, although broker.id and node.id, and log.dirs and

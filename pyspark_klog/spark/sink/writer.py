@@ -16,7 +16,7 @@ from pyspark_klog.spark.sink.columns import first_of_each_name
 from pyspark_klog.spark.sink.dead_letters import TaskIds, check_count
 from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import ended_by_themselves
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
-from pyspark_klog.spark.sink.rows import SinkRows
+from pyspark_klog.spark.sink.row_writer import SinkRows
 from pyspark_klog.spark.workers.failures import one_line, one_line_in_task
 from pyspark_klog.spark.workers.prompt import Prompt
 

@@ -6,8 +6,8 @@ from klog_broker.controller.zookeeper import controller_election
 from klog_broker.controller.zookeeper.controller_election import Election, ElectionState
 from klog_broker.controller.zookeeper.fenced_writes import FencedWrites
 from klog_broker.metadata.zookeeper import conversation
-from klog_broker.metadata.zookeeper.live_brokers import BrokerRegistrationReader
 from klog_broker.metadata.zookeeper.registration import Registration
+from klog_broker.metadata.zookeeper.registration_reader import BrokerRegistrationReader
 from klog_broker.metadata.zookeeper.sessions import Sessions
 from klog_broker.runtime.zookeeper.sessions import Create, Set
 from tests.simulation.mutants.mutant import Mutant

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from klog_broker.compaction import cleaner, kernel
+from klog_broker.compaction.cleaned_transactions import CleanedTransactions
 from klog_broker.compaction.cleaning_round import CleaningRound
 from klog_broker.compaction.filtering import ChunkFilter
 from klog_broker.compaction.key_map import KeyMap
-from klog_broker.compaction.transactions import CleanedTransactions
 from klog_broker.compaction.verdicts import Verdicts
 from klog_broker.log.maintenance.cleaned_segment import CleanedSegment
 from klog_broker.log.maintenance.cleaning import LogCleaning

@@ -3,12 +3,15 @@
 from typing import Any
 
 from klog_broker.coordinator.group.shard_state import GroupShardState, VisibleOffsets
-from klog_broker.coordinator.transaction import coordinator, ending
+from klog_broker.coordinator.transaction import coordinator, end_decisions
 from klog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from klog_broker.coordinator.transaction.markers import TransactionMarker
-from klog_broker.coordinator.transaction.metadata import VERSION_RAISING, TransactionMetadata
 from klog_broker.coordinator.transaction.sweeps import Sweeps
-from klog_broker.coordinator.transaction.transaction import TransactionMachine
+from klog_broker.coordinator.transaction.transaction_machine import TransactionMachine
+from klog_broker.coordinator.transaction.transaction_metadata import (
+    VERSION_RAISING,
+    TransactionMetadata,
+)
 from klog_broker.log.producers.producer_state import ProducerEntry
 from klog_broker.log.state.transactions import LogTransactions
 from pyspark_klog.errors import ErrorCode
@@ -171,8 +174,8 @@ def _again_of_any(original: Any) -> Any:
 
 
 MUTANTS = (
-    Mutant("fenced one's end known again", ending, "_is_again", _again_of_any),
-    Mutant("end not known again", ending, "_is_again", _never_again),
+    Mutant("fenced one's end known again", end_decisions, "_is_again", _again_of_any),
+    Mutant("end not known again", end_decisions, "_is_again", _never_again),
     Mutant("marker before the decision", TransactionCoordinator, "end", _markers_first),
     Mutant("epoch of an id not raised", coordinator, "initialize", _same_epoch),
     Mutant(

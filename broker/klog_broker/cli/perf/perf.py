@@ -20,9 +20,9 @@ from klog_broker.cli.perf.batches import (
     read_payloads,
     records_a_batch,
 )
-from klog_broker.cli.perf.consume import measure_reading
+from klog_broker.cli.perf.consumer_perf import measure_reading
 from klog_broker.cli.perf.figures import PERCENTILES, line
-from klog_broker.cli.perf.produce import Pace, PrintFigures, measure_writing
+from klog_broker.cli.perf.producer_perf import Pace, PrintFigures, measure_writing
 from pyspark_klog.client.producer.row_encoder import compression_level
 from pyspark_klog.errors import KlogError
 from pyspark_klog.records.compression import Codec

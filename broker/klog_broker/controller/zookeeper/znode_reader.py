@@ -20,7 +20,7 @@ from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import check_topic_name
 from klog_broker.metadata.zookeeper.bad_znodes import BadZnodes
 from klog_broker.metadata.zookeeper.conversation import Ask, Steps, together
-from klog_broker.metadata.zookeeper.live_brokers import decode_registration
+from klog_broker.metadata.zookeeper.registration_reader import decode_registration
 from klog_broker.runtime.zookeeper.sessions import (
     Children,
     NoAuth,

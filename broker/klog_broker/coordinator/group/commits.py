@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from klog_broker.coordinator.errors import append_error, told
-from klog_broker.coordinator.group.forgetting import GroupShard
+from klog_broker.coordinator.group.offset_cleanup import GroupShard
 from klog_broker.coordinator.group.offsets import OffsetAndMetadata, OffsetPlace
 from klog_broker.coordinator.group.shard_state import GroupShardState
 from klog_broker.log.errors import LogError, RecordBatchTooLarge, RecordTooLarge

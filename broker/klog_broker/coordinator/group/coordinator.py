@@ -22,7 +22,7 @@ from klog_broker.coordinator.group.commits import (
     TurnCommits,
 )
 from klog_broker.coordinator.group.deletions import Deletions
-from klog_broker.coordinator.group.forgetting import GroupRuntime, GroupShard, OffsetForgetting
+from klog_broker.coordinator.group.offset_cleanup import GroupRuntime, GroupShard, OffsetForgetting
 from klog_broker.coordinator.group.shard_state import (
     GROUP_RECORDS,
     GroupEntry,

@@ -9,12 +9,16 @@ from functools import partial
 from itertools import islice
 
 from klog_broker.coordinator.errors import append_error, told
-from klog_broker.coordinator.group.classic.deleting import (
+from klog_broker.coordinator.group.classic.deletion_checks import (
     group_deletion_error,
     offset_deletion_error,
     topics_in_use,
 )
-from klog_broker.coordinator.group.forgetting import TOMBSTONES_AT_ONCE, GroupRuntime, GroupShard
+from klog_broker.coordinator.group.offset_cleanup import (
+    TOMBSTONES_AT_ONCE,
+    GroupRuntime,
+    GroupShard,
+)
 from klog_broker.coordinator.group.offsets import commit_key
 from klog_broker.coordinator.group.shard_state import GroupEntry, Records
 from klog_broker.log.errors import LogError

@@ -3,7 +3,7 @@
 from klog_broker.coordinator.errors import append_error, told
 from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.coordinator.group.commits import CommitRequest, commit_value, is_too_long
-from klog_broker.coordinator.group.forgetting import GroupShard
+from klog_broker.coordinator.group.offset_cleanup import GroupShard
 from klog_broker.coordinator.group.offsets import commit_key
 from klog_broker.coordinator.group.shard_state import Records
 from klog_broker.coordinator.shard import RecordProducer

@@ -21,13 +21,8 @@ from klog_broker.coordinator.transaction.decisions import (
     needs_producer_id,
     verify,
 )
-from klog_broker.coordinator.transaction.ending import end, end_needs_producer_id
+from klog_broker.coordinator.transaction.end_decisions import end, end_needs_producer_id
 from klog_broker.coordinator.transaction.markers import MarkerSender, TransactionEnds
-from klog_broker.coordinator.transaction.metadata import (
-    VERSION_RAISING,
-    ProducerIdAndEpoch,
-    TransactionMetadata,
-)
 from klog_broker.coordinator.transaction.shard_state import (
     TRANSACTION_RECORDS,
     NoTimeline,
@@ -37,7 +32,15 @@ from klog_broker.coordinator.transaction.shard_state import (
 )
 from klog_broker.coordinator.transaction.states import ENDED
 from klog_broker.coordinator.transaction.sweeps import Sweeps
-from klog_broker.coordinator.transaction.transaction import TransactionMachine, TransactionReply
+from klog_broker.coordinator.transaction.transaction_machine import (
+    TransactionMachine,
+    TransactionReply,
+)
+from klog_broker.coordinator.transaction.transaction_metadata import (
+    VERSION_RAISING,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+)
 from klog_broker.runtime.event_loop.slices import Steps
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_PRODUCER_ID, TopicPartition

@@ -4,25 +4,25 @@ The decisions follow Kafka 4.3.1's TransactionCoordinator and TransactionMetadat
 a producer may raise its own epoch; KIP-890, part 2: every end raises it). klog is stricter in two
 points. A transaction keeps the transaction.version that it began with when a client of a newer
 version adds partitions or ends it. An InitProducerId that does not name the current epoch never
-aborts a transaction. ending.py has EndTxn.
+aborts a transaction. end_decisions.py has EndTxn.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from klog_broker.coordinator.transaction.metadata import (
-    MAX_EPOCH,
-    NO_TIME_MS,
-    ProducerIdAndEpoch,
-    TransactionMetadata,
-    is_exhausted,
-)
 from klog_broker.coordinator.transaction.states import (
     ANSWERS,
     ENDED,
     ENDING,
     TransactionRequest,
     check_transition,
+)
+from klog_broker.coordinator.transaction.transaction_metadata import (
+    MAX_EPOCH,
+    NO_TIME_MS,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+    is_exhausted,
 )
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition

@@ -11,10 +11,10 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from klog_broker.coordinator.transaction.decisions import completed
-from klog_broker.coordinator.transaction.metadata import TransactionMetadata
 from klog_broker.coordinator.transaction.shard_state import TransactionRuntime, TransactionShard
 from klog_broker.coordinator.transaction.states import ENDING
-from klog_broker.coordinator.transaction.transaction import TransactionMachine
+from klog_broker.coordinator.transaction.transaction_machine import TransactionMachine
+from klog_broker.coordinator.transaction.transaction_metadata import TransactionMetadata
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.system.clock import Clock
 from klog_broker.runtime.system.rate_limit import RateLimit

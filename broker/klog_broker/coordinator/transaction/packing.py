@@ -7,7 +7,7 @@ encode_value return for the same metadata; tests/property/test_transaction_packi
 from functools import lru_cache
 from struct import Struct
 
-from klog_broker.coordinator.transaction.metadata import TransactionMetadata
+from klog_broker.coordinator.transaction.transaction_metadata import TransactionMetadata
 from pyspark_klog.ids import NO_PRODUCER_ID, TopicPartition
 from pyspark_klog.protocol.wire import uvarint
 from pyspark_klog.records.layout import INT16_MAX

@@ -5,9 +5,12 @@ from collections.abc import Iterable
 
 from klog_broker.coordinator.runtime import CoordinatorRuntime
 from klog_broker.coordinator.shard import Format, RecordProducer, Shard
-from klog_broker.coordinator.transaction.metadata import TransactionMetadata, from_record
 from klog_broker.coordinator.transaction.packing import pack_key, pack_value
-from klog_broker.coordinator.transaction.transaction import TransactionMachine
+from klog_broker.coordinator.transaction.transaction_machine import TransactionMachine
+from klog_broker.coordinator.transaction.transaction_metadata import (
+    TransactionMetadata,
+    from_record,
+)
 from pyspark_klog.ids import Offset
 from pyspark_klog.state_records.transaction_log import (
     TransactionState,

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from klog_broker.coordinator.runtime import RuntimeServices
 from klog_broker.coordinator.transaction.decisions import TransactionDecision, aborted, is_expired
-from klog_broker.coordinator.transaction.metadata import TransactionMetadata
 from klog_broker.coordinator.transaction.shard_state import TransactionRuntime, TransactionShard
-from klog_broker.coordinator.transaction.transaction import TransactionMachine
+from klog_broker.coordinator.transaction.transaction_machine import TransactionMachine
+from klog_broker.coordinator.transaction.transaction_metadata import TransactionMetadata
 from klog_broker.log.errors import LogError
 from klog_broker.runtime.event_loop.slices import Steps
 from klog_broker.runtime.system.rate_limit import RateLimit

@@ -27,7 +27,7 @@ from klog_broker.log.state.log_listener import LogListener
 from klog_broker.log.validation.kernel_checks import kernel_checks
 from klog_broker.log.validation.plain_checks import PlainChecks
 from klog_broker.log.validation.record_checks import RecordChecks
-from klog_broker.metrics.topics import CountsByTopic
+from klog_broker.metrics.topic_counts import CountsByTopic
 from klog_broker.runtime.disk.files import Files
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.system.clock import Clock

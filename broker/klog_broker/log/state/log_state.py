@@ -13,7 +13,7 @@ from klog_broker.log.segment.planned_append import AppendRoom
 from klog_broker.log.segment.segment import Segment
 from klog_broker.log.state.rolling import append_room
 from klog_broker.log.validation.record_checks import RecordChecks
-from klog_broker.metrics.topics import TopicCounts
+from klog_broker.metrics.topic_counts import TopicCounts
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.system.descriptors import is_exhausted
 from pyspark_klog.ids import LeaderEpoch, TopicPartition

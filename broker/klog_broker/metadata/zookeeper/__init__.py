@@ -1,6 +1,7 @@
 """The metadata store of a broker in a cluster that uses ZooKeeper.
 
 May import: the modules that metadata may, and pyspark_klog.znodes.
-Start reading at conversation.py, then joining.py (before the broker knows its id), registration.py
-and live_brokers.py (while the broker runs). store.py is the metadata store that uses the others.
+Start reading at conversation.py, then join_conversation.py (before the broker knows its id),
+registration.py and registration_reader.py (while the broker runs). store.py is the metadata store
+that uses the others.
 """

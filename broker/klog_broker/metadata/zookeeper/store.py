@@ -24,11 +24,11 @@ from klog_broker.metadata.interface import (
 )
 from klog_broker.metadata.role_changes import ApplyRoleChanges
 from klog_broker.metadata.zookeeper.consumer_offsets import ConsumerOffsets
+from klog_broker.metadata.zookeeper.image_updater import ImageUpdater
 from klog_broker.metadata.zookeeper.settings import ClusterSettings
 from klog_broker.metadata.zookeeper.settings_changes import SettingsChanges
 from klog_broker.metadata.zookeeper.settings_image import with_settings
 from klog_broker.metadata.zookeeper.settings_reading import Settings
-from klog_broker.metadata.zookeeper.view import ImageUpdater
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.ids import BrokerId, DirectoryId, TopicId, TopicPartition

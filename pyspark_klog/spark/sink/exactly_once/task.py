@@ -42,7 +42,7 @@ from pyspark_klog.spark.sink.exactly_once.decisions import (
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
 from pyspark_klog.spark.sink.exactly_once.progress import TaskProgress
 from pyspark_klog.spark.sink.exactly_once.task_group import TaskGroup
-from pyspark_klog.spark.sink.rows import SinkRows
+from pyspark_klog.spark.sink.row_writer import SinkRows
 from pyspark_klog.spark.workers.clients import (
     check_numba,
     client_for,

@@ -4,8 +4,8 @@ from typing import Any
 
 from klog_broker.coordinator.runtime import CoordinatorRuntime
 from klog_broker.coordinator.shard import ShardStatus
-from klog_broker.coordinator.transaction.marker_sending import MarkersToLeaders
-from klog_broker.coordinator_hosting.marker_writing import MarkerWriter
+from klog_broker.coordinator.transaction.marker_sender import MarkersToLeaders
+from klog_broker.coordinator_hosting.marker_writer import MarkerWriter
 from pyspark_klog.errors import ErrorCode
 from tests.simulation.mutants.groups import MUTANTS as OF_GROUPS
 from tests.simulation.mutants.mutant import Mutant

@@ -10,6 +10,14 @@ from dataclasses import dataclass
 
 from klog_broker.coordinator.effects import Waiter
 from klog_broker.coordinator.group.classic.group import NEVER_MS, ClassicGroup
+from klog_broker.coordinator.group.classic.group_responses import (
+    drop_join,
+    drop_sync,
+    generation_reply,
+    join_refused,
+    replacement_reply,
+    sync_reply,
+)
 from klog_broker.coordinator.group.classic.member import (
     ClassicGroupMember,
     Joiner,
@@ -18,14 +26,6 @@ from klog_broker.coordinator.group.classic.member import (
 )
 from klog_broker.coordinator.group.classic.rebalance import GroupSettings, Rebalance, is_over
 from klog_broker.coordinator.group.classic.records import GroupEffects, record
-from klog_broker.coordinator.group.classic.replies import (
-    drop_join,
-    drop_sync,
-    generation_reply,
-    join_refused,
-    replacement_reply,
-    sync_reply,
-)
 from klog_broker.coordinator.group.classic.states import ANSWERS, GroupRequest, GroupState
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest

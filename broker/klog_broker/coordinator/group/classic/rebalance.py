@@ -8,9 +8,13 @@ members).
 from dataclasses import dataclass
 
 from klog_broker.coordinator.group.classic.group import ClassicGroup
+from klog_broker.coordinator.group.classic.group_responses import (
+    drop_sync,
+    generation_reply,
+    join_refused,
+)
 from klog_broker.coordinator.group.classic.member import ClassicGroupMember
 from klog_broker.coordinator.group.classic.records import GroupEffects, record
-from klog_broker.coordinator.group.classic.replies import drop_sync, generation_reply, join_refused
 from klog_broker.coordinator.group.classic.states import GroupState
 from pyspark_klog.errors import ErrorCode
 

@@ -5,14 +5,14 @@ from klog_broker.coordinator.transaction.decisions import (
     check_producer,
     step,
 )
-from klog_broker.coordinator.transaction.metadata import (
+from klog_broker.coordinator.transaction.states import ANSWERS, ENDED, TransactionRequest
+from klog_broker.coordinator.transaction.transaction_metadata import (
     MAX_EPOCH,
     VERSION_RAISING,
     ProducerIdAndEpoch,
     TransactionMetadata,
     is_exhausted,
 )
-from klog_broker.coordinator.transaction.states import ANSWERS, ENDED, TransactionRequest
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_PRODUCER_ID
 from pyspark_klog.state_records.transaction_log import TransactionState

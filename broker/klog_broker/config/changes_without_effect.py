@@ -1,7 +1,7 @@
-"""Settings without effect in klog (see ignored.py) that Kafka 4.3.1 can change in a running broker.
+"""Settings without effect in klog that Kafka 4.3.1 can change in a running broker.
 
-Kafka accepts changes of the TLS settings for a key only after the prefix of a listener
-(``listener.name.NAME.``).
+settings_without_effect.py lists all settings without effect. Kafka accepts changes of
+the TLS settings for a key only after the prefix of a listener (``listener.name.NAME.``).
 """
 
 #: Settings that can be changed for all brokers, or for one broker.

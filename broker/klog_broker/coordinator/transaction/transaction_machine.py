@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from klog_broker.coordinator.effects import Effects
-from klog_broker.coordinator.transaction.metadata import TransactionMetadata
+from klog_broker.coordinator.transaction.transaction_metadata import TransactionMetadata
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from klog_broker.coordinator.to_brokers import (
+from klog_broker.coordinator.broker_request_sender import (
     Codes,
     PartitionCodes,
     Question,

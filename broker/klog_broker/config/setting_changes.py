@@ -10,10 +10,14 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from klog_broker.config.broker_config import STRICT, BrokerConfig, Origin, unknown_name
-from klog_broker.config.ignored import REMOVED, is_secret_name, reason_without_effect
-from klog_broker.config.ignored_changes import FOR_ALL, FOR_ONE, OF_ALL_LISTENERS
-from klog_broker.config.refused import REFUSED, REFUSED_UNLESS
-from klog_broker.config.rows import SETTINGS
+from klog_broker.config.changes_without_effect import FOR_ALL, FOR_ONE, OF_ALL_LISTENERS
+from klog_broker.config.refused_settings import REFUSED, REFUSED_UNLESS
+from klog_broker.config.setting_rows import SETTINGS
+from klog_broker.config.settings_without_effect import (
+    REMOVED,
+    is_secret_name,
+    reason_without_effect,
+)
 from klog_broker.config.types import ConfigError, Setting, SettingType
 
 

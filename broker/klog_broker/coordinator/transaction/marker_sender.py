@@ -3,7 +3,7 @@
 from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from functools import partial
 
-from klog_broker.coordinator.to_brokers import (
+from klog_broker.coordinator.broker_request_sender import (
     MOST_PARTITIONS,
     Codes,
     PartitionCodes,

@@ -3,7 +3,7 @@
 from klog_broker.cli.common.partitions import named_partitions
 from klog_broker.cli.common.progress import Advance
 from klog_broker.cli.perf.figures import Flow
-from klog_broker.cli.perf.produce import PRINT_EVERY_S, PrintFigures
+from klog_broker.cli.perf.producer_perf import PRINT_EVERY_S, PrintFigures
 from pyspark_klog.client.clock import monotonic_s
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.consumer.follower import ContinuousReader, Fetched, OutOfRange
