@@ -34,7 +34,7 @@ from klog_broker.lifecycle.refusals import (
 from klog_broker.lifecycle.settings_in_force import SettingsInForce
 from klog_broker.lifecycle.shutdown import Shutdown
 from klog_broker.lifecycle.workers import make_workers
-from klog_broker.log.errors import LoadingGivenUp, LogDirectoryError, OutOfDescriptors
+from klog_broker.log.errors import LoadingCancelled, LogDirectoryError, OutOfDescriptors
 from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.membership.cluster_part import ClusterPart, InCluster, NoCluster
 from klog_broker.membership.zookeeper_sessions import OpenSession
@@ -70,8 +70,8 @@ from klog_broker.runtime.system import descriptors
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.system.clock import Clock, SystemClock
 from klog_broker.runtime.system.process_facts import process_facts
-from klog_broker.runtime.threads.helpers import Helpers, HelpersOfAStart
-from klog_broker.runtime.threads.parallel_work import SideBySide
+from klog_broker.runtime.threads.helpers import Helpers, StartUpHelpers
+from klog_broker.runtime.threads.parallel_work import ParallelWork
 from klog_broker.topics.adoption import AdoptingStore
 from klog_broker.topics.announcements import image_changed
 from pyspark_klog.errors import InvariantViolation, KlogError
@@ -114,7 +114,7 @@ class BrokerServer:
         network: Network | None = None,
         poller: Poller | None = None,
         make_helpers: Callable[[Loop], Helpers] | None = None,
-        side_by_side: SideBySide | None = None,
+        parallel_work: ParallelWork | None = None,
         load_kernel: LoadKernel | None = None,
         adopt: bool = False,
         accept_missing: bool = False,
@@ -134,7 +134,7 @@ class BrokerServer:
         self._files = files or RealFiles()
         self._network = network or real_network(config)
         self.loop = Loop(self._clock, poller or default_poller())
-        self._workers = make_workers(self.loop, make_helpers, side_by_side)
+        self._workers = make_workers(self.loop, make_helpers, parallel_work)
         self._helpers = self._workers.helpers
         self._is_wanted = True
         self.cluster_part: ClusterPart = NoCluster(config, open_store)
@@ -152,7 +152,7 @@ class BrokerServer:
         self._metrics: MetricsServer | None = None
         self._life = LifecycleLog(self._clock)
         self._offline: set[Path] = set()
-        self._log_helpers = HelpersOfAStart()
+        self._log_helpers = StartUpHelpers()
         self._exit_code = ExitCode.OK
         self._is_closed = False
         self._started: _Started | None = None
@@ -228,7 +228,7 @@ class BrokerServer:
         except (LogDirectoryError, StoreRefused) as error:
             self._release()
             raise refused_directory(error) from error
-        except LoadingGivenUp:
+        except LoadingCancelled:
             self._release()
             raise stopped_while_loading() from None
         if self._exit_code is ExitCode.DISKS_LOST:
@@ -424,7 +424,7 @@ class BrokerServer:
             clock=self._clock,
             chance=self._chance,
             helpers=self._log_helpers,
-            side_by_side=self._workers.side_by_side,
+            parallel_work=self._workers.parallel_work,
             adopts=self._adopt,
             accepts_missing=self._accept_missing,
             is_standalone=not self.config.joins_cluster,
@@ -551,7 +551,7 @@ class BrokerServer:
             self.loop.run_turn(0)
             if self._cleaner is not None:
                 self._cleaner.close()
-            self.services.logs.close(self._workers.side_by_side)
+            self.services.logs.close(self._workers.parallel_work)
         else:
             self.services.logs.release_locks()
         self.services.metadata.close()
@@ -576,7 +576,7 @@ class BrokerServer:
             pause_ms = logs.next_deadline_ms() - self.loop.now_ms()
             self.loop.call_later(min(max(pause_ms, 1), _LONGEST_PAUSE_MS), run)
 
-        logs.when_work_waits(lambda: self.loop.call_soon(logs.run_due))
+        logs.set_wake(lambda: self.loop.call_soon(logs.run_due))
         schedule()
 
     def _on_directory_offline(self, directory: Path, error: BaseException) -> None:

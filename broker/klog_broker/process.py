@@ -53,8 +53,8 @@ def _has_descriptors() -> bool:
     _log.info(
         "descriptors=%d (ulimit -n) connections=%d open_files=%d",
         count,
-        descriptors.for_connections(),
-        descriptors.for_files(),
+        descriptors.connection_limit(),
+        descriptors.file_limit(),
     )
     return True
 

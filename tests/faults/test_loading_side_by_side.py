@@ -14,7 +14,7 @@ from klog_broker.runtime.disk.files import Files, RealFiles
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.net.poller import default_poller
 from klog_broker.runtime.system.clock import SystemClock
-from klog_broker.runtime.threads.parallel_work import LoopsThreads
+from klog_broker.runtime.threads.parallel_work import ThreadedParallelWork
 from pyspark_klog.ids import BrokerId, TopicPartition
 from tests.support.log_harness import (
     CLUSTER,
@@ -65,7 +65,7 @@ def load(files: Files, directory: Path) -> LogManager:
     manager = manager_of(files, directory)
     loop = Loop(SystemClock(), default_poller())
     try:
-        manager.load(side_by_side=LoopsThreads(loop, "test-loading"))
+        manager.load(parallel_work=ThreadedParallelWork(loop, "test-loading"))
     finally:
         loop.close()
     return manager
@@ -135,7 +135,7 @@ def _load_until_killed(directory: str) -> None:
         return True
 
     while True:
-        manager.load(side_by_side=LoopsThreads(loop, "test-loading"), is_wanted=is_wanted)
+        manager.load(parallel_work=ThreadedParallelWork(loop, "test-loading"), is_wanted=is_wanted)
         manager.release_locks()
         manager = manager_of(RealFiles(), Path(directory))
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from klog_broker.log.errors import LogStorageError, OutOfDescriptors
-from klog_broker.log.maintenance.shortening import TRIES_WITHOUT_DESCRIPTORS
+from klog_broker.log.maintenance.record_removal import TRIES_WITHOUT_DESCRIPTORS
 from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.ids import LeaderEpoch
@@ -259,19 +259,19 @@ def test_a_deletion_wants_for_no_descriptor() -> None:
 # --- cuts ----------------------------------------------------------------------------------------
 def cut(world: World, outcomes: list[BaseException | None]) -> None:
     """Truncate to an offset some segments back, in the middle of one."""
-    world.log.truncate_beside(6, outcomes.append)
+    world.log.truncate_async(6, outcomes.append)
 
 
 def cut_the_last(world: World, outcomes: list[BaseException | None]) -> None:
-    world.log.truncate_beside(len(world.acknowledged) - 1, outcomes.append)
+    world.log.truncate_async(len(world.acknowledged) - 1, outcomes.append)
 
 
-def begin_anew(world: World, outcomes: list[BaseException | None]) -> None:
+def start_over(world: World, outcomes: list[BaseException | None]) -> None:
     base_offset = world.log.segments[2].base_offset  # a new file gets the name of an old one
-    world.log.begin_anew_beside(base_offset, 5_000, outcomes.append)
+    world.log.start_over_async(base_offset, 5_000, outcomes.append)
 
 
-CUTS = {"cut": cut, "cut the last": cut_the_last, "begin anew": begin_anew}
+CUTS = {"cut": cut, "cut the last": cut_the_last, "begin anew": start_over}
 
 
 @pytest.mark.parametrize("name", list(CUTS))
@@ -372,7 +372,7 @@ def test_a_broker_that_ends_while_a_cut_waits_has_not_ended_cleanly() -> None:
     world = World()
     world.flush()
     world.files.has_descriptors = False
-    world.log.truncate_beside(6, lambda _: None)
+    world.log.truncate_async(6, lambda _: None)
     world.files.has_descriptors = True
     world.manager.close()
     assert not world.files.exists(DATA / ".kafka_cleanshutdown")

@@ -19,9 +19,9 @@ from tests.support.log_harness import (
     append,
     append_in,
     batch,
-    begin_anew,
     open_manager,
     read_all,
+    start_over,
     truncate,
 )
 from tests.support.manual_clock import ManualClock
@@ -73,7 +73,7 @@ def live_anew(files: MemoryFiles, promised: list[int], config: LogConfig = CONFI
     manager = open_manager(files, config=config, clock=ManualClock())
     log = manager.create(PARTITION, TOPIC_ID, config)
     for epoch, offset in enumerate((50, 20, 90)):
-        begin_anew(log, offset)
+        start_over(log, offset)
         for _ in range(4):
             append_in(log, epoch, batch(2))
         log.flush()
@@ -81,7 +81,7 @@ def live_anew(files: MemoryFiles, promised: list[int], config: LogConfig = CONFI
         manager.sync_recovery_points()
         append(log, batch(2))
         promised[0] = 0
-    begin_anew(log, 40)
+    start_over(log, 40)
     append_in(log, 3, batch(1))
     manager.close()
     promised[0] = log.log_end_offset

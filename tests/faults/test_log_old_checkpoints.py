@@ -89,7 +89,7 @@ def test_after_a_cut_that_had_no_descriptor_for_its_checkpoints(first_seed: int)
         assert log is not None
         without_descriptors(files, log)
         outcomes: list[BaseException | None] = []
-        log.truncate_beside(6, outcomes.append)
+        log.truncate_async(6, outcomes.append)
         assert (outcomes, log.is_offline) == ([None], False)
         fill(log, NEW)
         check(open_log(files.crash(Random(seed)), CONFIG), OLD[:6] + NEW)
@@ -104,7 +104,7 @@ def test_after_a_start_that_found_a_log_cut_before_its_checkpoints(first_seed: i
         assert log is not None
         # The broker is killed after the truncation, before its checkpoints are replaced.
         log.log_directory.replace_checkpoint = lambda *_: None  # type: ignore[method-assign]
-        log.truncate_beside(6, lambda _: None)
+        log.truncate_async(6, lambda _: None)
         files = files.killed()
         log = open_log(files, CONFIG)
         assert log.log_end_offset == 6
@@ -224,7 +224,7 @@ def test_a_log_that_begins_anew_before_its_start_never_starts_behind_that(writte
 
     directory.replace_checkpoint = counted  # type: ignore[method-assign]
     with suppress(Crashed):
-        log.begin_anew_beside(3, 0, lambda _: None)
+        log.start_over_async(3, 0, lambda _: None)
     found = open_log(copies[0] if copies else files.killed(), CONFIG)
     expected = [(6, 12), (3, 12), (3, 3)] if copies else [(3, 3)]
     assert (found.log_start_offset, found.log_end_offset) in expected
@@ -241,7 +241,7 @@ def test_a_checkpoint_is_written_again_after_a_write_that_failed_has_removed_it(
     second.offsets.update({PARTITION: 5, OTHER: 9, THIRD: 1})
     checkpoints.write(directory, first)
     files.free_bytes = 0
-    checkpoints.write_anew(directory, lambda: None, second)
+    checkpoints.replace_file(directory, lambda: None, second)
     assert directory.read_checkpoint(name) == {}
     files.free_bytes = None
     checkpoints.write(directory, first)

@@ -256,9 +256,9 @@ class Play:
                 files.crash_at_step = files.steps + self.random.randrange(1, 60)
             outcomes: list[BaseException | None] = []
             if isinstance(step, Truncate):
-                log.truncate_beside(step.offset, outcomes.append)
+                log.truncate_async(step.offset, outcomes.append)
             else:
-                log.begin_anew_beside(step.offset, 5_000, outcomes.append)
+                log.start_over_async(step.offset, 5_000, outcomes.append)
             self.follower.helpers.run_all()
             files.crash_at_step = None
             assert outcomes == [None]

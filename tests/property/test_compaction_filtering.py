@@ -16,7 +16,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog_broker.compaction import filtering, inflating
+from klog_broker.compaction import decompressed_runs, filtering
 from klog_broker.compaction.filtering import KEEP_RECORDS, SET_HORIZON, ChunkFilter
 from klog_broker.compaction.key_map import KeyMap
 from pyspark_klog.records import layout as at
@@ -79,11 +79,11 @@ def test_where_runs_end_makes_no_difference(
     monkeypatch: pytest.MonkeyPatch, run_bytes: int, plain_bytes: int
 ) -> None:
     expected = run_seeds(range(100))
-    monkeypatch.setattr(inflating, "_RUN_BYTES", run_bytes)
-    monkeypatch.setattr(inflating, "_ROOM_BYTES", 2 * run_bytes)
-    monkeypatch.setattr(inflating, "_MOST_KEPT_BYTES", 4 * run_bytes)
-    monkeypatch.setattr(inflating, "_FIRST_GUESS_BYTES", run_bytes)
-    monkeypatch.setattr(inflating, "_SMALL_BYTES", run_bytes)
+    monkeypatch.setattr(decompressed_runs, "_RUN_BYTES", run_bytes)
+    monkeypatch.setattr(decompressed_runs, "_ROOM_BYTES", 2 * run_bytes)
+    monkeypatch.setattr(decompressed_runs, "_MOST_KEPT_BYTES", 4 * run_bytes)
+    monkeypatch.setattr(decompressed_runs, "_FIRST_GUESS_BYTES", run_bytes)
+    monkeypatch.setattr(decompressed_runs, "_SMALL_BYTES", run_bytes)
     monkeypatch.setattr(filtering, "_PLAIN_BYTES", plain_bytes)
     assert run_seeds(range(100)) == expected
 
@@ -176,8 +176,8 @@ STREAMS: dict[str, tuple[Codec, Callable[[bytes], bytes]]] = {
 def test_streams_as_others_write_them(
     monkeypatch: pytest.MonkeyPatch, name: str, guess_bytes: int
 ) -> None:
-    monkeypatch.setattr(inflating, "_FIRST_GUESS_BYTES", guess_bytes)
-    monkeypatch.setattr(inflating, "_GUESS_FACTOR", 0)
+    monkeypatch.setattr(decompressed_runs, "_FIRST_GUESS_BYTES", guess_bytes)
+    monkeypatch.setattr(decompressed_runs, "_GUESS_FACTOR", 0)
     codec, write = STREAMS[name]
     data = numbered(
         recoded(each, write(bytes(each.records_section(1 << 20)))) if each.codec else each

@@ -185,7 +185,7 @@ def cut_and_lead(broker: MemoryBroker, _: list[Client]) -> None:
     """As a follower the broker loses its newest record; then it leads again, in a new epoch."""
     resign(broker, _)
     log = broker.log("plain")
-    log.truncate_beside(max(log.log_end_offset - 1, log.log_start_offset), lambda _: None)
+    log.truncate_async(max(log.log_end_offset - 1, log.log_start_offset), lambda _: None)
     broker.turns()
     lead(broker, _)
 

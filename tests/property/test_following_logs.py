@@ -10,7 +10,7 @@ from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.fetch import FetchRequest, FetchResponse, PartitionData
 from tests.support.fetcher_world import BACKOFF_MS, TOPIC, FetcherWorld, contents, topic_id
-from tests.support.log_harness import append_in, batch, begin_anew, truncate
+from tests.support.log_harness import append_in, batch, start_over, truncate
 from tests.support.replica_world import ME, OTHER, order
 
 PARTITIONS = range(3)
@@ -54,7 +54,7 @@ class Schedule:
         number = chance.choice(PARTITIONS)
         act = chance.choice(
             (self.append,) * 3
-            + (self.other_leader, self.lead_here, self.delete_records, self.begin_anew)
+            + (self.other_leader, self.lead_here, self.delete_records, self.start_over)
             + (self.lose_connection, self.lie)
         )
         act(number)
@@ -108,11 +108,11 @@ class Schedule:
         start, end = log.log_start_offset, log.high_watermark
         log.delete_records_before(self.chance.randint(start, end))
 
-    def begin_anew(self, number: int) -> None:
+    def start_over(self, number: int) -> None:
         """Retention has taken all, or an operator."""
         if self.chance.random() < 0.3:
             log = self.world.leader.log(number)
-            begin_anew(log, log.log_end_offset + self.chance.randint(0, 5))
+            start_over(log, log.log_end_offset + self.chance.randint(0, 5))
             self.epoch[number] += 1
             self.world.leader.lead(self.epoch[number], number)
             self.follow(number)

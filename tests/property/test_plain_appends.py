@@ -92,7 +92,7 @@ def outcomes(log: PartitionLog, steps: list[Step], *, is_plain: bool) -> list[st
     for sizes, wait_ms in steps:
         now_ms += wait_ms
         if not is_plain:
-            log.segments[-1].known_room = None
+            log.segments[-1].roll_limits = None
         try:
             if sizes:
                 append(log, sizes, now_ms, is_plain=is_plain)

@@ -121,16 +121,16 @@ def digest_of(
         commits_done_before=done_before,
     )
     checks.scan_into(digest, buffer[:split], 0)
-    rows, steps = digest.take_index_rows(), digest.take_producer_steps()
+    rows, steps = digest.drain_index_rows(), digest.drain_producer_steps()
     if digest.end_position == split:
         checks.scan_into(digest, buffer[split:], split)
-    steps += digest.take_producer_steps()
+    steps += digest.drain_producer_steps()
     assert [step.offset for step in steps] == sorted(step.offset for step in steps)
     states = ProducerStates()
     aborted = []
     for step in steps:
         if isinstance(step, ProducerMarker) and step.is_abort:
-            aborted.append(states.aborted_by(step))
+            aborted.append(states.aborted_entry_of(step))
         take_step(states, step, 0)
     states.transactions.reach(done_before)
     return (
@@ -138,7 +138,7 @@ def digest_of(
         digest.end_position,
         digest.is_cut,
         digest.epochs,
-        rows + digest.take_index_rows(),
+        rows + digest.drain_index_rows(),
         digest.last_indexed_position,
         (digest.max_timestamp_ms, digest.max_timestamp_offset),
         digest.has_markers,

@@ -110,7 +110,7 @@ class SeededHelpers:
         self._open.clear()
 
 
-class SeededSideBySide:
+class SeededParallelWork:
     """Runs groups of work without threads; the seed chooses which begun work finishes next."""
 
     def __init__(self, seed: int) -> None:

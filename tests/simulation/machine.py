@@ -14,7 +14,7 @@ from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.zookeeper.sessions import OpenSession
 from pyspark_klog.errors import KlogError
-from tests.simulation.helpers import SeededHelpers, SeededSideBySide
+from tests.simulation.helpers import SeededHelpers, SeededParallelWork
 from tests.simulation.network import LONGEST_DELAY_MS, SimNetwork
 from tests.simulation.world import Event, Violation, WallClock, World
 from tests.support.memory_files import Crashed, MemoryFiles
@@ -188,7 +188,7 @@ class Machine:
             poller=network.poller,
             make_helpers=make_helpers,
             # A seed for this purpose only: the number of logs does not change other events.
-            side_by_side=SeededSideBySide(self.lives),
+            parallel_work=SeededParallelWork(self.lives),
             chance=self._chance,
             load_kernel=(lambda _: produce_kernel) if self._with_kernel else None,
             open_session=self.open_session(),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from klog_broker.runtime.net.poller import BROKEN, READABLE, WRITABLE
-from klog_broker.runtime.net.socket_calls import NO_ROOM, SocketCalls
+from klog_broker.runtime.net.socket_calls import ARENA_FULL, SocketCalls
 
 IOV_MAX = 1024
 """Number of buffers that one call of Linux takes at most."""
@@ -216,7 +216,7 @@ class FakeSocketCalls:
         for fd in descriptors:
             room = min(share_bytes, len(self._arena) - start)
             if room < least_bytes:
-                counts.append(NO_ROOM)
+                counts.append(ARENA_FULL)
                 continue
             try:
                 count = self._network.streams[fd].recv_into(self._arena[start : start + room])

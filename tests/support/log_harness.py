@@ -36,11 +36,11 @@ class Alone:
         self.on_change: Callable[[PartitionLog], object] = lambda _: None
 
     def log_end_grew(self, log: PartitionLog) -> None:
-        if not log.config.replies_wait_for_flush:
+        if not log.config.responses_wait_for_flush:
             log.set_high_watermark(log.log_end_offset)
 
     def log_flushed(self, log: PartitionLog) -> None:
-        if log.config.replies_wait_for_flush:
+        if log.config.responses_wait_for_flush:
             log.set_high_watermark(log.flushed_offset)
 
     def high_watermark_grew(self, log: PartitionLog) -> None:
@@ -184,16 +184,16 @@ def append_in(
 def truncate(log: PartitionLog, offset: int) -> None:
     """Cut the log; its helpers work at once."""
     outcomes: list[BaseException | None] = []
-    log.truncate_beside(offset, outcomes.append)
+    log.truncate_async(offset, outcomes.append)
     (error,) = outcomes
     if error is not None:
         raise error
 
 
-def begin_anew(log: PartitionLog, offset: int) -> None:
+def start_over(log: PartitionLog, offset: int) -> None:
     """Drop all that is in the log; its helpers work at once."""
     outcomes: list[BaseException | None] = []
-    log.begin_anew_beside(offset, 5_000, outcomes.append)
+    log.start_over_async(offset, 5_000, outcomes.append)
     (error,) = outcomes
     if error is not None:
         raise error

@@ -416,7 +416,7 @@ class MemoryFiles:
         finally:
             self.opens, self.fail_open_at, self.has_descriptors = opens, fail_open_at, has
 
-    def give_back_unused(self) -> None:
+    def close_unused(self) -> None:
         """Do nothing: no unused descriptors are cached."""
 
     # --- bytes -----------------------------------------------------------------------------------

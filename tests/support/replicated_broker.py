@@ -307,7 +307,7 @@ class ModelBroker:
             if isinstance(step, Truncate):
                 log.truncate(step.offset)
             else:
-                log.begin_anew(step.offset)
+                log.start_over(step.offset)
             world.soon(self, lambda: self.perform(role.changed(world.now_ms), part))
         elif isinstance(step, AskEnds):
             self.ask_ends(role)

@@ -29,7 +29,7 @@ class ModelLog:
         self.changes = 0
         self.log_start_offset = self.log_end_offset = Offset(start_offset)
         self.flushed_offset = self.high_watermark = Offset(start_offset)
-        self.replaced_before = Offset(0)
+        self.compacted_before = Offset(0)
         self.epochs = LeaderEpochs(_NO_FILES, Path("/log"))
 
     @property
@@ -79,7 +79,7 @@ class ModelLog:
         self.flushed_offset = min(self.flushed_offset, end)
         self.high_watermark = min(self.high_watermark, end)
 
-    def begin_anew(self, offset: int) -> None:
+    def start_over(self, offset: int) -> None:
         self.changes += 1
         self.records.clear()
         self.epochs.clear()

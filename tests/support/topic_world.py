@@ -80,7 +80,7 @@ class FakeLogs:
     def forget_deleted(self, done: Callable[[], None]) -> None:
         done()
 
-    def create_beside(
+    def create_async(
         self,
         partition: TopicPartition,
         topic_id: TopicId,
@@ -96,7 +96,7 @@ class FakeLogs:
 
         self.loop.post(make)
 
-    def delete_beside(
+    def delete_async(
         self,
         partition: TopicPartition,
         topic_id: TopicId,

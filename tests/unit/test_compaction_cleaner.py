@@ -232,7 +232,7 @@ def test_a_log_that_is_cut_in_the_middle_is_not_swapped(world: World) -> None:
     for _ in range(3):
         world.bench.step()
     waiting, world.helpers.waiting = list(world.helpers.waiting), type(world.helpers.waiting)()
-    world.log.truncate_beside(20, lambda error: None)
+    world.log.truncate_async(20, lambda error: None)
     world.helpers.run_all()
     world.helpers.waiting.extend(waiting)
     world.bench.run()
@@ -248,7 +248,7 @@ def test_no_record_goes_for_one_that_was_cut_meanwhile(world: World) -> None:
     while not world.names(".cleaned"):
         assert world.bench.step()
     waiting, world.helpers.waiting = list(world.helpers.waiting), type(world.helpers.waiting)()
-    world.log.truncate_beside(60, lambda error: None)
+    world.log.truncate_async(60, lambda error: None)
     world.helpers.run_all()
     world.helpers.waiting.extend(waiting)
     world.bench.run()
@@ -262,7 +262,7 @@ def test_a_log_is_cut_only_when_a_swap_is_over(world: World) -> None:
     while not world.names(".log.swap"):
         assert world.bench.step()
     outcomes: list[BaseException | None] = []
-    world.log.truncate_beside(20, outcomes.append)
+    world.log.truncate_async(20, outcomes.append)
     world.bench.run()
     assert outcomes == [None]
     assert world.names(".swap") == []
@@ -282,7 +282,7 @@ def test_a_cut_log_is_dirty_again(world: World) -> None:
     world.bench.run()
     truncate_offset = world.log.segments[-1].base_offset - 3
     outcomes: list[BaseException | None] = []
-    world.log.truncate_beside(truncate_offset, outcomes.append)
+    world.log.truncate_async(truncate_offset, outcomes.append)
     world.helpers.run_all()
     assert outcomes == [None]
     assert world.log.cleaned_offset == truncate_offset
@@ -290,7 +290,7 @@ def test_a_cut_log_is_dirty_again(world: World) -> None:
 
 def test_a_log_tells_by_what_records_have_gone(world: World) -> None:
     world.write(100)
-    assert world.log.replaced_before == world.log.high_watermark == 100
+    assert world.log.compacted_before == world.log.high_watermark == 100
     world.bench.begin()
     world.bench.run()
     world.manager.close()
@@ -298,9 +298,9 @@ def test_a_log_tells_by_what_records_have_gone(world: World) -> None:
     manager = open_manager(world.files, config=replace(CONFIG, compact=False, delete=True))
     log = manager.get(PARTITION)
     assert log is not None
-    assert log.replaced_before == 100
-    log.begin_anew_beside(0, 0, lambda error: None)
-    assert log.replaced_before == 0
+    assert log.compacted_before == 100
+    log.start_over_async(0, 0, lambda error: None)
+    assert log.compacted_before == 0
 
 
 def test_a_deleted_log_is_given_up(world: World) -> None:
@@ -598,7 +598,7 @@ def test_small_segments_of_state_are_rolled_early_and_become_one() -> None:
 
 def test_a_log_that_is_being_cut_is_left_alone(world: World) -> None:
     world.write(100)
-    world.log.truncate_beside(world.log.log_end_offset - 3, lambda error: None)
+    world.log.truncate_async(world.log.log_end_offset - 3, lambda error: None)
     assert world.log.is_being_cut
     waiting = list(world.helpers.waiting)
     world.bench.begin()

@@ -121,36 +121,36 @@ def test_an_aborted_transaction_goes_and_its_marker_stays_a_round() -> None:
     first = CleanedTransactions([_aborted(1, 10, 20)])
     assert first.is_void(1, 12)
     assert not first.is_void(2, 13)
-    assert not first.is_bare(1, 20, ControlType.ABORT)
+    assert not first.is_last_trace(1, 20, ControlType.ABORT)
     assert first.take_kept() == [_aborted(1, 10, 20)]
     second = CleanedTransactions([_aborted(1, 10, 20)])
-    assert second.is_bare(1, 20, ControlType.ABORT)
+    assert second.is_last_trace(1, 20, ControlType.ABORT)
     assert second.take_kept() == []
 
 
 def test_a_producer_aborts_commits_and_aborts() -> None:
     pass_ = CleanedTransactions([_aborted(1, 30, 40), _aborted(1, 0, 10)])
     assert pass_.is_void(1, 5)
-    assert not pass_.is_bare(1, 10, ControlType.ABORT)
+    assert not pass_.is_last_trace(1, 10, ControlType.ABORT)
     assert not pass_.is_void(1, 15)
-    assert not pass_.is_bare(1, 20, ControlType.COMMIT)
+    assert not pass_.is_last_trace(1, 20, ControlType.COMMIT)
     assert pass_.is_void(1, 30)
-    assert not pass_.is_bare(1, 40, ControlType.ABORT)
+    assert not pass_.is_last_trace(1, 40, ControlType.ABORT)
     assert pass_.take_kept() == [_aborted(1, 0, 10), _aborted(1, 30, 40)]
 
 
 def test_a_commit_without_batches_is_bare() -> None:
     pass_ = CleanedTransactions([])
     assert not pass_.is_void(1, 5)
-    assert pass_.is_bare(2, 6, ControlType.COMMIT)
-    assert not pass_.is_bare(1, 7, ControlType.COMMIT)
-    assert pass_.is_bare(1, 8, ControlType.COMMIT)
+    assert pass_.is_last_trace(2, 6, ControlType.COMMIT)
+    assert not pass_.is_last_trace(1, 7, ControlType.COMMIT)
+    assert pass_.is_last_trace(1, 8, ControlType.COMMIT)
 
 
 def test_what_was_cleaned_before_is_bare_and_the_unknown_stays() -> None:
     pass_ = CleanedTransactions([])
-    assert pass_.is_bare(1, 8, None)
-    assert not pass_.is_bare(1, 9, ControlType.UNKNOWN)
+    assert pass_.is_last_trace(1, 8, None)
+    assert not pass_.is_last_trace(1, 9, ControlType.UNKNOWN)
 
 
 def test_work_is_paid_for_afterwards() -> None:

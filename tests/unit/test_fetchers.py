@@ -438,7 +438,7 @@ def test_a_log_that_is_cut_within_the_leaders_first_batch_begins_anew_with_it() 
 
 def test_a_log_that_ends_behind_the_leaders_is_cut_though_no_epoch_tells() -> None:
     world = following(5)
-    world.leader.log().begin_anew_beside(2, 0, lambda _: None)
+    world.leader.log().start_over_async(2, 0, lambda _: None)
     world.leader.lead(0)
     world.leader.append(1)
     world.follow(1)
@@ -476,7 +476,7 @@ def test_orders_that_come_while_a_log_is_cut_wait_for_it() -> None:
 
 def test_a_log_that_is_deleted_while_it_is_cut_is_deleted_after_it() -> None:
     world = following(3)
-    world.log().begin_anew_beside(9, 0, lambda _: None)
+    world.log().start_over_async(9, 0, lambda _: None)
     results: list[Any] = []
     world.replicas.apply([stop(1, topic_id=topic_id())], results.append)
     world.turns()

@@ -230,14 +230,14 @@ def test_an_answer_to_an_earlier_fetch_changes_nothing() -> None:
 
 def test_a_cleaned_log_begins_anew_if_it_loses_what_its_cleaner_went_by() -> None:
     log = log_of((1, 1, 2, 3), start=5)
-    log.replaced_before = Offset(7)
+    log.compacted_before = Offset(7)
     for epoch, end in ((2, 8), (1, 7)):
         state = follower(log)
         assert state.take(asked(state), part(diverging=(epoch, end)), 0) == Truncate(Offset(end))
     state = follower(log)
     assert state.take(asked(state), part(diverging=(1, 6)), 0) == StartOver(Offset(5))
-    log.begin_anew(5)
-    log.replaced_before = Offset(5)
+    log.start_over(5)
+    log.compacted_before = Offset(5)
     assert state.changed(0) is None
     assert asked(state) == (4, 5, -1)
     assert state.take(asked(state), part(ErrorCode.OFFSET_OUT_OF_RANGE), 0) == AskEnds()
@@ -256,7 +256,7 @@ def test_below_the_leaders_start_it_begins_anew_there() -> None:
     log = log_of((1, 1))
     state = out_of_range(log)
     assert state.ends_told(4, 7, 9, 0) == StartOver(Offset(7))
-    log.begin_anew(7)
+    log.start_over(7)
     assert state.changed(0) is None
     assert asked(state) == (4, 7, -1)
 
@@ -299,7 +299,7 @@ def test_a_leader_that_starts_within_a_batch_is_followed_from_the_batchs_start()
     position = asked(state)
     told = part(records=log_of((1, 1, 1), start=5).read(5, 3), watermark=8, start=7)
     assert state.take(position, told, 0) == StartOver(Offset(5))
-    log.begin_anew(5)
+    log.start_over(5)
     assert state.changed(0) == AppendRecords(told.records)
     log.append_as_follower(told.records, state.leader_epoch)
     assert state.appended(told) == FollowBounds(Offset(8), Offset(7))

@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 
 from klog_broker.app import BrokerServer
-from klog_broker.log.directory.free_space import LOOK_CLOSELY_MS, LOOK_MS, FreeSpace
+from klog_broker.log.directory.free_space import (
+    MEASURE_INTERVAL_MS,
+    NEAR_FLOOR_INTERVAL_MS,
+    FreeSpace,
+)
 from klog_broker.log.validation.append_rules import AppendOrigin
 from klog_broker.replication.errors import TooLittleFreeSpace
 from klog_broker.replication.leader import Leader
@@ -50,14 +54,16 @@ def test_without_a_floor_nothing_is_refused() -> None:
     assert not (space.refuses_clients or space.refuses_state)
 
 
-@pytest.mark.parametrize(("usable_bytes", "is_close"), [(FLOOR + 1, True), (FLOOR + GIB, False)])
+@pytest.mark.parametrize(
+    ("usable_bytes", "is_near_floor"), [(FLOOR + 1, True), (FLOOR + GIB, False)]
+)
 def test_the_disk_is_close_to_the_floor_within_a_gibibyte(
-    usable_bytes: int, is_close: bool
+    usable_bytes: int, is_near_floor: bool
 ) -> None:
     space = FreeSpace(Path("/data"))
-    assert not space.is_close
+    assert not space.is_near_floor
     space.take(usable_bytes, FLOOR)
-    assert space.is_close is is_close
+    assert space.is_near_floor is is_near_floor
 
 
 def leader_of(broker: BrokerServer, topic: str) -> Leader:
@@ -80,7 +86,7 @@ def test_a_broker_refuses_records_until_there_is_room(
     version = broker.services.replicas.version
     files.free_bytes = FLOOR // 2
     caplog.set_level(logging.INFO, "klog.log")
-    pass_time(broker, LOOK_MS + 100)
+    pass_time(broker, MEASURE_INTERVAL_MS + 100)
     assert caplog.messages == [
         f"log_dir=/data free_bytes={FLOOR // 2} log.dir.min.free.bytes={FLOOR} refused=records"
     ]
@@ -94,11 +100,11 @@ def test_a_broker_refuses_records_until_there_is_room(
     leader.append(batch(1), acks_all=True, now_ms=1_000, origin=AppendOrigin.COORDINATOR)
     assert leader.log.log_end_offset == end_offset + 1
     files.free_bytes = FLOOR // 8
-    pass_time(broker, LOOK_MS + 10)
+    pass_time(broker, MEASURE_INTERVAL_MS + 10)
     with pytest.raises(TooLittleFreeSpace):
         leader.append(batch(1), acks_all=True, now_ms=1_000, origin=AppendOrigin.COORDINATOR)
     files.free_bytes = 2 * FLOOR
-    pass_time(broker, LOOK_CLOSELY_MS + 10)
+    pass_time(broker, NEAR_FLOOR_INTERVAL_MS + 10)
     leader.append(batch(1), acks_all=True, now_ms=1_000)
     assert caplog.messages[-1].endswith("refused=nothing")
     broker.close()
@@ -122,6 +128,6 @@ def test_a_disk_that_does_not_answer_changes_nothing() -> None:
         raise OSError(5, "the disk is broken")
 
     files.disk_usage = fail  # type: ignore[method-assign, assignment]
-    pass_time(broker, LOOK_MS + 100)
+    pass_time(broker, MEASURE_INTERVAL_MS + 100)
     leader_of(broker, "flights").append(batch(1), acks_all=True, now_ms=1_000)
     broker.close()

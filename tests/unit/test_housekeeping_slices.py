@@ -54,7 +54,7 @@ def run_until_rest(manager: LogManager, clock: ManualClock) -> int:
 
 def test_logs_are_flushed_by_time_in_slices(manager: LogManager, clock: ManualClock) -> None:
     woken = []
-    manager.when_work_waits(lambda: woken.append(True))
+    manager.set_wake(lambda: woken.append(True))
     clock.advance(5_000)
     left = []
     for _ in range(3):
@@ -115,7 +115,7 @@ def test_one_who_was_woken_is_not_told_to_come_at_once_besides(
     manager: LogManager, clock: ManualClock
 ) -> None:
     woken: list[None] = []
-    manager.when_work_waits(lambda: woken.append(None))
+    manager.set_wake(lambda: woken.append(None))
     clock.advance(5_000)
     manager.run_due()
     assert len(woken) == 1

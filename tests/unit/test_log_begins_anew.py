@@ -15,10 +15,10 @@ from tests.support.log_harness import (
     ManualHelpers,
     append_in,
     batch,
-    begin_anew,
     open_log,
     open_manager,
     read_all,
+    start_over,
     truncate,
 )
 from tests.support.memory_files import Crashed, MemoryFiles
@@ -32,7 +32,7 @@ def test_all_is_dropped_and_the_log_goes_on_from_the_offset(offset: int) -> None
     append_in(log, 3, batch(5, producer_id=7, base_sequence=0))
     log.roll(1)
     append_in(log, 4, batch(5, producer_id=7, base_sequence=5))
-    begin_anew(log, offset)
+    start_over(log, offset)
     assert (log.log_start_offset, log.log_end_offset) == (offset, offset)
     assert (log.high_watermark, log.flushed_offset, log.recovery_point) == (offset, offset, offset)
     assert (log.latest_epoch, log.leader_epoch) == (-1, 4)
@@ -60,7 +60,7 @@ def four_segments() -> tuple[MemoryFiles, PartitionLog]:
     return files, log
 
 
-@pytest.mark.parametrize("shorten", [truncate, begin_anew])
+@pytest.mark.parametrize("shorten", [truncate, start_over])
 def test_a_kill_at_any_moment_leaves_a_log_without_a_hole(
     shorten: Callable[[PartitionLog, int], None],
 ) -> None:
@@ -91,7 +91,7 @@ def test_nobody_uses_the_log_before_it_is_there() -> None:
     helpers.run_all()
     append_in(log, 0, batch(2))
     log.when_flushed(4, lambda error: told.append(type(error)))
-    log.begin_anew_beside(9, 0, lambda error: told.append(("done", error)))
+    log.start_over_async(9, 0, lambda error: told.append(("done", error)))
     # The records that the second callback waits for are gone.
     assert told == [None, LogStorageError]
     log.after_cut(lambda: told.append("over"))
@@ -114,7 +114,7 @@ def test_who_waits_for_a_flush_of_what_is_cut_off_does_not_hold_up_others() -> N
     told: list[object] = []
     log.when_flushed(1, lambda error: told.append((1, error)))
     log.when_flushed(2, lambda error: told.append((2, type(error))))
-    log.truncate_beside(1, lambda error: None)
+    log.truncate_async(1, lambda error: None)
     assert told == [(2, LogStorageError)]
     helpers.run_all()
     log.start_flush()
@@ -130,7 +130,7 @@ def test_a_flush_from_before_a_cut_says_nothing_of_what_came_after_it() -> None:
     helpers.run_all()
     append_in(log, 0, batch(5))
     log.start_flush()
-    log.truncate_beside(0, lambda error: None)
+    log.truncate_async(0, lambda error: None)
     flush = helpers.waiting.popleft()
     helpers.run_all()
     append_in(log, 1, batch(2))
@@ -151,7 +151,7 @@ def test_a_flush_that_finds_no_descriptor_does_not_end_a_cut() -> None:
     append_in(log, 0, batch(5))
     log.start_flush()
     told: list[object] = []
-    log.truncate_beside(0, told.append)
+    log.truncate_async(0, told.append)
     files.has_descriptors = False
     helpers.run_one()
     files.has_descriptors = True
@@ -170,7 +170,7 @@ def test_a_disk_that_fails_takes_the_log_offline_and_all_are_told() -> None:
     helpers.run_all()
     append_in(log, 0, batch(3))
     told: list[object] = []
-    log.begin_anew_beside(9, 0, lambda error: told.append(type(error)))
+    log.start_over_async(9, 0, lambda error: told.append(type(error)))
     log.after_cut(lambda: told.append(log.is_offline))
     files.fail_sync_at = files.syncs + 1
     helpers.run_all()

@@ -47,7 +47,7 @@ class World:
             if error is not None:
                 self.errors.append(error)
 
-        self.manager.changes.create_beside(partition, topic_id, SMALL, done)
+        self.manager.changes.create_async(partition, topic_id, SMALL, done)
 
     def delete(self, topic_id: TopicId = TOPIC_ID) -> None:
         def done(error: BaseException | None) -> None:
@@ -56,7 +56,7 @@ class World:
             else:
                 self.errors.append(error)
 
-        self.manager.changes.delete_beside(PARTITION, topic_id, done)
+        self.manager.changes.delete_async(PARTITION, topic_id, done)
 
     def names(self) -> list[str]:
         return [name for name in self.files.list_dir(DATA) if name.startswith("topic")]
@@ -175,7 +175,7 @@ def test_what_is_being_made_counts_where_it_is_made() -> None:
     manager.load()
     for number in range(6):
         partition = TopicPartition("topic", number)
-        manager.changes.create_beside(partition, TOPIC_ID, SMALL, lambda *_: None)
+        manager.changes.create_async(partition, TOPIC_ID, SMALL, lambda *_: None)
     helpers.run_all()
     places = [log.path.parent for log in manager.logs()]
     assert [places.count(directory) for directory in directories] == [3, 3]

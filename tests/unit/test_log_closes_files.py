@@ -27,9 +27,9 @@ from tests.support.log_harness import (
     ManualHelpers,
     append,
     batch,
-    begin_anew,
     open_manager,
     read_all,
+    start_over,
     truncate,
 )
 from tests.support.manual_clock import ManualClock
@@ -97,8 +97,8 @@ class World:
 
     def rest(self) -> None:
         """Files that were not used for a while give their descriptors back."""
-        self.disk.give_back_unused()
-        self.disk.give_back_unused()
+        self.disk.close_unused()
+        self.disk.close_unused()
 
     def removed(self) -> dict[str, int]:
         """Wait for the delayed removal of files; return what is still held of removed files."""
@@ -215,7 +215,7 @@ def test_a_truncation_and_a_new_beginning_give_space_back(world: World) -> None:
     world.rest()
     truncate(world.log, 4)
     assert world.removed() == NOTHING_REMOVED
-    begin_anew(world.log, 100)
+    start_over(world.log, 100)
     assert world.removed() == NOTHING_REMOVED
     assert all(each is not world.log.segments[0] for each in old)
 
@@ -224,7 +224,7 @@ def test_a_log_that_fails_while_it_is_cut_closes_its_files_after_the_cut(world: 
     world.manager.close()
     world.open(CONFIG, world.helpers)
     log = world.log
-    log.begin_anew_beside(50, 5_000, lambda _: None)
+    log.start_over_async(50, 5_000, lambda _: None)
     log.read_failed(OSError(5, "the disk is gone"))
     log.segments[0].log_file.size()  # A helper thread may still work on the file.
     world.helpers.run_all()
@@ -294,7 +294,7 @@ def test_nothing_stays_open_where_a_cut_waits_for_a_sync_that_fails(
     world.open(CONFIG, world.helpers)
     append(world.log)
     world.log.start_flush()
-    world.log.begin_anew_beside(50, 5_000, lambda _: None)
+    world.log.start_over_async(50, 5_000, lambda _: None)
     assert len(world.helpers.waiting) == 2
     monkeypatch.setattr(open_files, "_sync", fail)
     world.helpers.run_all()

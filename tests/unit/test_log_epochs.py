@@ -277,7 +277,7 @@ def test_a_log_that_is_being_cut_refuses_to_be_used_and_syncs_nothing_in_the_loo
     log.start_flush()  # which says that ten are synced once they are cut
     outcomes: list[BaseException | None] = []
     syncs = files.syncs
-    log.truncate_beside(4, outcomes.append)
+    log.truncate_async(4, outcomes.append)
     assert (log.log_end_offset, log.high_watermark, files.syncs) == (4, 4, syncs)
     for use in (
         lambda: append_in(log, 2),

@@ -8,7 +8,7 @@ import pytest
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.validation.kernel_checks import kernel_checks
 from klog_broker.log.validation.plain_checks import PlainChecks
-from klog_broker.log.validation.record_checks import Scan
+from klog_broker.log.validation.record_checks import ScanResult
 from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.records.layout import Buffer
 from pyspark_klog.storage.names import CLEANER_CHECKPOINT
@@ -49,7 +49,7 @@ class CountingChecks(PlainChecks):
     def __init__(self) -> None:
         self.checked_bytes = 0
 
-    def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan:
+    def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> ScanResult:
         if check_crc:
             self.checked_bytes += end - start
         return super().scan(buffer, start, end, check_crc=check_crc)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
-from klog_broker.log.errors import LoadingGivenUp
+from klog_broker.log.errors import LoadingCancelled
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.manager.log_manager import LogManager, LogManagerSettings
-from klog_broker.runtime.threads.parallel_work import SideBySide, one_after_another
+from klog_broker.runtime.threads.parallel_work import ParallelWork, run_in_order
 from pyspark_klog.ids import BrokerId, TopicPartition
 from tests.support import memory_start
 from tests.support.log_harness import (
@@ -72,12 +72,12 @@ def the_last_first(
             take(group, number, groups[group][number]())
 
 
-@pytest.mark.parametrize("side_by_side", [one_after_another, the_last_first])
+@pytest.mark.parametrize("parallel_work", [run_in_order, the_last_first])
 def test_logs_are_the_same_in_whatever_order_they_were_loaded(
-    killed: MemoryFiles, side_by_side: SideBySide
+    killed: MemoryFiles, parallel_work: ParallelWork
 ) -> None:
     manager = manager_of(killed)
-    manager.load(side_by_side=side_by_side)
+    manager.load(parallel_work=parallel_work)
     assert not manager.is_clean_start
     found = [(str(log.path), log.log_end_offset) for log in manager.logs()]
     assert found == sorted(found)
@@ -96,7 +96,7 @@ def test_a_directory_that_fails_does_not_stop_the_others(killed: MemoryFiles) ->
 
     killed.open = refuse  # type: ignore[method-assign]
     manager = manager_of(killed)
-    manager.load(side_by_side=the_last_first)
+    manager.load(parallel_work=the_last_first)
     by_path = {directory.path: directory for directory in manager.directories}
     assert [by_path[path].is_offline for path in (FIRST, SECOND)] == [False, True]
     in_first = [log for log in manager.logs() if log.path.parent == FIRST]
@@ -113,10 +113,10 @@ def test_lines_tell_how_far_it_is(killed: MemoryFiles, caplog: pytest.LogCapture
         for number, work in enumerate(groups[0]):
             clock.advance(3_000)
             take(0, number, work())
-        one_after_another([[], *groups[1:]], 1, take)
+        run_in_order([[], *groups[1:]], 1, take)
 
     with caplog.at_level(logging.INFO, "klog.log"):
-        manager_of(killed, clock).load(side_by_side=slowly)
+        manager_of(killed, clock).load(parallel_work=slowly)
     lines = [line for line in caplog.messages if " loading logs=" in line]
     # After 6 s and 12 s of its own: at most one in five. The other one has waited for 12.
     assert lines == [
@@ -136,7 +136,7 @@ def test_loading_is_given_up_when_the_broker_is_to_stop(killed: MemoryFiles, loo
         return left >= 0
 
     manager = manager_of(killed)
-    with pytest.raises(LoadingGivenUp):
+    with pytest.raises(LoadingCancelled):
         manager.load(is_wanted=is_wanted)
     # The locks are free, and nothing is lost.
     again = manager_of(killed)

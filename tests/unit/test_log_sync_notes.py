@@ -75,7 +75,7 @@ def test_what_was_found_is_forgotten_once_all_is_loaded() -> None:
     files = files.killed()
     notes = notes_on(files)
     fail(notes, "new-0", OSError(errno.EIO, "input/output error"))
-    notes.forget_found()
+    notes.remove_old_notes()
     after = notes_on(files.killed())
     assert not after.is_suspect("deleted-0")
     assert after.is_suspect("new-0")

@@ -13,7 +13,7 @@ from klog_broker.log.validation import log_validator
 from klog_broker.log.validation.append_rules import AppendOrigin
 from klog_broker.log.validation.kernel_checks import kernel_checks
 from klog_broker.log.validation.log_validator import Validated, prepare, validate
-from klog_broker.log.validation.loop_share import BATCH_WORK_BYTES, LoopShare, TooMuchForTheLoop
+from klog_broker.log.validation.loop_share import BATCH_WORK_BYTES, LoopShare, LoopShareExceeded
 from klog_broker.log.validation.plain_checks import PlainChecks
 from klog_broker.log.validation.record_checks import MAX_RECORDS, NAMED_FAULTS, RecordChecks
 from pyspark_klog.records import layout as at
@@ -512,7 +512,7 @@ def test_what_is_more_than_the_loop_s_share_is_left_as_it_was(
         settings = LogConfig(**config)
         return prepare(buffer, now_ms=NOW_MS, config=settings, checks=checks, share=share)
 
-    with pytest.raises(TooMuchForTheLoop):
+    with pytest.raises(LoopShareExceeded):
         prepared(LoopShare())
     assert buffer == records
     assert prepared(LoopShare(1 << 40, 1 << 40)) == prepared(None)
@@ -523,9 +523,9 @@ def test_the_loop_s_share_is_of_a_batch_and_of_a_turn() -> None:
     taken = []
     for turn in (1, 1, 1, 2):
         share.begin_batch(turn)
-        taken.append(share.room_bytes)
-        share.take(share.room_bytes)
-        with pytest.raises(TooMuchForTheLoop):
+        taken.append(share.left_bytes)
+        share.take(share.left_bytes)
+        with pytest.raises(LoopShareExceeded):
             share.take(1)
     assert taken == [10, 10, 5, 10]
 
@@ -623,7 +623,7 @@ def test_the_config_of_topics_maps_to_rules() -> None:
         max_compaction_lag_ms=12,
         delete_retention_ms=13,
     )
-    assert config.replies_wait_for_flush
+    assert config.responses_wait_for_flush
     assert config.roll_bytes == 1
     large = tc | {"segment.bytes": 1 << 30}
     assert LogConfig.from_topic_config(large).roll_bytes == 1 << 30
@@ -634,4 +634,4 @@ def test_the_config_of_topics_maps_to_rules() -> None:
     )
     assert (untouched.delete, untouched.compact) == (True, False)
     assert untouched.compression is Codec.NONE
-    assert not untouched.replies_wait_for_flush
+    assert not untouched.responses_wait_for_flush

@@ -43,7 +43,7 @@ def append_planned(log: PartitionLog) -> None:
     try:
         log.write_planned(memoryview(data), 1)
     except LogStorageError:
-        log.take_back_planned()
+        log.cut_back_planned()
         raise
     end = facts.next_offset + 1
     log.commit_planned(

@@ -81,7 +81,7 @@ def test_without_descriptors_the_controller_asks_again(
 ) -> None:
     full = OutOfDescriptors("too many open files")
     with monkeypatch.context() as patch:
-        patch.setattr(world.logs, "create_beside", lambda *args: args[3](None, full))
+        patch.setattr(world.logs, "create_async", lambda *args: args[3](None, full))
         reply = world.give(lead())
         world.turns()
     assert "no file descriptor" in reply.closed
@@ -95,7 +95,7 @@ def test_without_descriptors_the_controller_asks_again_to_stop(
     world.answer(lead())
     full = OutOfDescriptors("too many open files")
     with monkeypatch.context() as patch:
-        patch.setattr(world.logs, "delete_beside", lambda *args: args[2](full))
+        patch.setattr(world.logs, "delete_async", lambda *args: args[2](full))
         reply = world.give(stop(0))
         world.turns()
     assert "no file descriptor" in reply.closed

@@ -7,7 +7,7 @@ import pytest
 
 from klog_broker.log.producers import producer_state
 from klog_broker.log.producers.producer_state import ProducerBatch
-from klog_broker.log.segment.planned_append import ACKS_ALL_NEVER, AppendRoom, PlanFacts
+from klog_broker.log.segment.planned_append import ACKS_ALL_NEVER, AppendLimits, PlanFacts
 from klog_broker.produce import kernel
 from klog_broker.produce.tables import CONNECTION_ROW, SLOT_ROW, WORD_BYTES, PlanTables
 from pyspark_klog.ids import UUID
@@ -65,7 +65,7 @@ def test_facts_lie_where_the_kernel_looks_for_them() -> None:
     tables = PlanTables(
         SimpleNamespace(**{**vars(kernel), "plan_produce": plan}), memoryview(bytearray(64)), 4321
     )
-    room = AppendRoom(
+    limits = AppendLimits(
         size_bytes=108,
         segment_bytes=109,
         last_offset_limit=110,
@@ -78,7 +78,7 @@ def test_facts_lie_where_the_kernel_looks_for_them() -> None:
         max_timestamp_ms=117,
         max_timestamp_offset=118,
     )
-    facts = PlanFacts(101, 102, 103, 104, 105, 106, True, room)
+    facts = PlanFacts(101, 102, 103, 104, 105, 106, True, limits)
     tables.begin([(7, 9), (20, 30)], [5, 6])
     tables.fill_slot(2, facts, acks_all=ACKS_ALL_NEVER)
     tables.join_slots(3, 2)

@@ -6,9 +6,9 @@ from uuid import UUID
 import pytest
 
 from klog_broker.log.errors import (
+    DiskFull,
     InconsistentTopicId,
     LogStorageError,
-    NoRoomLeft,
     OutOfDescriptors,
 )
 from klog_broker.metadata.image import NO_BROKER
@@ -230,7 +230,7 @@ def test_without_descriptors_nothing_is_made_and_it_can_be_tried_again() -> None
 def test_on_a_full_disk_nothing_is_made_and_it_can_be_tried_again_or_deleted() -> None:
     world = ReplicaWorld()
     world.files.free_bytes = 0
-    assert isinstance(world.apply(order())[PARTITION], NoRoomLeft)
+    assert isinstance(world.apply(order())[PARTITION], DiskFull)
     assert world.role() == ""
     assert world.apply(stop()) == {}
     world.files.free_bytes = None

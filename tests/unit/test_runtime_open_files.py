@@ -181,10 +181,10 @@ def test_a_file_is_found_under_its_new_name_and_one_that_is_gone_needs_no_sync(
 def test_what_nobody_used_since_the_last_time_is_given_back(tmp_path: Path) -> None:
     files = files_of(100)
     idle, used = (files.open(tmp_path / name, create=True) for name in ("idle", "used"))
-    files.give_back_unused()
+    files.close_unused()
     assert open_descriptors(tmp_path) == 2
     used.pwrite(b"x", 0)
-    files.give_back_unused()
+    files.close_unused()
     assert open_descriptors(tmp_path) == 1
     assert idle.pread(1, 0) == b""
     assert used.pread(1, 0) == b"x"
@@ -217,7 +217,7 @@ def test_the_soft_limit_is_raised_to_the_hard_one() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with soft_limit(1024):
         assert descriptors.limit() == 1024
-        assert descriptors.for_files() + descriptors.for_connections() + 64 == 1024
+        assert descriptors.file_limit() + descriptors.connection_limit() + 64 == 1024
         raised = descriptors.raise_limit()
         assert raised == descriptors.limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         assert raised == hard or hard == resource.RLIM_INFINITY

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from klog_broker.runtime.net import socket_kernel
-from klog_broker.runtime.net.socket_calls import MAX_SOCKETS, NO_ROOM
+from klog_broker.runtime.net.socket_calls import ARENA_FULL, MAX_SOCKETS
 from klog_broker.runtime.net.sockets import RealNetwork
 
 _ARENA_BYTES = 64 * 1024
@@ -60,7 +60,7 @@ def test_without_room_nothing_is_received(world: World) -> None:
         theirs.sendall(b"x" * 100)
     descriptors = [ours.fileno() for ours, _ in pairs]
     start = _ARENA_BYTES - 150
-    assert world.calls.receive(descriptors, start, 100, 60) == [100, NO_ROOM, NO_ROOM]
+    assert world.calls.receive(descriptors, start, 100, 60) == [100, ARENA_FULL, ARENA_FULL]
     assert pairs[1][0].recv(1000) == b"x" * 100
 
 

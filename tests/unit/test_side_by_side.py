@@ -9,7 +9,7 @@ import pytest
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.net.poller import default_poller
 from klog_broker.runtime.system.clock import SystemClock
-from klog_broker.runtime.threads.parallel_work import LoopsThreads, one_after_another
+from klog_broker.runtime.threads.parallel_work import ThreadedParallelWork, run_in_order
 
 DEADLINE_S = 30.0
 
@@ -30,7 +30,7 @@ def test_all_results_are_told_in_the_callers_thread(loop: Loop) -> None:
         found[group, number] = result
 
     groups = [[(lambda n=number: n * n) for number in range(20)], [], [lambda: -1]]
-    LoopsThreads(loop, "test")(groups, 3, take)
+    ThreadedParallelWork(loop, "test")(groups, 3, take)
     assert found == {**{(0, number): number * number for number in range(20)}, (2, 0): -1}
     assert threads == {threading.current_thread()}
 
@@ -49,7 +49,7 @@ def test_so_many_of_each_group_run_at_once(loop: Loop) -> None:
         with lock:
             running -= 1
 
-    LoopsThreads(loop, "test")([[work] * 6, [work] * 6], 3, lambda *_: None)
+    ThreadedParallelWork(loop, "test")([[work] * 6, [work] * 6], 3, lambda *_: None)
     assert most == 6
 
 
@@ -68,7 +68,7 @@ def test_after_an_error_nothing_is_begun(loop: Loop, in_take: bool) -> None:
             raise ValueError("second")
 
     with pytest.raises(ValueError, match="second"):
-        LoopsThreads(loop, "test")([[lambda n=n: work(n) for n in range(9)]], 1, take)
+        ThreadedParallelWork(loop, "test")([[lambda n=n: work(n) for n in range(9)]], 1, take)
     assert begun == [0, 1, 2]
 
 
@@ -76,7 +76,7 @@ def test_the_loop_turns_meanwhile(loop: Loop) -> None:
     served = threading.Event()
     loop.call_later(1, served.set)
     found: list[bool] = []
-    LoopsThreads(loop, "test")(
+    ThreadedParallelWork(loop, "test")(
         [[lambda: served.wait(DEADLINE_S)]], 1, lambda _, __, result: found.append(result)
     )
     assert found == [True]
@@ -90,7 +90,5 @@ def test_without_threads_the_order_is_that_of_the_groups() -> None:
         return name
 
     groups = [[lambda: work("a"), lambda: work("b")], [lambda: work("c")]]
-    one_after_another(
-        groups, 2, lambda group, number, name: seen.append(f"{group} {number} {name}")
-    )
+    run_in_order(groups, 2, lambda group, number, name: seen.append(f"{group} {number} {name}"))
     assert seen == ["do a", "0 0 a", "do b", "0 1 b", "do c", "1 0 c"]

@@ -53,6 +53,6 @@ def test_a_scan_of_one_broker_leaves_what_anothers_has_found() -> None:
     found = Interrupted(other.services.logs.checks, others_data)
     one.services.logs.checks.scan_into(found, data, 0)
     assert (found.end_offset, found.end_position) == (_BATCHES + 1, len(data))
-    assert found.take_index_rows() == expected.take_index_rows()
+    assert found.drain_index_rows() == expected.drain_index_rows()
     one.close()
     other.close()

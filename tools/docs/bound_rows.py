@@ -145,7 +145,7 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
         ),
         Bound(
             "records that a look-up by timestamp reads in the event loop",
-            "klog_broker.log.read.log_reader.RECORDS_LOOKED_AT_IN_THE_LOOP",
+            "klog_broker.log.read.log_reader.MAX_RECORDS_SEARCHED_IN_LOOP",
             "a helper thread reads them",
         ),
     ),
@@ -292,7 +292,7 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
         ),
         Bound(
             "tries, one each second, to truncate a log while no descriptor is free",
-            "klog_broker.log.maintenance.shortening.TRIES_WITHOUT_DESCRIPTORS",
+            "klog_broker.log.maintenance.record_removal.TRIES_WITHOUT_DESCRIPTORS",
             "the log goes offline",
         ),
     ),

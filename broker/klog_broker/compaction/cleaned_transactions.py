@@ -42,7 +42,9 @@ class CleanedTransactions:
         self._aborting[producer_id] = (found[0], True)
         return True
 
-    def is_bare(self, producer_id: int, offset: int, control_type: ControlType | None) -> bool:
+    def is_last_trace(
+        self, producer_id: int, offset: int, control_type: ControlType | None
+    ) -> bool:
         """Note a marker; returns whether no batch of its transaction is left.
 
         ``control_type`` is None for a control batch whose record an earlier round has removed.

@@ -22,7 +22,7 @@ from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.segment.segment_renaming import remove_files
 from klog_broker.metrics.cleaner import CleanerCounts
-from klog_broker.runtime.event_loop.switching import brisk_switching
+from klog_broker.runtime.event_loop.switching import short_switch_interval
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.system.clock import Clock
 from klog_broker.runtime.system.descriptors import is_exhausted
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("klog.cleaner")
 _LOGS_A_TURN = 50
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Timers(Protocol):
@@ -85,7 +85,7 @@ class Cleaner:
     def begin(self) -> None:
         """Start to look for logs to clean."""
         if self._settings.enabled:
-            self._look()
+            self._look_for_logs()
 
     def take_settings(self, settings: CleanerSettings) -> None:
         """Use new settings. Paused rounds continue at once.
@@ -98,7 +98,7 @@ class Cleaner:
             self._resume(pause)
         if self._next_look is not None:
             self._next_look = None
-            self._look()
+            self._look_for_logs()
 
     def stop(self) -> None:
         """Start no further round; running rounds are given up at their next step."""
@@ -113,13 +113,13 @@ class Cleaner:
         self._running.clear()
 
     # --- choosing a log --------------------------------------------------------------------------
-    def _look(self) -> None:
+    def _look_for_logs(self) -> None:
         """Look at all logs, some in each event-loop turn, and start rounds with the dirtiest."""
         if not (self._is_looking or self._is_stopped):
             self._is_looking = True
-            self._look_on(iter(tuple(self._logs.logs())), [])
+            self._continue_look(iter(tuple(self._logs.logs())), [])
 
-    def _look_on(
+    def _continue_look(
         self, logs: Iterator[PartitionLog], due: list[tuple[float, PartitionLog, Extent]]
     ) -> None:
         for _ in range(_LOGS_A_TURN):
@@ -131,7 +131,7 @@ class Cleaner:
             extent = self._extent(log)
             if extent is not None and extent.is_due(log.config):
                 due.append((extent.dirty_ratio, log, extent))
-        self._timers.call_soon(lambda: self._look_on(logs, due))
+        self._timers.call_soon(lambda: self._continue_look(logs, due))
 
     def _extent(self, log: PartitionLog) -> Extent | None:
         if (
@@ -170,7 +170,7 @@ class Cleaner:
         def look() -> None:
             if self._next_look is this:
                 self._next_look = None
-                self._look()
+                self._look_for_logs()
 
         self._timers.call_later(self._settings.backoff_ms, look)
 
@@ -201,9 +201,9 @@ class Cleaner:
             running.steps = running.round.steps()
             return _step(running.steps)
 
-        self._helpers.submit(begin, partial(self._stepped, running))
+        self._helpers.submit(begin, partial(self._on_step, running))
 
-    def _go_on(self, running: "_Running") -> None:
+    def _run_next_step(self, running: "_Running") -> None:
         def step() -> "Step":
             assert running.steps is not None
             return _step(running.steps)
@@ -211,13 +211,13 @@ class Cleaner:
         if running.log.is_offline or self._is_stopped:
             self._give_up(running, None)
             return
-        self._helpers.submit(step, partial(self._stepped, running))
+        self._helpers.submit(step, partial(self._on_step, running))
 
-    def _stepped(
+    def _on_step(
         self, running: "_Running", step: "Step | None", error: BaseException | None
     ) -> None:
         if error is not None:
-            self._failed(running, error)
+            self._on_round_failed(running, error)
             return
         if step is None:
             self._give_up(running, None)
@@ -228,7 +228,7 @@ class Cleaner:
         if isinstance(step, Ready):
             self._swap(running, step)
         elif isinstance(step, Finished):
-            self._finished(running, step.end_offset)
+            self._on_round_finished(running, step.end_offset)
         else:
             now_ms = self._clock.monotonic_ms()
             pause_ms = self._throttle.pause_ms(step.bytes_read + step.bytes_written, now_ms)
@@ -237,21 +237,21 @@ class Cleaner:
                 self._paused[pause] = running
                 self._timers.call_later(pause_ms, partial(self._resume, pause))
             else:
-                self._go_on(running)
+                self._run_next_step(running)
 
     def _resume(self, pause: object) -> None:
         running = self._paused.pop(pause, None)
         if running is not None:
-            self._go_on(running)
+            self._run_next_step(running)
 
     def _swap(self, running: "_Running", ready: "Ready") -> None:
         sources = [(each.segment, each.size_bytes) for each in ready.sources]
 
         def swapped(error: BaseException | None) -> None:
             if error is not None:
-                self._failed(running, error)
+                self._on_round_failed(running, error)
             else:
-                self._go_on(running)
+                self._run_next_step(running)
 
         try:
             running.log.cleaning.swap(ready.segment, sources, swapped)
@@ -259,7 +259,7 @@ class Cleaner:
             give_up = partial(self._give_up, running, error)
             self._helpers.submit(partial(remove_files, ready.segment), lambda _, __: give_up())
 
-    def _finished(self, running: "_Running", end_offset: int) -> None:
+    def _on_round_finished(self, running: "_Running", end_offset: int) -> None:
         log = running.log
         log.cleaning.end(end_offset)
         del self._running[log.topic_partition]
@@ -287,7 +287,7 @@ class Cleaner:
             now_ms - running.began_ms,
         )
         self._apply_retention(log)
-        self._look()
+        self._look_for_logs()
 
     def _apply_retention(self, log: PartitionLog) -> None:
         """Apply retention to a log that also deletes, before another round blocks retention."""
@@ -298,11 +298,15 @@ class Cleaner:
                 _log.debug("log=%s retention failed: %s", log.path, error)
 
     # --- failures --------------------------------------------------------------------------------
-    def _failed(self, running: "_Running", error: BaseException) -> None:
+    def _on_round_failed(self, running: "_Running", error: BaseException) -> None:
         log = running.log
         is_for_now = isinstance(error, LogStorageError | SourcesChanged) or (
             isinstance(error, OSError)
-            and (is_exhausted(error) or isinstance(error, ShortWrite) or error.errno in _NO_ROOM)
+            and (
+                is_exhausted(error)
+                or isinstance(error, ShortWrite)
+                or error.errno in _DISK_FULL_ERRORS
+            )
         )
         if not (is_for_now or log.is_offline or log.cleaning.was_cut):
             self._set_aside(log, error)
@@ -343,7 +347,7 @@ def _step(steps: "Generator[Step, None, None]") -> "Step":
 
     Around its kernels and codecs, a step executes Python code, which holds the interpreter's lock.
     """
-    with brisk_switching():
+    with short_switch_interval():
         return next(steps)
 
 

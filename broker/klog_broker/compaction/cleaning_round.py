@@ -20,7 +20,7 @@ from klog_broker.compaction.key_map import KeyMap
 from klog_broker.compaction.verdicts import Verdicts
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.maintenance.cleaned_segment import CleanedSegment
-from klog_broker.log.maintenance.cleaning import LastOfProducer
+from klog_broker.log.maintenance.cleaning import LastProducerBatch
 from klog_broker.log.segment.segment import Segment
 from klog_broker.log.validation.record_checks import RecordChecks
 from pyspark_klog.errors import KlogError
@@ -42,7 +42,7 @@ class SourceSegment(NamedTuple):
     """The next segment's base offset."""
 
 
-class Worked(NamedTuple):
+class StepDone(NamedTuple):
     """A step that has read and written these numbers of bytes."""
 
     bytes_read: int
@@ -63,7 +63,7 @@ class Finished(NamedTuple):
     """The log is clean up to this offset."""
 
 
-Step = Worked | Ready | Finished
+Step = StepDone | Ready | Finished
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Job:
     """The closed segments before the first uncleanable offset."""
     extent: Extent
     config: LogConfig
-    last_of_producers: Mapping[int, LastOfProducer]
+    last_of_producers: Mapping[int, LastProducerBatch]
     aborted: Callable[[], Sequence[AbortedEntry]]
     """The log's aborted transactions, read in a helper thread."""
     new_segment: Callable[[int, int], CleanedSegment]
@@ -146,7 +146,7 @@ class CleaningRound:
                 if not self._map.add_chunk(chunk.data, table, len(chunk.table), skip, first_dirty):
                     self.tally.is_map_full = True
                     return max(end_offset, self._map.latest_offset + 1)
-                yield Worked(chunk.size_bytes)
+                yield StepDone(chunk.size_bytes)
             # Records between the last batch and the next segment were removed in earlier rounds.
             end_offset = source.end_offset
         return end_offset
@@ -197,7 +197,7 @@ class CleaningRound:
         cleaned: CleanedSegment,
         source: SourceSegment,
         is_last_source: bool,
-    ) -> Worked:
+    ) -> StepDone:
         found = verdicts.verdicts(chunk.data, chunk.table)
         if is_last_source and chunk.end_position == source.size_bytes:
             # The new segment must end where the old ones did. By its end a start after a crash
@@ -206,7 +206,7 @@ class CleaningRound:
         before = cleaned.size_bytes
         table = np.ascontiguousarray(chunk.table).reshape(-1)
         cleaned.write(chunk_filter.filter_chunk(chunk.data, table, len(chunk.table), found))
-        return Worked(chunk.size_bytes, cleaned.size_bytes - before)
+        return StepDone(chunk.size_bytes, cleaned.size_bytes - before)
 
     def _groups(self, sources: Sequence[SourceSegment]) -> list[Sequence[SourceSegment]]:
         config = self._job.config
@@ -270,4 +270,4 @@ def _as_steps(finishing: Generator[int, None, Segment]) -> Generator[Step, None,
         except StopIteration as over:
             segment: Segment = over.value
             return segment
-        yield Worked(0)
+        yield StepDone(0)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from klog_broker.compaction import kernel
-from klog_broker.compaction.inflating import (
+from klog_broker.compaction.decompressed_runs import (
     Bytes,
     Codecs,
     Flags,
@@ -46,26 +46,26 @@ class Output:
 
     def __init__(self, size_bytes: int) -> None:
         # np.empty does not touch the memory, so unused parts cost nothing.
-        self.room: Any = np.empty(size_bytes, np.uint8)
+        self.buffer: Any = np.empty(size_bytes, np.uint8)
         self.end = 0
         self._full: list[memoryview] = []
 
-    def make_room(self, size_bytes: int) -> None:
+    def add_buffer(self, size_bytes: int) -> None:
         """Begin a new buffer with space for ``size_bytes``, and not smaller than the old one."""
         self._close()
-        self.room = np.empty(max(size_bytes, len(self.room)), np.uint8)
+        self.buffer = np.empty(max(size_bytes, len(self.buffer)), np.uint8)
 
     def append(self, parts: Sequence[Buffer]) -> Any:
         """Append the parts; returns an array of all their bytes together."""
         size_bytes = sum(map(len, parts))
-        if size_bytes > len(self.room) - self.end:
-            self.make_room(size_bytes)
-        written = self.room[self.end : self.end + size_bytes]
-        room = memoryview(self.room)
+        if size_bytes > len(self.buffer) - self.end:
+            self.add_buffer(size_bytes)
+        written = self.buffer[self.end : self.end + size_bytes]
+        buffer = memoryview(self.buffer)
         for part in parts:
             start = self.end
             self.end += len(part)
-            room[start : self.end] = part
+            buffer[start : self.end] = part
         return written
 
     def pieces(self) -> list[memoryview]:
@@ -74,7 +74,7 @@ class Output:
 
     def _close(self) -> None:
         if self.end:
-            self._full.append(memoryview(self.room)[: self.end])
+            self._full.append(memoryview(self.buffer)[: self.end])
         self.end = 0
 
 
@@ -135,7 +135,7 @@ class ChunkFilter:
         row = 0
         while True:
             status = self._filter_rows(
-                chunk, row, verdicts, marks, _NO_NUMBERS, output.room, output.end
+                chunk, row, verdicts, marks, _NO_NUMBERS, output.buffer, output.end
             )
             output.end = int(self._state[kernel.STATE_OUT_END])
             row = int(self._state[kernel.STATE_ROW])
@@ -150,7 +150,7 @@ class ChunkFilter:
                     runs = Runs(chunk, _is_needed(chunk, verdicts), self._codecs)
                 row += self._filter_run(runs, row, verdicts, output)
             elif status == FULL:
-                output.make_room(int(self._state[kernel.STATE_NEEDED_BYTES]))
+                output.add_buffer(int(self._state[kernel.STATE_NEEDED_BYTES]))
             elif status == OK:
                 pieces = output.pieces()
                 self.bytes_read += size_bytes

@@ -3,7 +3,7 @@
 import numpy as np
 
 from klog_broker.compaction import kernel
-from klog_broker.compaction.inflating import (
+from klog_broker.compaction.decompressed_runs import (
     Bytes,
     Codecs,
     Flags,

@@ -4,7 +4,7 @@ import importlib
 import logging
 from collections.abc import Callable
 
-from klog_broker.runtime.event_loop.switching import brisk_switching
+from klog_broker.runtime.event_loop.switching import short_switch_interval
 from klog_broker.runtime.system.compiling import fill_cache
 from pyspark_klog.records.kernels import kernels_compiled, why_not_compiled
 
@@ -21,7 +21,7 @@ def load_cleaner_kernels(is_stopping: Callable[[], bool]) -> bool:
     fill_cache((_MODULE,), is_stopping)
     if is_stopping():
         return False
-    with brisk_switching():
+    with short_switch_interval():
         importlib.import_module(_MODULE)
         if not kernels_compiled():
             _log.warning(

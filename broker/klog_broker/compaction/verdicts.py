@@ -12,7 +12,7 @@ from klog_broker.compaction.filtering import (
     RETAIN_EMPTY,
     SET_HORIZON,
 )
-from klog_broker.log.maintenance.cleaning import LastOfProducer
+from klog_broker.log.maintenance.cleaning import LastProducerBatch
 from pyspark_klog.records.control import ControlType, end_transaction_at
 from pyspark_klog.records.kernels import scan
 from pyspark_klog.records.layout import (
@@ -23,7 +23,7 @@ from pyspark_klog.records.layout import (
     Buffer,
 )
 
-_OF_TRANSACTIONS = TRANSACTIONAL_BIT | CONTROL_BIT
+_TRANSACTION_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
 _UNREADABLE = ControlType.UNKNOWN
 
 
@@ -36,7 +36,7 @@ class Verdicts:
     def __init__(
         self,
         transactions: CleanedTransactions,
-        last_of_producers: Mapping[int, LastOfProducer],
+        last_of_producers: Mapping[int, LastProducerBatch],
         now_ms: int,
     ) -> None:
         self._transactions = transactions
@@ -68,7 +68,7 @@ class Verdicts:
         return verdicts
 
     def _of_transactions(self, table: Any) -> list[int]:
-        is_one = (table[:, scan.ATTRIBUTES] & _OF_TRANSACTIONS != 0) & (
+        is_one = (table[:, scan.ATTRIBUTES] & _TRANSACTION_BITS != 0) & (
             table[:, scan.MAGIC] == MAGIC_V2
         )
         rows: list[int] = np.flatnonzero(is_one).tolist()
@@ -85,7 +85,7 @@ class Verdicts:
         if row[scan.RECORD_COUNT]:
             marker = end_transaction_at(chunk, row[scan.POSITION], row[scan.SIZE_BYTES])
             control_type = _UNREADABLE if marker is None else marker.control_type
-        return self._transactions.is_bare(
+        return self._transactions.is_last_trace(
             row[scan.PRODUCER_ID], row[scan.LAST_OFFSET], control_type
         )
 

@@ -10,7 +10,7 @@ import importlib
 import sys
 from typing import Any
 
-from klog_broker.runtime.event_loop.switching import brisk_switching
+from klog_broker.runtime.event_loop.switching import short_switch_interval
 from klog_broker.runtime.system.compiling import kernel_source
 
 MUCH_BYTES = 3 * 1024 * 1024
@@ -38,7 +38,7 @@ def records_kernels_loaded() -> bool:
 
     if not kernels_are_cached():
         return False
-    with brisk_switching():
+    with short_switch_interval():
         importlib.import_module("pyspark_klog.records.kernels.scan")
         return kernels_compiled()
 
@@ -52,7 +52,7 @@ def loaded_kernel(module: str) -> Any | None:
 
     if module not in sys.modules and not cache.is_warm(kernel_source(module)):
         return None
-    with brisk_switching():
+    with short_switch_interval():
         # Import even a module in sys.modules: another helper thread may still be loading it.
         found = importlib.import_module(module)
         return found if kernels_compiled() else None

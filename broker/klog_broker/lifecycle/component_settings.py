@@ -32,7 +32,7 @@ def network_limits(config: BrokerConfig) -> NetworkLimits:
     return NetworkLimits(
         max_request_bytes=config["socket.request.max.bytes"],
         max_idle_ms=config["connections.max.idle.ms"],
-        max_connections=min(config["max.connections"], descriptors.for_connections()),
+        max_connections=min(config["max.connections"], descriptors.connection_limit()),
         max_connections_per_ip=config["max.connections.per.ip"],
         max_connections_per_ip_overrides=parse_per_ip_overrides(
             config["max.connections.per.ip.overrides"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from klog_broker.config import topic_config
 from klog_broker.lifecycle.component_settings import log_settings
 from klog_broker.lifecycle.settings_in_force import SettingsInForce
-from klog_broker.log.directory.found_folders import FoundFolders
+from klog_broker.log.directory.partition_folders import DirectoryFolders
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.metadata.local import LocalStore
@@ -15,7 +15,7 @@ from klog_broker.runtime.disk.files import Files
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.system.clock import Clock
 from klog_broker.runtime.threads.helpers import Helpers
-from klog_broker.runtime.threads.parallel_work import SideBySide
+from klog_broker.runtime.threads.parallel_work import ParallelWork
 from klog_broker.topics.adoption import AdoptingStore, Adoption
 from klog_broker.topics.missing_data import MissingData
 from pyspark_klog.ids import BrokerId, TopicId
@@ -46,7 +46,7 @@ def open_logs(
     clock: Clock,
     chance: Chance,
     helpers: Helpers,
-    side_by_side: SideBySide,
+    parallel_work: ParallelWork,
     adopts: bool,
     accepts_missing: bool,
     is_standalone: bool,
@@ -60,7 +60,7 @@ def open_logs(
     the controller decides later which of them are its replicas.
 
     :raises StoreRefused, LogDirectoryError, OSError: if the metadata or a log cannot be used
-    :raises LoadingGivenUp: once ``is_wanted`` returns False, because the broker is to stop
+    :raises LoadingCancelled: once ``is_wanted`` returns False, because the broker is to stop
     """
     directories = settings.config.log_dirs
     metadata = open_store(files, directories, broker_id, chance)
@@ -89,7 +89,7 @@ def open_logs(
     adoption = Adoption(files, metadata, config, broker_id, chance, is_wanted=adopts)
     missing = MissingData(files, metadata, is_accepted=accepts_missing, adopts=adopts)
 
-    def admit(found: Sequence[FoundFolders]) -> None:
+    def admit(found: Sequence[DirectoryFolders]) -> None:
         # In a cluster no folder is refused: a directory of another cluster or of a standalone
         # broker was refused before, and followers copy missing data from their leaders.
         if is_standalone:
@@ -99,7 +99,7 @@ def open_logs(
     logs.load(
         adoption.loading(config_of),
         admit,
-        side_by_side=side_by_side,
+        parallel_work=parallel_work,
         is_wanted=is_wanted,
     )
     try:

@@ -5,7 +5,11 @@ from typing import NamedTuple
 
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.threads.helpers import Helpers, HelperThreads
-from klog_broker.runtime.threads.parallel_work import LoopsThreads, SideBySide, one_after_another
+from klog_broker.runtime.threads.parallel_work import (
+    ParallelWork,
+    ThreadedParallelWork,
+    run_in_order,
+)
 
 # Threads for fsync, read-ahead and deleting. There are several, so that a slow disk does not delay
 # the work on another one.
@@ -19,7 +23,7 @@ class Workers(NamedTuple):
     helpers: Helpers
     of_cleaner: Helpers
     """Helpers of the log cleaner, with lower CPU priority than the loop and the other helpers."""
-    side_by_side: SideBySide
+    parallel_work: ParallelWork
     """Parallel work on all logs, at start-up and shutdown."""
 
     def close(self) -> None:
@@ -29,7 +33,7 @@ class Workers(NamedTuple):
 
 
 def make_workers(
-    loop: Loop, make_helpers: Callable[[Loop], Helpers] | None, side_by_side: SideBySide | None
+    loop: Loop, make_helpers: Callable[[Loop], Helpers] | None, parallel_work: ParallelWork | None
 ) -> Workers:
     """Create the worker threads, or use the given replacements.
 
@@ -37,9 +41,9 @@ def make_workers(
     """
     if make_helpers is not None:
         helpers = make_helpers(loop)
-        return Workers(helpers, helpers, side_by_side or one_after_another)
+        return Workers(helpers, helpers, parallel_work or run_in_order)
     return Workers(
         HelperThreads(loop, _HELPER_THREADS, "klog-helper"),
         HelperThreads(loop, _HELPER_THREADS, "klog-cleaner", niceness=_CLEANER_NICENESS),
-        side_by_side or LoopsThreads(loop, "klog-loading"),
+        parallel_work or ThreadedParallelWork(loop, "klog-loading"),
     )

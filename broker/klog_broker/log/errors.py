@@ -83,7 +83,7 @@ class LogStorageError(LogError):
     """An operation on the disk failed, or the data directory is offline (KAFKA_STORAGE_ERROR)."""
 
 
-class LoadingGivenUp(LogError):
+class LoadingCancelled(LogError):
     """Loading of the logs was cancelled, because the broker was asked to stop during start-up."""
 
 
@@ -91,7 +91,7 @@ class OutOfDescriptors(LogStorageError):
     """A file could not be opened, because the limit of open files is reached. The disk is fine."""
 
 
-class NoRoomLeft(LogStorageError):
+class DiskFull(LogStorageError):
     """The disk is full. The failed operation had no effect, and the directory stays online."""
 
 
@@ -105,7 +105,7 @@ class InconsistentTopicId(LogError):
     (INCONSISTENT_TOPIC_ID)."""
 
 
-def forget_frames(error: BaseException) -> BaseException:
+def remove_tracebacks(error: BaseException) -> BaseException:
     """Remove the tracebacks from the error and its causes, and return the error. Call before
     storing an error: a traceback keeps the local variables of its frames alive, and with them open
     files."""
@@ -148,7 +148,7 @@ class LongLookUp(Exception):
 
 class ShortWrite(OSError):
     """A write stored fewer bytes than it was given, because the disk is full. Only klog_broker.log
-    and compaction handle this error: requests get NoRoomLeft."""
+    and compaction handle this error: requests get DiskFull."""
 
     def __init__(self, written: int, expected: int) -> None:
         super().__init__(f"only {written} of {expected} bytes could be written")

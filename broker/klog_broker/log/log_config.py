@@ -120,7 +120,7 @@ class LogConfig:
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
     @property
-    def replies_wait_for_flush(self) -> bool:
+    def responses_wait_for_flush(self) -> bool:
         """Whether an append is acknowledged and visible to readers only after it is synced to disk
         (flush.messages=1)."""
         return self.flush_messages == 1

@@ -11,10 +11,10 @@ from klog_broker.log.directory.data_directory import LogDirectory
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.maintenance.cleaning import LogCleaning
-from klog_broker.log.maintenance.shortening import Shortener
+from klog_broker.log.maintenance.record_removal import RecordRemoval
 from klog_broker.log.producers.producer_state import ProducerEntry, ProducerHead
 from klog_broker.log.producers.verification import VerificationGuard
-from klog_broker.log.read.log_reader import answer_timestamp, read_region
+from klog_broker.log.read.log_reader import find_offset_for_timestamp, read_region
 from klog_broker.log.read.read_results import AppendInfo, EpochEndOffset, ReadInfo, TimestampOffset
 from klog_broker.log.recovery.log_loading import LoadedLog
 from klog_broker.log.segment.planned_append import PlanFacts, PlannedAppend
@@ -96,7 +96,7 @@ class PartitionLog:
         self._appender = Appender(state, writer, flushing)
         self._plain = PlainAppender(state, writer, self._appender)
         self._follower = FollowerAppender(state, writer, on_appended=on_appended)
-        self._shortener = Shortener(
+        self._record_removal = RecordRemoval(
             state,
             flushing,
             helpers,
@@ -161,7 +161,7 @@ class PartitionLog:
         return self._state.cleaned_offset
 
     @property
-    def replaced_before(self) -> Offset:
+    def compacted_before(self) -> Offset:
         """A record may be missing if a later record of its key lies before this offset."""
         state = self._state
         if state.config.compact or state.cleaned_offset is not None:
@@ -268,7 +268,7 @@ class PartitionLog:
         snapshot = state.snapshots.write(state.producers, base_offset)
         self._flushing.add([*old.sync_files(), *snapshot])
         old.close_indexes()
-        state.take_segments((*self.segments, new))
+        state.set_segments((*self.segments, new))
         state.choose_jitter()
         # Once the old segment is synced, the recovery point moves to the new one.
         self._flushing.start()
@@ -341,7 +341,7 @@ class PartitionLog:
         InvalidTimestamp with record_errors), UnsupportedCodec, DecompressedTooLarge,
         RecordTooLarge, RecordBatchTooLarge, InvalidProducerEpoch, OutOfOrderSequence,
         InvalidTransactionState, StaleLeaderEpoch and LogStorageError. With a ``share`` the method
-        can also raise TooMuchForTheLoop: then run :meth:`preparation` in a helper thread, and pass
+        can also raise LoopShareExceeded: then run :meth:`preparation` in a helper thread, and pass
         the result to :meth:`append_prepared`.
         """
         return self._appender.append_as_leader(
@@ -475,9 +475,9 @@ class PartitionLog:
         self._state.check_online()
         self._writer.write(data, index_rows)
 
-    def take_back_planned(self) -> None:
+    def cut_back_planned(self) -> None:
         """Cut off the bytes of :meth:`write_planned`, because the plan was dropped."""
-        self._writer.take_back()
+        self._writer.cut_back()
 
     def commit_planned(self, planned: PlannedAppend, now_ms: int) -> None:
         """Make the batches of :meth:`write_planned` part of the log.
@@ -551,7 +551,7 @@ class PartitionLog:
         Raises ColdRead as :meth:`read` does.
         """
         self._state.check_online()
-        return answer_timestamp(self._state, timestamp_ms, may_block=may_block)
+        return find_offset_for_timestamp(self._state, timestamp_ms, may_block=may_block)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
         """The end of the newest epoch that is not newer than ``leader_epoch`` (KIP-320)."""
@@ -588,13 +588,13 @@ class PartitionLog:
         Raises OffsetOutOfRange for another negative offset or one past the high watermark. Segments
         that end before the new start are deleted by the next :meth:`apply_retention`.
         """
-        return self._shortener.delete_records_before(offset)
+        return self._record_removal.delete_records_before(offset)
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete the segments that time, size or the log start offset allow; returns how many."""
-        return self._shortener.apply_retention(now_ms)
+        return self._record_removal.apply_retention(now_ms)
 
-    def truncate_beside(self, offset: int, done: Callable[[BaseException | None], None]) -> None:
+    def truncate_async(self, offset: int, done: Callable[[BaseException | None], None]) -> None:
         """Truncate the log to ``offset`` in a helper thread, for followers that diverged.
 
         Drops batches with ``offset`` or later offsets, and epochs that begin at or after the log's
@@ -604,9 +604,9 @@ class PartitionLog:
         until ``done(error)`` is called in the loop's thread. If no batch has to be dropped, this
         happens at once. Raises OffsetOutOfRange for an offset before the log's start.
         """
-        self._shortener.truncate_beside(offset, done)
+        self._record_removal.truncate_async(offset, done)
 
-    def begin_anew_beside(
+    def start_over_async(
         self, offset: int, now_ms: int, done: Callable[[BaseException | None], None]
     ) -> None:
         """Drop all records and epochs in a helper thread, and start over at ``offset``.
@@ -619,7 +619,7 @@ class PartitionLog:
         thread. After a crash the log is the old one, the first part of the old one, empty, or the
         new one.
         """
-        self._shortener.begin_anew_beside(offset, now_ms, done)
+        self._record_removal.start_over_async(offset, now_ms, done)
 
     @property
     def is_being_cut(self) -> bool:
@@ -636,14 +636,14 @@ class PartitionLog:
     @property
     def awaits_cut(self) -> bool:
         """Whether a cut failed for want of a file descriptor, and has to be tried again."""
-        return self._shortener.awaits_cut
+        return self._record_removal.awaits_cut
 
-    def cut_again(self) -> None:
+    def retry_cut(self) -> None:
         """Try the cut again that failed for want of a file descriptor.
 
         If the log is offline, the callback of the cut gets the error.
         """
-        self._shortener.cut_again()
+        self._record_removal.retry_cut()
 
     # --- housekeeping ----------------------------------------------------------------------------
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
@@ -678,7 +678,7 @@ class PartitionLog:
         is_whole = self._flushing.is_whole and active.has_final_entry
         active.deactivate()
         snapshot: tuple[File, ...] = ()
-        if not is_whole or not state.snapshots.is_there(end_offset):
+        if not is_whole or not state.snapshots.has_snapshot(end_offset):
             snapshot = state.snapshots.write(state.producers, end_offset)
         if not is_whole:
             self._flushing.add([*active.sync_files(), *snapshot])

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from klog_broker.log.validation.log_validator import Validated
 from klog_broker.produce.pending_produce import PartitionAppend
 from klog_broker.replication.leader import Leader
-from klog_broker.runtime.event_loop.switching import brisk_switching
+from klog_broker.runtime.event_loop.switching import short_switch_interval
 from klog_broker.runtime.system.clock import Clock
 from klog_broker.runtime.threads.helpers import Helpers
 
@@ -83,7 +83,7 @@ class AppendValidation:
         prepare = leader.preparation(append.records, self._clock.now_ms())
 
         def work() -> Validated:
-            with brisk_switching():
+            with short_switch_interval():
                 return prepare()
 
         def done(result: Validated | None, error: BaseException | None) -> None:

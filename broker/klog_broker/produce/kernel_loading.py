@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from klog_broker.log.validation.kernel_checks import kernel_checks
-from klog_broker.runtime.event_loop.switching import brisk_switching
+from klog_broker.runtime.event_loop.switching import short_switch_interval
 from klog_broker.runtime.system.compiling import fill_cache
 
 _MODULE = "klog_broker.produce.kernel"
@@ -28,7 +28,7 @@ def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
     cache is cold. Blocks for 0.3 s with a warm cache."""
     if not compile_produce_kernel(is_stopping):
         return None
-    with brisk_switching():
+    with short_switch_interval():
         module = importlib.import_module(_MODULE)
         importlib.import_module(_SOCKET_MODULE)
         importlib.import_module(_CONVERSION_MODULE)

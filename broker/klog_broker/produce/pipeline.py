@@ -21,7 +21,7 @@ from klog_broker.log.errors import (
 )
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.read.read_results import AppendInfo
-from klog_broker.log.validation.loop_share import LoopShare, TooMuchForTheLoop
+from klog_broker.log.validation.loop_share import LoopShare, LoopShareExceeded
 from klog_broker.produce.append_validation import AppendValidation, FinishedValidation
 from klog_broker.produce.pending_produce import PartitionAppend, set_error
 from klog_broker.produce.services import PipelineServices
@@ -113,7 +113,7 @@ class ProducePipeline:
                 )
             else:
                 info = leader.append_prepared(result, acks_all=acks_all, now_ms=now_ms, guard=guard)
-        except TooMuchForTheLoop:
+        except LoopShareExceeded:
             return False
         except LeadershipEnded as error:
             set_error(answer, ended_code(services, leader), str(error))

@@ -361,7 +361,7 @@ class ProducePlanner:
     def _take_back(self, logs: Sequence[PlannedLog]) -> None:
         for log in logs:
             try:
-                log.take_back_planned()
+                log.cut_back_planned()
             except LogStorageError as error:
                 # The log's directory is offline now: later writes to the log fail.
                 _log.error("partition=%s planned batches stay: %s", log.topic_partition, error)

@@ -205,7 +205,7 @@ class PlanTables:
         """Write the facts of the slot's partition that this plan needs."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
-        room = facts.room
+        limits = facts.limits
         SLOT_ROW.pack_into(
             self._memory,
             at * WORD_BYTES,
@@ -218,22 +218,22 @@ class PlanTables:
             facts.earliest_ms,
             facts.latest_ms,
             facts.key_required,
-            room.size_bytes,
-            room.segment_bytes,
-            room.last_offset_limit,
-            room.timestamp_limit_ms,
-            room.bytes_since_index_entry,
-            room.index_interval_bytes,
-            room.index_rows,
-            room.max_timestamp_ms,
-            room.max_timestamp_offset,
+            limits.size_bytes,
+            limits.segment_bytes,
+            limits.last_offset_limit,
+            limits.timestamp_limit_ms,
+            limits.bytes_since_index_entry,
+            limits.index_interval_bytes,
+            limits.index_rows,
+            limits.max_timestamp_ms,
+            limits.max_timestamp_offset,
             acks_all,
             *(0, 0, 0, 0),
         )
         words[at + kernel.SLOT_TARGET] = at
         words[at + kernel.SLOT_FIRST_OFFSET] = facts.next_offset
-        words[at + kernel.SLOT_LONGEST_MS] = room.longest_ms
-        words[at + kernel.SLOT_UNTIMED_LIMIT_MS] = room.untimed_limit_ms
+        words[at + kernel.SLOT_LONGEST_MS] = limits.longest_ms
+        words[at + kernel.SLOT_UNTIMED_LIMIT_MS] = limits.untimed_limit_ms
 
     # -- producers ----------------------------------------------------------------------------
 

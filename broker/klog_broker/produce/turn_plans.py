@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from klog_broker.network.bounds import LEAST_RECEIVE_BYTES, RECEIVE_BYTES
 from klog_broker.produce.kernel_loading import LoadKernel
 from klog_broker.produce.planner import NOTHING_RECEIVED, Received
-from klog_broker.runtime.net.socket_calls import MAX_SOCKETS, NO_ROOM
+from klog_broker.runtime.net.socket_calls import ARENA_FULL, MAX_SOCKETS
 
 if TYPE_CHECKING:
     from klog_broker.network.connection import Connection
@@ -149,7 +149,7 @@ class TurnPlans:
         arena.take(bounds[-1] - start)
         self._server.touch_all(ready)
         for connection, count in others:
-            if count == NO_ROOM:
+            if count == ARENA_FULL:
                 connection.put_off()
             else:
                 # End of stream, a failure, or no bytes after all: the connection finds out.

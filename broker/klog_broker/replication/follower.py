@@ -93,7 +93,7 @@ class FollowedPartition:
         log = self._log
         if not self.is_current or log.is_offline:
             return None
-        flushes_first = log.config.replies_wait_for_flush
+        flushes_first = log.config.responses_wait_for_flush
         position = self._state.position(self._loop.now_ms(), flushes_first=flushes_first)
         if position is not None:
             return RequestedPosition(position, log.log_start_offset)
@@ -138,11 +138,11 @@ class FollowedPartition:
                 log.delete_records_before(step.log_start_offset)
         elif isinstance(step, Truncate):
             self._tell_of(f"cut at {step.offset}")
-            log.truncate_beside(step.offset, partial(self._changed, part))
+            log.truncate_async(step.offset, partial(self._changed, part))
         elif isinstance(step, StartOver):
             self._tell_of(f"begun anew at {step.offset}")
             now_ms = self._clock.now_ms()
-            log.begin_anew_beside(step.offset, now_ms, partial(self._changed, part))
+            log.start_over_async(step.offset, now_ms, partial(self._changed, part))
         elif isinstance(step, AskEnds):
             pass  # the fetcher reads `asks_for_ends`
         else:

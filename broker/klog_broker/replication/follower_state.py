@@ -32,7 +32,7 @@ class FollowedLog(Protocol):
     @property
     def latest_epoch(self) -> LeaderEpoch: ...
     @property
-    def replaced_before(self) -> Offset: ...
+    def compacted_before(self) -> Offset: ...
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset: ...
 
 
@@ -102,7 +102,7 @@ class AppendRecords(NamedTuple):
 
 
 class Truncate(NamedTuple):
-    """Call the log's ``truncate_beside``, even if the log already ends at the offset: an epoch
+    """Call the log's ``truncate_async``, even if the log already ends at the offset: an epoch
     without records may have to be removed. Then call ``changed``."""
 
     offset: Offset
@@ -234,7 +234,7 @@ class FollowerState:
         self.phase = Changing(asked)
         if offset < log.log_start_offset:
             return StartOver(offset)
-        if offset < log.replaced_before:
+        if offset < log.compacted_before:
             # This truncation removes records that the log cleaner may have used already: the
             # cleaner may have deleted an older record because of a newer one that is removed now.
             # The leader still has the older record, so drop the log and copy it again.

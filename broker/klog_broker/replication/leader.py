@@ -305,7 +305,7 @@ class Leader:
         """Raise the high watermark to the records that all replicas of the maximal ISR have. If
         responses wait for flushes, the records must also be flushed on this broker."""
         log = self.log
-        if log.config.replies_wait_for_flush:
+        if log.config.responses_wait_for_flush:
             reached = log.flushed_offset
         else:
             reached = log.log_end_offset

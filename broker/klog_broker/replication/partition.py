@@ -176,7 +176,7 @@ class Partition:
     def log_flushed(self, log: PartitionLog) -> None:
         """Advance the high watermark after a flush, if responses wait for flushes."""
         leader = self.role
-        if type(leader) is Leader and log.config.replies_wait_for_flush:
+        if type(leader) is Leader and log.config.responses_wait_for_flush:
             leader.advance_watermark()
             # With acks=1 a response waits for this flush only, and not for the followers.
             self._wake(self.topic_partition)

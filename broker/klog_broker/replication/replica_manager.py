@@ -12,10 +12,10 @@ from functools import partial
 from typing import Protocol
 
 from klog_broker.log.errors import (
+    DiskFull,
     InconsistentTopicId,
     LogError,
     LogStorageError,
-    NoRoomLeft,
     OutOfDescriptors,
     StaleLeaderEpoch,
 )
@@ -43,7 +43,7 @@ class LogChanges(Protocol):
     """Creates and deletes logs in helper threads (log/manager/partition_changes.py). ``done`` is
     called once, in the loop thread; within the call if there is nothing to do."""
 
-    def create_beside(
+    def create_async(
         self,
         topic_partition: TopicPartition,
         topic_id: TopicId,
@@ -51,7 +51,7 @@ class LogChanges(Protocol):
         done: Callable[[PartitionLog | None, BaseException | None], None],
     ) -> None: ...
 
-    def delete_beside(
+    def delete_async(
         self,
         topic_partition: TopicPartition,
         topic_id: TopicId,
@@ -148,7 +148,7 @@ class ReplicaManager:
 
         A role change fails with StaleRoleChange (the replica has newer epochs already),
         InconsistentTopicId (another topic's replica or folder has the same name), LogStorageError
-        (the disk failed: the replica is offline), or OutOfDescriptors or NoRoomLeft (nothing has
+        (the disk failed: the replica is offline), or OutOfDescriptors or DiskFull (nothing has
         changed).
         """
         self._queue.append(
@@ -211,10 +211,10 @@ class ReplicaManager:
         def made(log: PartitionLog | None, error: BaseException | None) -> None:
             if log is None:
                 failure = _as_failure(error)
-                # OutOfDescriptors and NoRoomLeft changed nothing, so do not mark the replica as
+                # OutOfDescriptors and DiskFull changed nothing, so do not mark the replica as
                 # offline: the role change may be tried again, or the replica deleted.
                 if isinstance(failure, LogStorageError) and not isinstance(
-                    failure, OutOfDescriptors | NoRoomLeft
+                    failure, OutOfDescriptors | DiskFull
                 ):
                     self._host_offline(order)
                 done(failure)
@@ -226,7 +226,7 @@ class ReplicaManager:
             done(self._give_role(self._host(order.topic_partition, order.topic_id, log), order))
 
         # If a broker without topic ids created the log earlier, this call stores the topic id.
-        self._logs.changes.create_beside(order.topic_partition, order.topic_id, settings.log, made)
+        self._logs.changes.create_async(order.topic_partition, order.topic_id, settings.log, made)
 
     def _give_role(self, partition: Partition, order: RoleAssignment) -> KlogError | None:
         if isinstance(partition.role, Offline):
@@ -277,7 +277,7 @@ class ReplicaManager:
             partition.go_offline()
             done(_as_failure(error))
 
-        self._logs.changes.delete_beside(order.topic_partition, partition.topic_id, deleted)
+        self._logs.changes.delete_async(order.topic_partition, partition.topic_id, deleted)
 
     # --- hosted partitions -----------------------------------------------------------------------
     def _host(

@@ -50,7 +50,7 @@ class Peers:
         self._chance = chance
         self._client_id = client_id
         self._from_address = from_address
-        self._connector = _LookingUp(helpers, network)
+        self._connector = _NameResolvingConnector(helpers, network)
 
     def connect(
         self,
@@ -80,7 +80,7 @@ class Peers:
         )
 
 
-class _LookingUp:
+class _NameResolvingConnector:
     """A `Connector` that accepts host names.
 
     Each connection attempt by name needs a new look-up, which a helper thread runs. Connecting

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Protocol
 
 from klog_broker.config import BrokerConfig
-from klog_broker.log.directory.found_folders import FoundFolders
+from klog_broker.log.directory.partition_folders import DirectoryFolders
 from klog_broker.log.errors import LogDirectoryError, LogStorageError, OutOfDescriptors
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.manager.adoption import (
     AdoptedTopic,
-    Knowledge,
     KnownTopic,
+    MetadataTopics,
     listed,
     sync_folder,
 )
@@ -139,15 +139,15 @@ class Adoption:
         self._names: set[str] = set()
         self._new: set[TopicPartition] = set()
 
-    def check(self, found: Sequence[FoundFolders]) -> None:
+    def check(self, found: Sequence[DirectoryFolders]) -> None:
         """Raise LogDirectoryError if unknown folders exist and must not or cannot be adopted."""
         image = self._metadata.image
-        knowledge = Knowledge(_known(image.topics.values()), _known(image.deleting.values()))
+        knowledge = MetadataTopics(_known(image.topics.values()), _known(image.deleting.values()))
         unknown = knowledge.unknown(each for folders in found for each in folders.partitions)
         # The folder of Kafka's metadata log matters only if klog has no metadata of its own yet.
         krafts = [each.kraft_metadata for each in found if each.kraft_metadata is not None]
         krafts = krafts if self._metadata.is_new else []
-        knowledge.check_apart(unknown)
+        knowledge.check_conflicts(unknown)
         if not self._is_wanted:
             self._refuse([*(each.path for each in unknown), *krafts])
             return

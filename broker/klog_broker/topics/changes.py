@@ -48,7 +48,7 @@ class _ForeignFolders:
             return  # the topic has changed, or its name is still taken: the store will refuse
         for number, path in self._folders.get(name, ()):
             # The folder of a deleted topic may have been removed since the folders were listed.
-            if number >= first_new and self._broker.logs.lies_there(path):
+            if number >= first_new and self._broker.logs.folder_exists(path):
                 text = (
                     f"{path} lies in the data directory and is not of this topic; move it away, or"
                     " start the broker once with --adopt to take it in"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from klog_broker.log.directory.data_directory import LogDirectory
-from klog_broker.log.directory.found_folders import FoundFolders
+from klog_broker.log.directory.partition_folders import DirectoryFolders
 from klog_broker.log.errors import LogDirectoryError
 from klog_broker.log.manager.adoption import listed
 from klog_broker.metadata.local_file import FILE_NAME
@@ -48,7 +48,7 @@ class MissingData:
         self._adopts = adopts
         self._missing: list[_MissingLog] = []
 
-    def check(self, directories: Sequence[LogDirectory], found: Sequence[FoundFolders]) -> None:
+    def check(self, directories: Sequence[LogDirectory], found: Sequence[DirectoryFolders]) -> None:
         """Raise LogDirectoryError if data is missing and the loss was not accepted.
 
         The error names the missing directories and partitions. `found` has the folders of the
@@ -114,7 +114,7 @@ class MissingData:
         ]
 
     def _missing_logs(
-        self, directories: Sequence[LogDirectory], found: Sequence[FoundFolders]
+        self, directories: Sequence[LogDirectory], found: Sequence[DirectoryFolders]
     ) -> list[_MissingLog]:
         """Return the logs whose data directory is missing, and those that no data directory has.
 
@@ -133,7 +133,7 @@ class MissingData:
                     missing.append(_MissingLog(topic_partition, path, folder))
         return missing
 
-    def _folders(self, found: Sequence[FoundFolders]) -> dict[TopicPartition, Path]:
+    def _folders(self, found: Sequence[DirectoryFolders]) -> dict[TopicPartition, Path]:
         """Return the folders of all partitions, without empty folders.
 
         An empty folder is not a log: the folder of a created log has files, and one of them holds

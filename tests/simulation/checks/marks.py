@@ -46,7 +46,7 @@ class Marks(Watcher):
         return any(new < old for new, old in zip(marks, before, strict=True))
 
     def _waits_for_flush(self, _machine: Machine, log: Any) -> bool:
-        waits: bool = log.config.replies_wait_for_flush
+        waits: bool = log.config.responses_wait_for_flush
         return waits
 
     def on_death(self, machine: Machine, death: Death) -> None:

@@ -83,7 +83,7 @@ class Losses:
 
         ``log`` is any replica of the partition.
         """
-        is_flushed = log.config.replies_wait_for_flush
+        is_flushed = log.config.responses_wait_for_flush
         return is_flushed or self._cuts[number] <= self._trusted.get((key, number), 0)
 
     def watermark(self, log: Any) -> int:

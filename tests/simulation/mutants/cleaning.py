@@ -104,12 +104,12 @@ def _aborted_stay(_original: Any) -> Any:
 
 
 def _always_bare(original: Any) -> Any:
-    def is_bare(transactions: Any, *arguments: Any) -> bool:
+    def is_last_trace(transactions: Any, *arguments: Any) -> bool:
         """Markers may go while records of their transactions are still there."""
         original(transactions, *arguments)
         return True
 
-    return is_bare
+    return is_last_trace
 
 
 def _ends_anywhere(original: Any) -> Any:
@@ -210,7 +210,7 @@ MUTANTS = (
     Mutant("map counts too far", KeyMap, "add_chunk", _counts_too_far),
     Mutant("aborted keys in the map", Verdicts, "void", _aborted_keys),
     Mutant("aborted records stay", Verdicts, "_verdict", _aborted_stay),
-    Mutant("markers dropped too early", CleanedTransactions, "is_bare", _always_bare),
+    Mutant("markers dropped too early", CleanedTransactions, "is_last_trace", _always_bare),
     Mutant(
         "last batch of a producer dropped", LogCleaning, "last_of_producers", _forgets_producers
     ),
@@ -222,5 +222,5 @@ MUTANTS = (
     Mutant("swapped names not synced", Swapper, "__init__", _names_not_synced),
     Mutant("old segments beside the new", Swapper, "_delete", _old_names_stay),
     Mutant("swap left behind dropped", log_loading, "clear_leftovers", _drops_swaps),
-    Mutant("swap replaces one segment", leftovers, "_end_of", _replaces_one),
+    Mutant("swap replaces one segment", leftovers, "_log_file_end_offset", _replaces_one),
 )

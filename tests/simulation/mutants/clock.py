@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from klog_broker.log.maintenance import shortening
+from klog_broker.log.maintenance import record_removal
 from tests.simulation.mutants.mutant import Mutant
 
 _LONG_MS = 100 * 86_400_000
@@ -34,6 +34,6 @@ def _age_without_sign(original: Any) -> Any:
 
 
 MUTANTS = (
-    Mutant("no retention is a long one", shortening, "deletable_segments", _long_for_ever),
-    Mutant("age without its sign", shortening, "deletable_segments", _age_without_sign),
+    Mutant("no retention is a long one", record_removal, "deletable_segments", _long_for_ever),
+    Mutant("age without its sign", record_removal, "deletable_segments", _age_without_sign),
 )

@@ -8,7 +8,7 @@ from klog_broker.log.append.log_writer import LogWriter
 from klog_broker.log.directory.data_directory import LogDirectory
 from klog_broker.log.directory.sync_notes import SyncNotes
 from klog_broker.log.errors import LogStorageError
-from klog_broker.log.maintenance import retention, shortening
+from klog_broker.log.maintenance import record_removal, retention
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.recovery import segment_recovery
 from klog_broker.log.segment.segment import Segment
@@ -116,11 +116,11 @@ MUTANTS = (
     Mutant("flush acknowledged before sync", _Run, "perform", _no_sync),
     Mutant("epoch kept after unclean stop", PartitionLog, "begin_epoch", _old_epoch),
     Mutant("torn tail kept", segment_recovery, "_index_all", _keeps_torn_tail),
-    Mutant("clean marker kept", LogDirectory, "take_clean_marker", _always_clean),
+    Mutant("clean marker kept", LogDirectory, "remove_clean_marker", _always_clean),
     Mutant("failed sync forgotten", SyncNotes, "is_suspect", _trusts_the_cache),
     Mutant("sync noted when it has failed", SyncNotes, "noted", _notes_afterwards),
     Mutant("retention a second early", retention, "DELETE_POLICIES", _takes_too_early),
-    Mutant("retention takes one more", shortening, "deletable_segments", _takes_one_more),
+    Mutant("retention takes one more", record_removal, "deletable_segments", _takes_one_more),
     Mutant("retention above the watermark", retention, "_may_go", _may_always_go),
     Mutant("files of deleted logs stay open", Segment, "close", _leaves_files_open),
     Mutant("failed write acknowledged", LogWriter, "write", _counts_failed_write),

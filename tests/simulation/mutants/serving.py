@@ -29,7 +29,7 @@ def _watermark_falls(original: Any) -> Any:
 def _ack_before_append(original: Any) -> Any:
     def append(pipeline: Any, leader: Any, append: Any, result: Any) -> bool:
         """The response gives the present log end; the records are appended a little later."""
-        waits = append.pending.acks == -1 or leader.log.config.replies_wait_for_flush
+        waits = append.pending.acks == -1 or leader.log.config.responses_wait_for_flush
         if result is not None or waits:
             return original(pipeline, leader, append, result)
         later = append._replace(

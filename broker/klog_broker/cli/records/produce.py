@@ -19,7 +19,7 @@ from klog_broker.cli.records.record_lines import (
     separator_bytes,
 )
 from klog_broker.cli.records.record_writer import RecordWriter
-from klog_broker.runtime.system.standard_input import has_more
+from klog_broker.runtime.system.standard_input import is_readable_now
 from pyspark_klog.client.errors import SettingError
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.client.settings.setting_rows import SETTINGS, Value
@@ -125,7 +125,7 @@ def command(
         client = stack.enter_context(asking.client())
         writer = RecordWriter(client, topic, partition)
         longest = _WRAPPING * client.settings.number("max.request.size")
-        written = _write(writer, read_lines(source, longest, has_more), form, advance)
+        written = _write(writer, read_lines(source, longest, is_readable_now), form, advance)
     if sys.stderr.isatty():
         click.echo(f"klog: {counted(written)} written to {topic}", err=True)
 

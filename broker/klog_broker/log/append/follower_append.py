@@ -13,7 +13,7 @@ from klog_broker.log.errors import OffsetOutOfRange, StaleLeaderEpoch
 from klog_broker.log.producers.producer_state import ProducerMarker, ProducerStates
 from klog_broker.log.producers.producer_steps import ProducerStep
 from klog_broker.log.segment.batch_positions import AppendedBatch
-from klog_broker.log.segment.planned_append import AppendRoom, PlannedAppend
+from klog_broker.log.segment.planned_append import AppendLimits, PlannedAppend
 from klog_broker.log.state.log_state import LogState
 from klog_broker.log.validation.batch_digests import Digest
 from klog_broker.log.validation.record_checks import RecordChecks
@@ -24,7 +24,7 @@ from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET
 from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
-class Followed(NamedTuple):
+class FollowerPlan(NamedTuple):
     """Whole batches that may be appended, and their effects on segment, producers and epochs."""
 
     planned: PlannedAppend
@@ -68,17 +68,17 @@ class _FollowerDigest(Digest):
         self.newest_epoch = max(self.newest_epoch, newest_epoch)
 
 
-def follow(
+def plan_follower_append(
     data: memoryview,
-    room: AppendRoom,
+    limits: AppendLimits,
     *,
     log_end_offset: int,
     latest_epoch: int,
     leader_epoch: int,
     checks: RecordChecks,
     check_crc: bool = True,
-) -> Followed | None:
-    """Check the whole batches at the start of ``data``, and plan their append to ``room``.
+) -> FollowerPlan | None:
+    """Check the whole batches at the start of ``data``, and plan their append within ``limits``.
 
     Returns None if there is no whole batch. A batch that is cut off at the end of ``data`` is left
     out. Raises CorruptRecords if bytes are not a good batch, or if offsets or leader epochs fall.
@@ -87,17 +87,17 @@ def follow(
     leader sent it (KAFKA-18723).
     """
     digest = _FollowerDigest(
-        position=room.size_bytes,
+        position=limits.size_bytes,
         end_offset=log_end_offset,
-        index_interval_bytes=room.index_interval_bytes,
-        last_indexed_position=room.size_bytes - room.bytes_since_index_entry,
-        max_timestamp_ms=room.max_timestamp_ms,
-        max_timestamp_offset=room.max_timestamp_offset,
+        index_interval_bytes=limits.index_interval_bytes,
+        last_indexed_position=limits.size_bytes - limits.bytes_since_index_entry,
+        max_timestamp_ms=limits.max_timestamp_ms,
+        max_timestamp_offset=limits.max_timestamp_offset,
         latest_epoch=latest_epoch,
         follows_producers=True,
     )
-    checks.scan_into(digest, data, room.size_bytes, check_crc=check_crc)
-    size_bytes = digest.end_position - room.size_bytes
+    checks.scan_into(digest, data, limits.size_bytes, check_crc=check_crc)
+    size_bytes = digest.end_position - limits.size_bytes
     first = digest.first_row
     if digest.is_cut:
         _refuse_offsets(first, log_end_offset)
@@ -118,8 +118,8 @@ def follow(
             f"{log_end_offset}: too far for one segment"
         )
     planned = _planned(digest, first, size_bytes)
-    steps = digest.take_producer_steps()
-    return Followed(planned, steps, digest.epochs, digest.end_offset - 1)
+    steps = digest.drain_producer_steps()
+    return FollowerPlan(planned, steps, digest.epochs, digest.end_offset - 1)
 
 
 def _planned(digest: _FollowerDigest, first: BatchRow, size_bytes: int) -> PlannedAppend:
@@ -131,7 +131,7 @@ def _planned(digest: _FollowerDigest, first: BatchRow, size_bytes: int) -> Plann
         digest.end_position - digest.last_indexed_position,
         digest.max_timestamp_ms,
         digest.max_timestamp_offset,
-        digest.take_index_rows(),
+        digest.drain_index_rows(),
         (),
     )
 
@@ -156,22 +156,24 @@ def aborted_in(states: ProducerStates, steps: Iterable[ProducerStep]) -> list[Ab
     return aborted
 
 
-def fits(followed: Followed, room: AppendRoom) -> bool:
+def fits_segment(plan: FollowerPlan, limits: AppendLimits) -> bool:
     """Whether all batches can be appended to the segment without rolling it."""
-    planned = followed.planned
-    timestamp_limit_ms = room.timestamp_limit_ms
-    if not room.size_bytes:
+    planned = plan.planned
+    timestamp_limit_ms = limits.timestamp_limit_ms
+    if not limits.size_bytes:
         first_ms = planned.first_timestamp_ms
-        timestamp_limit_ms = first_ms + room.longest_ms if first_ms >= 0 else room.untimed_limit_ms
+        timestamp_limit_ms = (
+            first_ms + limits.longest_ms if first_ms >= 0 else limits.untimed_limit_ms
+        )
     return (
-        room.size_bytes + planned.size_bytes <= room.segment_bytes
-        and followed.last_offset <= room.last_offset_limit
+        limits.size_bytes + planned.size_bytes <= limits.segment_bytes
+        and plan.last_offset <= limits.last_offset_limit
         and planned.max_timestamp_ms <= timestamp_limit_ms
-        and len(planned.index_entries) < room.index_rows
+        and len(planned.index_entries) < limits.index_rows
     )
 
 
-def halves(data: memoryview, checks: RecordChecks) -> tuple[memoryview, memoryview] | None:
+def split_batches(data: memoryview, checks: RecordChecks) -> tuple[memoryview, memoryview] | None:
     """Split good batches into two parts; returns None if there is only one batch."""
     rows = checks.scan(data, 0, len(data), check_crc=False).rows
     if len(rows) < 2:
@@ -212,20 +214,20 @@ class FollowerAppender:
         self, records: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int
     ) -> None:
         self._state.check_online()
-        room = self._writer.room_for_next(now_ms)
-        followed = self._follow(records, room, leader_epoch, check_crc=True)
-        if followed is not None:
-            data = records[: followed.planned.size_bytes]
-            self._append(data, room, leader_epoch, now_ms, followed)
+        limits = self._writer.limits_for_next(now_ms)
+        plan = self._plan_append(records, limits, leader_epoch, check_crc=True)
+        if plan is not None:
+            data = records[: plan.planned.size_bytes]
+            self._append(data, limits, leader_epoch, now_ms, plan)
             self._on_appended()
 
-    def _follow(
-        self, data: memoryview, room: AppendRoom, leader_epoch: LeaderEpoch, *, check_crc: bool
-    ) -> Followed | None:
+    def _plan_append(
+        self, data: memoryview, limits: AppendLimits, leader_epoch: LeaderEpoch, *, check_crc: bool
+    ) -> FollowerPlan | None:
         state = self._state
-        return follow(
+        return plan_follower_append(
             data,
-            room,
+            limits,
             log_end_offset=state.log_end_offset,
             latest_epoch=state.epochs.latest,
             leader_epoch=leader_epoch,
@@ -233,35 +235,35 @@ class FollowerAppender:
             check_crc=check_crc,
         )
 
-    def _append_anew(self, data: memoryview, leader_epoch: LeaderEpoch, now_ms: int) -> None:
+    def _append_at_end(self, data: memoryview, leader_epoch: LeaderEpoch, now_ms: int) -> None:
         """Append whole, checked batches at the present end of the log."""
-        room = self._writer.room_for_next(now_ms)
-        followed = self._follow(data, room, leader_epoch, check_crc=False)
-        assert followed is not None
-        self._append(data, room, leader_epoch, now_ms, followed)
+        limits = self._writer.limits_for_next(now_ms)
+        plan = self._plan_append(data, limits, leader_epoch, check_crc=False)
+        assert plan is not None
+        self._append(data, limits, leader_epoch, now_ms, plan)
 
     def _append(
         self,
         data: memoryview,
-        room: AppendRoom,
+        limits: AppendLimits,
         leader_epoch: LeaderEpoch,
         now_ms: int,
-        followed: Followed,
+        plan: FollowerPlan,
     ) -> None:
-        """Append whole, checked batches; ``followed`` must be computed from them for ``room``."""
+        """Append whole, checked batches; ``plan`` must be computed from them for ``limits``."""
         state = self._state
-        parts = None if fits(followed, room) else halves(data, state.checks())
+        parts = None if fits_segment(plan, limits) else split_batches(data, state.checks())
         if parts is not None:
             # The leader's next segment begins somewhere within the batches, and so does this log's.
             for part in parts:
-                self._append_anew(part, leader_epoch, now_ms)
+                self._append_at_end(part, leader_epoch, now_ms)
             return
-        if not fits(followed, room) and self._roll_for(data, now_ms):
-            self._append_anew(data, leader_epoch, now_ms)
+        if not fits_segment(plan, limits) and self._roll_for(data, now_ms):
+            self._append_at_end(data, leader_epoch, now_ms)
             return
-        aborted = aborted_in(state.producers, followed.steps)
-        self._writer.write(data, len(followed.planned.index_entries) or 1, aborted)
-        self._writer.commit(followed.planned, followed.steps, now_ms, followed.epochs)
+        aborted = aborted_in(state.producers, plan.steps)
+        self._writer.write(data, len(plan.planned.index_entries) or 1, aborted)
+        self._writer.commit(plan.planned, plan.steps, now_ms, plan.epochs)
 
     def _roll_for(self, data: memoryview, now_ms: int) -> bool:
         """Begin a new segment if the first batch needs one; returns whether a segment began."""

@@ -19,7 +19,7 @@ from klog_broker.log.segment.batch_positions import AppendedBatch
 from klog_broker.log.segment.planned_append import PlanFacts
 from klog_broker.log.state.durability import LogFlushing
 from klog_broker.log.state.log_state import LogState
-from klog_broker.log.state.rolling import append_room
+from klog_broker.log.state.rolling import append_limits
 from klog_broker.log.validation.append_rules import AppendOrigin
 from klog_broker.log.validation.log_validator import Validated, place, prepare
 from klog_broker.log.validation.loop_share import LoopShare
@@ -107,9 +107,9 @@ class Appender:
                     step.head, is_transactional=step.is_transactional, guard=guard
                 )
                 if duplicate is not None:
-                    return self._answer_duplicate(duplicate)
+                    return self._duplicate_info(duplicate)
             else:
-                producers.check_of_coordinator(step.head, is_transactional=step.is_transactional)
+                producers.check_coordinator_batch(step.head, is_transactional=step.is_transactional)
         return self._append(planned, step, now_ms)
 
     def append_marker(
@@ -215,7 +215,7 @@ class Appender:
             return False
         return first is None
 
-    def _answer_duplicate(self, first: ProducerBatch) -> AppendInfo:
+    def _duplicate_info(self, first: ProducerBatch) -> AppendInfo:
         end_offset = Offset(first.last_offset + 1)
         return AppendInfo(
             first.first_offset,
@@ -229,7 +229,7 @@ class Appender:
         )
 
     def _required_flush(self, end_offset: Offset) -> Offset | None:
-        waits = self._state.config.replies_wait_for_flush
+        waits = self._state.config.responses_wait_for_flush
         return end_offset if waits and end_offset > self._flushing.flushed_offset else None
 
     # --- facts for the produce kernel ------------------------------------------------------------
@@ -239,16 +239,16 @@ class Appender:
         if (
             state.is_offline
             or state.is_being_cut
-            or config.replies_wait_for_flush
+            or config.responses_wait_for_flush
             or config.message_timestamp_type is not TimestampType.CREATE_TIME
             or config.compression not in (None, Codec.NONE)
         ):
             return None
         try:
-            room = append_room(state.active, config, now_ms=now_ms, jitter_ms=state.jitter_ms)
+            limits = append_limits(state.active, config, now_ms=now_ms, jitter_ms=state.jitter_ms)
         except OSError:
             return None  # an append outside the plan will report the error
-        if room is None:
+        if limits is None:
             return None
         return PlanFacts(
             state.log_end_offset,
@@ -258,5 +258,5 @@ class Appender:
             max(now_ms - config.message_timestamp_before_max_ms, INT64_MIN),
             min(now_ms + config.message_timestamp_after_max_ms, INT64_MAX),
             config.compact,
-            room,
+            limits,
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from klog_broker.log.producers.producer_state import ProducerMarker
 from klog_broker.log.producers.producer_steps import ProducerStep, take_step
 from klog_broker.log.segment.batch_positions import AppendedBatch
-from klog_broker.log.segment.planned_append import NO_BEGIN, AppendRoom, PlannedAppend
+from klog_broker.log.segment.planned_append import NO_BEGIN, AppendLimits, PlannedAppend
 from klog_broker.log.state.log_state import LogState
 from klog_broker.log.state.rolling import should_roll
 from pyspark_klog.errors import InvariantViolation
@@ -53,7 +53,7 @@ class LogWriter:
         if step is not None:
             steps = (step,)
             if isinstance(step, ProducerMarker):
-                entry = self._state.producers.aborted_by(step)
+                entry = self._state.producers.aborted_entry_of(step)
                 aborted = () if entry is None else (entry,)
         self.write(data, 1, aborted)
         self.commit_as_leader(batch, steps, now_ms)
@@ -80,24 +80,24 @@ class LogWriter:
             raise state.write_failed(error) from error
         return state.active is not active
 
-    def room_for_next(self, now_ms: int) -> AppendRoom:
+    def limits_for_next(self, now_ms: int) -> AppendLimits:
         """Return the append limits of the active segment; begin a new segment if a roll is due.
 
         LogStorageError.
         """
         state = self._state
         try:
-            room = state.append_room(now_ms)
-            if room is None:
+            limits = state.append_limits(now_ms)
+            if limits is None:
                 self._roll(now_ms)
-                room = state.append_room(now_ms)
+                limits = state.append_limits(now_ms)
         except OSError as error:
             raise state.write_failed(error) from error
-        if room is None:
+        if limits is None:
             raise InvariantViolation(
                 f"{state.topic_partition}: a new segment has no space for an append"
             )
-        return room
+        return limits
 
     # --- write, then commit ----------------------------------------------------------------------
     def write(
@@ -118,7 +118,7 @@ class LogWriter:
         except OSError as error:
             raise state.write_failed(error) from error
 
-    def take_back(self) -> None:
+    def cut_back(self) -> None:
         """Cut off the bytes of :meth:`write`, because the append was dropped."""
         if not self._state.is_offline:
             self._state.cut_back()

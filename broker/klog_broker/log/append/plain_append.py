@@ -13,7 +13,7 @@ from klog_broker.log.producers.producer_state import ProducerMarker
 from klog_broker.log.segment.batch_positions import AppendedBatch
 from klog_broker.log.state.log_state import LogState
 from klog_broker.log.validation.append_rules import AppendOrigin
-from klog_broker.log.validation.log_validator import check_size, is_stored_as_made
+from klog_broker.log.validation.log_validator import check_size, is_stored_unchanged
 from pyspark_klog.ids import LeaderEpoch, Offset
 from pyspark_klog.records.control import EndTransactionMarker, end_transaction_batch
 from pyspark_klog.records.layout import BASE_OFFSET_AT, INT32, INT64, LEADER_EPOCH_AT
@@ -78,7 +78,7 @@ class PlainAppender:
     def _stores_as_made(self, batch: bytearray, leader_epoch: LeaderEpoch) -> bool:
         state = self._state
         is_current = leader_epoch == state.newest_epoch == state.epochs.latest
-        return is_current and is_stored_as_made(batch, state.config)
+        return is_current and is_stored_unchanged(batch, state.config)
 
     def _append(
         self,

@@ -9,12 +9,12 @@ from pathlib import Path
 from klog_broker.log.directory.free_space import FreeSpace
 from klog_broker.log.directory.sync_notes import SyncNotes
 from klog_broker.log.errors import (
+    DiskFull,
     LogDirectoryError,
     LogStorageError,
-    NoRoomLeft,
     OutOfDescriptors,
     ShortWrite,
-    forget_frames,
+    remove_tracebacks,
 )
 from klog_broker.metrics.histogram import Durations
 from klog_broker.runtime.disk.files import FileLock, FileLockHeld, Files, OpenDirectory
@@ -34,7 +34,7 @@ from pyspark_klog.storage.text_files import (
 )
 
 _log = logging.getLogger("klog.log")
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LogDirectory:
@@ -74,7 +74,7 @@ class LogDirectory:
         """Take the directory offline: logs in the directory are no longer written or read, and the
         lock is released. Returns the exception to raise."""
         if self.error is None:
-            self.error = forget_frames(error)
+            self.error = remove_tracebacks(error)
             _log.error("log_dir=%s offline=%r", self.path, error)
             if self.on_offline is not None:
                 self.on_offline(self)
@@ -91,7 +91,7 @@ class LogDirectory:
         """
         if is_exhausted(error):
             return OutOfDescriptors(f"{self.path}: {why(error)}")
-        if not isinstance(error, ShortWrite) and error.errno not in _NO_ROOM:
+        if not isinstance(error, ShortWrite) and error.errno not in _DISK_FULL_ERRORS:
             return self.go_offline(error)
         # Limit the rate of this line: all clients retry at once, and a line for each retry would
         # fill the disk further.
@@ -103,7 +103,7 @@ class LogDirectory:
                 error,
                 self._refusals.take_note(),
             )
-        return NoRoomLeft(
+        return DiskFull(
             f"no space left in the data directory {self.path} for {refused}: {error}; make room on "
             f"the disk"
         )
@@ -132,9 +132,9 @@ class LogDirectory:
         except OSError as error:
             if is_exhausted(error):
                 raise
-            raise LogDirectoryError(self.why_unusable(error)) from None
+            raise LogDirectoryError(self.unusable_reason(error)) from None
 
-    def why_unusable(self, error: OSError) -> str:
+    def unusable_reason(self, error: OSError) -> str:
         """Return a sentence that explains why the path cannot be used, after ``error``."""
         expected = "expected a directory that this user can read and write (--data or log.dirs)"
         place = self.path
@@ -216,7 +216,7 @@ class LogDirectory:
         self.meta = meta
 
     # --- the marker of a clean shutdown ----------------------------------------------------------
-    def take_clean_marker(self) -> bool:
+    def remove_clean_marker(self) -> bool:
         """Remove the clean shutdown marker durably, and return whether the marker existed. After
         the removal, a crash during loading counts as an unclean shutdown."""
         path = self.path / names.CLEAN_SHUTDOWN_MARKER

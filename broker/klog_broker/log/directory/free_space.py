@@ -15,9 +15,9 @@ from klog_broker.runtime.threads.helpers import Helpers
 
 _log = logging.getLogger("klog.log")
 
-LOOK_MS = 1_000
+MEASURE_INTERVAL_MS = 1_000
 """How often the free space of each disk is read."""
-LOOK_CLOSELY_MS = 100
+NEAR_FLOOR_INTERVAL_MS = 100
 _CLOSE_BYTES = 1 << 30
 _PART_OF_STATE = 4
 # Refused writes are accepted again only above the floor plus floor / 4. Without this margin, each
@@ -50,7 +50,7 @@ class FreeSpace:
         return before != (self.refuses_clients, self.refuses_state)
 
     @property
-    def is_close(self) -> bool:
+    def is_near_floor(self) -> bool:
         """Whether the free space is below the floor plus 1 GiB, so that a second of writing may
         cross the floor."""
         usable = self.usable_bytes
@@ -83,7 +83,7 @@ def _is_below(usable_bytes: int, floor_bytes: int, was_below: bool) -> bool:
     return floor_bytes > 0 and usable_bytes < floor_bytes + margin
 
 
-class FreeSpaceLooks:
+class FreeSpaceMonitor:
     """Reads the free space of all disks in a helper thread, so that a disk that does not respond
     never blocks the event loop."""
 
@@ -98,7 +98,11 @@ class FreeSpaceLooks:
     @property
     def pause_ms(self) -> int:
         """Time in ms until the next look is due."""
-        return LOOK_CLOSELY_MS if any(each.is_close for _, each in self._spaces) else LOOK_MS
+        return (
+            NEAR_FLOOR_INTERVAL_MS
+            if any(each.is_near_floor for _, each in self._spaces)
+            else MEASURE_INTERVAL_MS
+        )
 
     def look(self, floor_bytes: int) -> None:
         """Start to read the free space; the event loop records the results later.

@@ -57,13 +57,13 @@ class SyncNotes:
         hold bytes past the recovery point that are not on the disk."""
         return log in self._found or _ALL in self._found
 
-    def forget_found(self) -> None:
+    def remove_old_notes(self) -> None:
         """Remove the notes of the last process. Called once all logs of the directory are loaded,
         because recovery has then written and synced the suspect bytes again."""
         with self._lock:
             for slot, name in enumerate(self._slots):
                 if name in self._found:
-                    self._strike_out(slot)
+                    self._free_slot(slot)
         self._found = frozenset()
 
     @contextmanager
@@ -98,9 +98,9 @@ class SyncNotes:
     def _synced(self, log: str) -> None:
         with self._lock:
             if log in self._slots:
-                self._strike_out(self._slots.index(log))
+                self._free_slot(self._slots.index(log))
 
-    def _strike_out(self, slot: int) -> None:
+    def _free_slot(self, slot: int) -> None:
         self._slots[slot] = ""
         if self._mapping is not None:
             self._mapping.view[slot * _SLOT_BYTES] = 0

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from klog_broker.log.maintenance.cleaned_segment import CleanedSegment
-from klog_broker.log.maintenance.segment_swap import Done, SourcesChanged, Swapper
+from klog_broker.log.maintenance.segment_swap import SourcesChanged, SwapCallback, Swapper
 from klog_broker.log.segment.segment import Segment
 from klog_broker.log.state.log_state import LogState
 from klog_broker.log.validation.record_checks import RecordChecks
@@ -13,7 +13,7 @@ from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.ids import Offset
 
 
-class LastOfProducer(NamedTuple):
+class LastProducerBatch(NamedTuple):
     """The last batch of an active producer, which the cleaner keeps for the producer's state.
 
     A later start restores the state from it.
@@ -60,10 +60,10 @@ class LogCleaning:
         if cleaned_offset is not None and not self.was_cut:
             state.cleaned_offset = Offset(min(cleaned_offset, state.log_end_offset))
 
-    def last_of_producers(self) -> dict[int, LastOfProducer]:
+    def last_of_producers(self) -> dict[int, LastProducerBatch]:
         """Return the last batch of each active producer, by producer id."""
         return {
-            entry.producer_id: LastOfProducer(
+            entry.producer_id: LastProducerBatch(
                 entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch
             )
             for entry in self._state.producers
@@ -78,7 +78,9 @@ class LogCleaning:
         """Return the checks for the records of the log."""
         return self._state.checks()
 
-    def swap(self, cleaned: Segment, sources: Sequence[tuple[Segment, int]], done: Done) -> None:
+    def swap(
+        self, cleaned: Segment, sources: Sequence[tuple[Segment, int]], done: SwapCallback
+    ) -> None:
         """Replace ``sources`` by ``cleaned``: :meth:`Swapper.swap`.
 
         Raises SourcesChanged, too, if the log was cut since the round began.

@@ -20,7 +20,7 @@ from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.errors import KlogError
 from pyspark_klog.storage.names import SWAP_SUFFIX
 
-Done = Callable[[BaseException | None], None]
+SwapCallback = Callable[[BaseException | None], None]
 
 
 class SourcesChanged(KlogError):
@@ -49,7 +49,9 @@ class Swapper:
         """
         self._held.close()
 
-    def swap(self, cleaned: Segment, sources: Sequence[tuple[Segment, int]], done: Done) -> None:
+    def swap(
+        self, cleaned: Segment, sources: Sequence[tuple[Segment, int]], done: SwapCallback
+    ) -> None:
         """Replace ``sources`` by ``cleaned``; ``done(error)`` is called in the loop's thread.
 
         ``sources`` are segments with the sizes that they had when the cleaner read them. Raises
@@ -73,7 +75,7 @@ class Swapper:
         except OSError as error:
             held.close()
             raise state.log_directory.refuse(error, state.topic_partition) from error
-        state.take_segments((*segments[:first], cleaned, *segments[first + len(sources) :]))
+        state.set_segments((*segments[:first], cleaned, *segments[first + len(sources) :]))
         state.begin_swap()
         for each in found:
             held.callback(each.close)
@@ -87,7 +89,7 @@ class Swapper:
             state.end_swap()
             done(error)
 
-        self._sync_then(directory, steps, ended)
+        self._sync_and_step(directory, steps, ended)
 
     def _delete(self, segments: Sequence[Segment], base_offset: int) -> None:
         renamed: list[Path] = []
@@ -95,8 +97,8 @@ class Swapper:
             renamed += mark_deleted(each, keep_snapshot=each.base_offset == base_offset)
         self._remove_later(renamed, self._state.config.file_delete_delay_ms)
 
-    def _sync_then(
-        self, directory: OpenDirectory, steps: list[Callable[[], None]], done: Done
+    def _sync_and_step(
+        self, directory: OpenDirectory, steps: list[Callable[[], None]], done: SwapCallback
     ) -> None:
         """Sync the directory, run the next step, and repeat; after the last step sync again."""
         state = self._state
@@ -108,7 +110,7 @@ class Swapper:
                 state.check_usable()
                 if steps:
                     steps.pop(0)()
-                    self._sync_then(directory, steps, done)
+                    self._sync_and_step(directory, steps, done)
                     return
             except OSError as failure:
                 error = self._failed(failure)

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from klog_broker.log.directory.found_folders import FoundPartition
+from klog_broker.log.directory.partition_folders import PartitionFolder
 from klog_broker.log.errors import LogDirectoryError
 from klog_broker.runtime.disk.files import Files
 from pyspark_klog.ids import NO_TOPIC_ID, TopicId, TopicPartition
@@ -45,7 +45,7 @@ class AdoptedTopic(NamedTuple):
         return [TopicPartition(self.name, number) for number in numbers]
 
 
-class Knowledge:
+class MetadataTopics:
     """The topics that the metadata knows, including those whose deletion is not finished."""
 
     def __init__(self, topics: Iterable[KnownTopic], deleting: Iterable[KnownTopic]) -> None:
@@ -53,14 +53,14 @@ class Knowledge:
         self._deleting = tuple(deleting)
         self._by_id = {each.topic_id: each for each in (*self._topics.values(), *self._deleting)}
 
-    def unknown(self, partitions: Iterable[FoundPartition]) -> list[FoundPartition]:
+    def unknown(self, partitions: Iterable[PartitionFolder]) -> list[PartitionFolder]:
         """Return the folders that belong to no known topic.
 
         A folder without a topic id belongs to the topic of its name.
         """
         return [found for found in partitions if not self._is_known(found)]
 
-    def _is_known(self, found: FoundPartition) -> bool:
+    def _is_known(self, found: PartitionFolder) -> bool:
         topic = self._by_id.get(found.topic_id)
         if found.topic_id == NO_TOPIC_ID:
             topic = self._topics.get(found.topic_partition.topic)
@@ -70,7 +70,7 @@ class Knowledge:
             and found.topic_partition.partition < topic.partition_count
         )
 
-    def check_apart(self, unknown: Iterable[FoundPartition]) -> None:
+    def check_conflicts(self, unknown: Iterable[PartitionFolder]) -> None:
         """Raise LogDirectoryError if an unknown folder conflicts with a known topic.
 
         The folder has the name of a known topic and another id, or the id of a known topic and
@@ -95,9 +95,9 @@ class Knowledge:
                     f"the data directory"
                 )
 
-    def plan(self, unknown: Iterable[FoundPartition]) -> list[AdoptedTopic]:
+    def plan(self, unknown: Iterable[PartitionFolder]) -> list[AdoptedTopic]:
         """Plan the topics to be made from the folders; LogDirectoryError if they do not fit."""
-        by_topic: dict[str, list[FoundPartition]] = defaultdict(list)
+        by_topic: dict[str, list[PartitionFolder]] = defaultdict(list)
         for found in unknown:
             by_topic[found.topic_partition.topic].append(found)
         owners: dict[TopicId, str] = {}
@@ -107,7 +107,7 @@ class Knowledge:
             first_new = known.partition_count if known is not None else 0
             topic_id = known.topic_id if known is not None else _id_of_all(name, folders)
             numbers = {found.topic_partition.partition for found in folders}
-            _check_no_hole(name, first_new, numbers)
+            _check_no_gap(name, first_new, numbers)
             other = owners.setdefault(topic_id, name)
             if other != name and topic_id != NO_TOPIC_ID:
                 raise _same_id(name, other, topic_id)
@@ -115,7 +115,7 @@ class Knowledge:
         return plans
 
 
-def _id_of_all(name: str, folders: Iterable[FoundPartition]) -> TopicId:
+def _id_of_all(name: str, folders: Iterable[PartitionFolder]) -> TopicId:
     """Return the one topic id of a topic's folders; NO_TOPIC_ID if none of them has an id."""
     paths: dict[TopicId, Path] = {}
     for found in folders:
@@ -130,7 +130,7 @@ def _id_of_all(name: str, folders: Iterable[FoundPartition]) -> TopicId:
     return next(iter(paths), NO_TOPIC_ID)
 
 
-def _check_no_hole(name: str, first: int, numbers: set[int]) -> None:
+def _check_no_gap(name: str, first: int, numbers: set[int]) -> None:
     count = max(numbers) + 1
     missing_count = count - first - len(numbers)
     if missing_count == 0:

@@ -72,13 +72,13 @@ class Checkpoints:
         work = partial(directory.write_checkpoint, found.name, found.offsets)
         self._submit(directory, found, work, lambda: None)
 
-    def write_anew(
+    def replace_file(
         self, directory: LogDirectory, done: Callable[[], None], found: Checkpoint
     ) -> None:
         """Write the checkpoint, after a running write of the same file; then call ``done``."""
         key = (directory.path, found.name)
         if key in self._writing:
-            again = partial(self.write_anew, directory, done, found)
+            again = partial(self.replace_file, directory, done, found)
             self._waiting.setdefault(key, []).append(again)
             return
         if self._written.get(key) == found.offsets:

@@ -9,15 +9,15 @@ from functools import partial
 from klog_broker.log.directory.data_directory import LogDirectory
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.runtime.threads.parallel_work import SideBySide
+from klog_broker.runtime.threads.parallel_work import ParallelWork
 
 _CLOSED_AT_ONCE = 8
 
 _Outcome = Callable[[], None] | OSError | LogStorageError | None
 
 
-def close_side_by_side(
-    groups: Sequence[Sequence[PartitionLog]], run: SideBySide
+def close_in_parallel(
+    groups: Sequence[Sequence[PartitionLog]], run: ParallelWork
 ) -> dict[LogDirectory, OSError | LogStorageError]:
     """Close all logs; each group holds the logs of one directory. Blocks.
 

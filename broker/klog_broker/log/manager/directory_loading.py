@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Self
 
 from klog_broker.log.directory.data_directory import LogDirectory
-from klog_broker.log.directory.found_folders import FoundFolders
+from klog_broker.log.directory.partition_folders import DirectoryFolders
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.recovery.loading_progress import LoadingTally
 from klog_broker.log.recovery.log_loading import LoadedLog, load_log
 from klog_broker.log.validation.record_checks import RecordChecks
 from klog_broker.runtime.disk.files import Files
 from klog_broker.runtime.system.descriptors import is_exhausted
-from klog_broker.runtime.threads.parallel_work import SideBySide
+from klog_broker.runtime.threads.parallel_work import ParallelWork
 from pyspark_klog.ids import Offset, TopicId, TopicPartition
 from pyspark_klog.storage import names
 
@@ -55,7 +55,7 @@ class DirectoryLoading:
     @classmethod
     def begin(
         cls,
-        folders: FoundFolders,
+        folders: DirectoryFolders,
         config_of: Callable[[str, TopicId], LogConfig],
         *,
         files: Files,
@@ -66,7 +66,7 @@ class DirectoryLoading:
         """Read the last broker's checkpoints and clean marker. Blocks. OSError."""
         directory = folders.directory
         directory.sync_notes.open()
-        is_clean = directory.take_clean_marker()
+        is_clean = directory.remove_clean_marker()
         recovery_points = directory.read_checkpoint(names.RECOVERY_POINT_CHECKPOINT)
         starts = directory.read_checkpoint(names.LOG_START_OFFSET_CHECKPOINT)
         watermarks = directory.read_checkpoint(names.HIGH_WATERMARK_CHECKPOINT)
@@ -103,7 +103,7 @@ class DirectoryLoading:
         """
         if self.has_failed:
             return None
-        self.tally.looked_through(log.path, 0)
+        self.tally.add_checked_bytes(log.path, 0)
         try:
             return log.load()
         except OSError as error:
@@ -132,7 +132,7 @@ class DirectoryLoading:
         )
 
 
-def load_side_by_side(loadings: Sequence[DirectoryLoading], run: SideBySide, threads: int) -> None:
-    """Load all logs. OSError if no file descriptor is free; LoadingGivenUp at a shutdown."""
+def load_in_parallel(loadings: Sequence[DirectoryLoading], run: ParallelWork, threads: int) -> None:
+    """Load all logs. OSError if no file descriptor is free; LoadingCancelled at a shutdown."""
     works = [[partial(each.load, log) for log in each.logs] for each in loadings]
     run(works, threads, lambda group, number, loaded: loadings[group].take(number, loaded))

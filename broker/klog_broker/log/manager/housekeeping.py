@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from klog_broker.log.directory.data_directory import LogDirectory
-from klog_broker.log.directory.free_space import LOOK_MS, FreeSpaceLooks
+from klog_broker.log.directory.free_space import MEASURE_INTERVAL_MS, FreeSpaceMonitor
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.log_config import INT64_MAX
 from klog_broker.log.manager.checkpoints import ALL_CHECKPOINTS, Checkpoint, Checkpoints
@@ -92,7 +92,7 @@ class Housekeeping:
         If this is None, :meth:`next_deadline_ms` shows that work is due.
         """
         self._checkpoints = Checkpoints(helpers)
-        self.free_space = FreeSpaceLooks(files, helpers, [(d.path, d.space) for d in directories])
+        self.free_space = FreeSpaceMonitor(files, helpers, [(d.path, d.space) for d in directories])
         now_ms = clock.monotonic_ms()
         flush_ms = min(settings.flush_scheduler_interval_ms, _FLUSH_CHECK_MS)
         work = (
@@ -108,7 +108,7 @@ class Housekeeping:
             (lambda: self._walk(self._rest_unused()), _UNUSED_FILES_MS),
         )
         self._periodic = [_Periodic(run, interval_ms, now_ms) for run, interval_ms in work]
-        self._looks = _Periodic(self.look_at_space, LOOK_MS, now_ms)
+        self._looks = _Periodic(self.measure_free_space, MEASURE_INTERVAL_MS, now_ms)
         self._periodic.append(self._looks)
 
     def take_settings(self, settings: LogManagerSettings) -> None:
@@ -117,7 +117,7 @@ class Housekeeping:
         The intervals stay: as in Kafka they do not change while the broker runs.
         """
         self._settings = settings
-        self.look_at_space()
+        self.measure_free_space()
 
     def next_deadline_ms(self) -> int:
         """The time on the monotonic clock at which :meth:`run_due` has work to do."""
@@ -130,7 +130,7 @@ class Housekeeping:
         """Do the work that is due; work over all logs is spread over several calls."""
         self._is_woken = False
         if self._walks:
-            self._go_on()
+            self._walk_on()
         now_ms = self._clock.monotonic_ms()
         for periodic in self._periodic:
             if periodic.due_ms <= now_ms:
@@ -167,9 +167,9 @@ class Housekeeping:
         """Run the steps, one for each log: some now, if no other walk is running, the rest soon."""
         self._walks.append(steps)
         if len(self._walks) == 1:
-            self._go_on()
+            self._walk_on()
 
-    def _go_on(self) -> None:
+    def _walk_on(self) -> None:
         left = LOGS_A_TURN
         while self._walks and left > 0:
             walk = self._walks[0]
@@ -207,7 +207,7 @@ class Housekeeping:
         for log in self._logs():
             yield
             if log.awaits_cut:
-                log.cut_again()
+                log.retry_cut()
             if log.awaits_flush:
                 log.start_flush()
             if log.config.flush_ms == INT64_MAX or log.is_offline:
@@ -224,13 +224,13 @@ class Housekeeping:
             yield
             log.expire_producers(now_ms, self._settings.producer_id_expiration_ms)
 
-    def look_at_space(self) -> None:
+    def measure_free_space(self) -> None:
         """Measure the free space of the disks: periodically, and once when the broker starts."""
         self.free_space.look(self._settings.min_free_bytes)
         self._looks.interval_ms = self.free_space.pause_ms
 
     def _rest_unused(self) -> Iterator[None]:
-        self._files.give_back_unused()
+        self._files.close_unused()
         for log in self._online():
             yield
             log.close_unused_indexes()
@@ -274,11 +274,11 @@ class Housekeeping:
             for directory in self._directories:
                 if not directory.is_offline:
                     left += 1
-                    write = partial(self._checkpoints.write_anew, directory, one_is_done)
-                    yield from self._find(name, directory, write)
+                    write = partial(self._checkpoints.replace_file, directory, one_is_done)
+                    yield from self._collect_checkpoint(name, directory, write)
         one_is_done()
 
-    def _find(
+    def _collect_checkpoint(
         self, name: str, directory: LogDirectory, write: Callable[[Checkpoint], None]
     ) -> Iterator[None]:
         """Collect a checkpoint's rows, log by log, then write it."""
@@ -303,4 +303,4 @@ class Housekeeping:
         for directory in self._directories:
             if not directory.is_offline:
                 write = partial(self._checkpoints.write, directory)
-                self._walk(self._find(name, directory, write))
+                self._walk(self._collect_checkpoint(name, directory, write))

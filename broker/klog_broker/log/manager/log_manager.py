@@ -6,18 +6,18 @@ from pathlib import Path
 
 from klog_broker.log.directory.data_directory import LogDirectory
 from klog_broker.log.directory.directory_owner import check_owners, complete_meta
-from klog_broker.log.directory.found_folders import (
-    FoundFolders,
-    check_once,
+from klog_broker.log.directory.free_space import FreeSpaceMonitor
+from klog_broker.log.directory.partition_folders import (
+    DirectoryFolders,
+    check_unique_partitions,
     find_folders,
     folders_of_topics,
 )
-from klog_broker.log.directory.free_space import FreeSpaceLooks
 from klog_broker.log.errors import LogDirectoryError, LogStorageError, OutOfDescriptors
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.manager.checkpoints import ALL_CHECKPOINTS, Checkpoint
-from klog_broker.log.manager.directory_closing import close_side_by_side
-from klog_broker.log.manager.directory_loading import DirectoryLoading, load_side_by_side
+from klog_broker.log.manager.directory_closing import close_in_parallel
+from klog_broker.log.manager.directory_loading import DirectoryLoading, load_in_parallel
 from klog_broker.log.manager.housekeeping import Housekeeping, LogManagerSettings
 from klog_broker.log.manager.partition_changes import PartitionChanges
 from klog_broker.log.partition_log import PartitionLog
@@ -33,7 +33,7 @@ from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.system.clock import Clock
 from klog_broker.runtime.system.descriptors import is_exhausted, why
 from klog_broker.runtime.threads.helpers import Helpers
-from klog_broker.runtime.threads.parallel_work import SideBySide, one_after_another
+from klog_broker.runtime.threads.parallel_work import ParallelWork, run_in_order
 from pyspark_klog.ids import (
     BrokerId,
     DirectoryId,
@@ -135,9 +135,9 @@ class LogManager:
     def load(
         self,
         config_of: Callable[[str, TopicId], LogConfig] | None = None,
-        admit: Callable[[Sequence[FoundFolders]], None] | None = None,
+        admit: Callable[[Sequence[DirectoryFolders]], None] | None = None,
         *,
-        side_by_side: SideBySide = one_after_another,
+        parallel_work: ParallelWork = run_in_order,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         """Lock the directories and load all logs in them; recover those that were not closed.
@@ -147,7 +147,8 @@ class LogManager:
         do so for logs that ``was_unclean``.
 
         Raises LogDirectoryError if a directory belongs to another version, cluster or broker, or is
-        in use; OSError if no file descriptor is free; LoadingGivenUp once ``is_wanted()`` is False.
+        in use; OSError if no file descriptor is free; LoadingCancelled once ``is_wanted()`` is
+        False.
         """
         config_of = config_of or (lambda _topic, _topic_id: self._default_config)
         try:
@@ -157,7 +158,9 @@ class LogManager:
                 self._directories, self._broker_id, self._cluster_id, self._chance
             )
             found = [each for each in map(self._find_folders, self._directories) if each]
-            check_once(partition for folders in found for partition in folders.partitions)
+            check_unique_partitions(
+                partition for folders in found for partition in folders.partitions
+            )
             if admit is not None:
                 admit(found)
             total = ScanTotal()
@@ -184,19 +187,19 @@ class LogManager:
                     if is_exhausted(error):
                         raise
                     directory.go_offline(error)
-            load_side_by_side(loadings, side_by_side, self._settings.recovery_threads_per_data_dir)
+            load_in_parallel(loadings, parallel_work, self._settings.recovery_threads_per_data_dir)
             for loading in loadings:
                 self._take_loaded(loading)
-            self._housekeeping.look_at_space()
+            self._housekeeping.measure_free_space()
         except BaseException:
             self.release_locks()
             raise
 
-    def _find_folders(self, directory: LogDirectory) -> FoundFolders | None:
+    def _find_folders(self, directory: LogDirectory) -> DirectoryFolders | None:
         try:
             return find_folders(self._files, directory)
         except PermissionError as error:
-            raise LogDirectoryError(directory.why_unusable(error)) from None
+            raise LogDirectoryError(directory.unusable_reason(error)) from None
         except OSError as error:
             if is_exhausted(error):
                 raise
@@ -219,12 +222,12 @@ class LogManager:
         if loading.has_failed:
             return
         if loading.has_outdated_checkpoints:
-            self._write_checkpoints_anew(loading.directory)
+            self._replace_checkpoints(loading.directory)
         if not loading.directory.is_offline:
-            loading.directory.sync_notes.forget_found()
+            loading.directory.sync_notes.remove_old_notes()
             loading.tally.tell()
 
-    def _write_checkpoints_anew(self, directory: LogDirectory) -> None:
+    def _replace_checkpoints(self, directory: LogDirectory) -> None:
         """Rewrite the checkpoints of a directory, because a log was cut or deleted since.
 
         Records that this broker appends must not lie before a recovery point or a log start offset
@@ -300,7 +303,7 @@ class LogManager:
                 raise OutOfDescriptors(why(error)) from error
             raise LogStorageError(f"the data directories cannot be read: {error}") from error
 
-    def lies_there(self, path: Path) -> bool:
+    def folder_exists(self, path: Path) -> bool:
         """Whether a folder from :meth:`folders_of` still exists. Blocks; from any thread."""
         return self._files.exists(path)
 
@@ -335,7 +338,7 @@ class LogManager:
             self.on_directory_offline(directory.path, directory.error)
 
     @property
-    def free_space(self) -> FreeSpaceLooks:
+    def free_space(self) -> FreeSpaceMonitor:
         """The free space of the disks."""
         return self._housekeeping.free_space
 
@@ -348,7 +351,7 @@ class LogManager:
         """The time on the monotonic clock at which :meth:`run_due` has work to do."""
         return self._housekeeping.next_deadline_ms()
 
-    def when_work_waits(self, wake: Callable[[], None]) -> None:
+    def set_wake(self, wake: Callable[[], None]) -> None:
         """Call ``wake``, from now on, whenever :meth:`run_due` should be called soon."""
         self._housekeeping.wake = wake
 
@@ -360,14 +363,14 @@ class LogManager:
         self._housekeeping.run_due()
 
     # --- shutdown --------------------------------------------------------------------------------
-    def close(self, side_by_side: SideBySide = one_after_another) -> None:
+    def close(self, parallel_work: ParallelWork = run_in_order) -> None:
         """Flush and close all logs, write the checkpoints and the clean marker. Blocks.
 
         A directory that is offline, or goes offline now, gets no marker: its logs are recovered at
         the next start.
         """
         by_directory = [self._logs_in(directory) for directory in self._directories]
-        failed = close_side_by_side(by_directory, side_by_side)
+        failed = close_in_parallel(by_directory, parallel_work)
         for directory, logs in zip(self._directories, by_directory, strict=True):
             if directory.is_offline and not logs:
                 continue

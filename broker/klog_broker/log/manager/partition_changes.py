@@ -158,7 +158,7 @@ class PartitionChanges:
             raise new.directory.refuse(error, topic_partition) from error
         return self._adopt(new, loaded)
 
-    def create_beside(
+    def create_async(
         self,
         topic_partition: TopicPartition,
         topic_id: TopicId,
@@ -172,7 +172,7 @@ class PartitionChanges:
         """
         if topic_partition in self._changing:
             self._changing[topic_partition].append(
-                partial(self.create_beside, topic_partition, topic_id, config, done)
+                partial(self.create_async, topic_partition, topic_id, config, done)
             )
             return
         try:
@@ -272,7 +272,7 @@ class PartitionChanges:
             raise removal.directory.go_offline(error) from error
         self._remove_later([removal.gone], log.config.file_delete_delay_ms)
 
-    def delete_beside(
+    def delete_async(
         self,
         topic_partition: TopicPartition,
         topic_id: TopicId,
@@ -285,7 +285,7 @@ class PartitionChanges:
         """
         if topic_partition in self._changing:
             self._changing[topic_partition].append(
-                partial(self.delete_beside, topic_partition, topic_id, done)
+                partial(self.delete_async, topic_partition, topic_id, done)
             )
             return
         log = self._logs.get(topic_partition)

@@ -13,7 +13,7 @@ from klog_broker.log.errors import (
     InvalidTransactionState,
     OutOfOrderSequence,
 )
-from klog_broker.log.producers.open_transactions import Transactions
+from klog_broker.log.producers.undecided_transactions import UndecidedTransactions
 from klog_broker.log.producers.verification import VerificationGuard, Verifications
 from pyspark_klog.ids import NO_PRODUCER_EPOCH, Offset, ProducerEpoch, ProducerId
 from pyspark_klog.records.control import ControlType, EndTransactionMarker
@@ -138,7 +138,7 @@ class ProducerStates:
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
         self.end_offset = Offset(0)
-        self.transactions = Transactions()
+        self.transactions = UndecidedTransactions()
         self.verifications = Verifications()
 
     def __len__(self) -> int:
@@ -186,7 +186,7 @@ class ProducerStates:
             _check_kind(entry, is_transactional=is_transactional)
         return None
 
-    def check_of_coordinator(self, head: ProducerHead, *, is_transactional: bool) -> None:
+    def check_coordinator_batch(self, head: ProducerHead, *, is_transactional: bool) -> None:
         """Check whether a coordinator's batch may be appended. Sequences are not checked, and a
         transaction needs no verification. InvalidProducerEpoch or InvalidTransactionState."""
         entry = self._entries.get(head.producer_id)
@@ -219,7 +219,7 @@ class ProducerStates:
                 f"{marker.marker.coordinator_epoch}, the log has seen {entry.coordinator_epoch}"
             )
 
-    def aborted_by(self, marker: ProducerMarker) -> AbortedEntry | None:
+    def aborted_entry_of(self, marker: ProducerMarker) -> AbortedEntry | None:
         """Return the transaction index entry for the marker; None unless the marker aborts an open
         transaction."""
         entry = self._entries.get(marker.producer_id)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from klog_broker.log.segment.segment import Segment
 
 
-class Bare(NamedTuple):
+class BareBatches(NamedTuple):
     """The bare batches at the beginning of a region: control batches and batches without
     records."""
 
@@ -31,7 +31,7 @@ class Bare(NamedTuple):
 
 def bare_batches(
     segment: Segment, region: ReadRegion, max_headers: int, *, may_block: bool
-) -> Bare:
+) -> BareBatches:
     """Find the control batches and the batches without records at the beginning of a region. The
     region must begin with a batch. Reads at most ``max_headers`` headers. ColdRead as
     ``Segment.look``, DamagedLog as ``Segment.places``."""
@@ -46,7 +46,7 @@ def bare_batches(
         if not _is_bare(segment.look(place.position, size_bytes, may_block=may_block)):
             break
         next_offset = place.last_offset + 1
-    return Bare(next_offset, headers)
+    return BareBatches(next_offset, headers)
 
 
 def _is_bare(header: bytes) -> bool:

@@ -17,7 +17,7 @@ from klog_broker.log.read.read_results import (
     MAX_TIMESTAMP,
     TimestampOffset,
 )
-from klog_broker.log.segment.batch_positions import BatchPlace, has_records, max_timestamp_of
+from klog_broker.log.segment.batch_positions import BatchPosition, has_records, max_timestamp_of
 from klog_broker.log.segment.batch_search import find_batch
 from klog_broker.log.segment.leader_epochs import LeaderEpochs
 from klog_broker.log.segment.segment import Segment
@@ -31,7 +31,7 @@ from pyspark_klog.records.layout import BATCH_HEADER_BYTES, NO_LEADER_EPOCH
 from pyspark_klog.records.sets import Entry, entry_at
 from pyspark_klog.storage.indexes import rows_at_or_below
 
-RECORDS_LOOKED_AT_IN_THE_LOOP = 1000
+MAX_RECORDS_SEARCHED_IN_LOOP = 1000
 """A look-up by timestamp in a compressed batch, or in one of more records than this, runs in a
 helper thread."""
 
@@ -131,7 +131,7 @@ def region_end_offset(segment: Segment, region: ReadRegion, segment_end_offset: 
 
 
 # --- by timestamp --------------------------------------------------------------------------------
-def answer_timestamp(
+def find_offset_for_timestamp(
     view: LogView, timestamp_ms: int, *, may_block: bool
 ) -> TimestampOffset | None:
     """Return the result of ListOffsets for ``timestamp_ms``, which may be a special value (-1 to
@@ -221,7 +221,7 @@ def find_max_timestamp(
 def _max_timestamp_by_headers(log: SegmentList, log_start_offset: int) -> TimestampOffset | None:
     """Return the first record with the largest timestamp, by the headers of all batches that have
     records. Blocks."""
-    where: tuple[Segment, BatchPlace] | None = None
+    where: tuple[Segment, BatchPosition] | None = None
     largest_ms = -1
     for segment in log.segments:
         if segment.max_timestamp.timestamp_ms <= largest_ms:
@@ -269,7 +269,7 @@ def _find_from(
 
 def _is_long(entry: Entry) -> bool:
     if isinstance(entry, BatchView):
-        return entry.codec is not Codec.NONE or entry.record_count > RECORDS_LOOKED_AT_IN_THE_LOOP
+        return entry.codec is not Codec.NONE or entry.record_count > MAX_RECORDS_SEARCHED_IN_LOOP
     return entry.codec is not Codec.NONE
 
 

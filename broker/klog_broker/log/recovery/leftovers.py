@@ -22,8 +22,8 @@ from pyspark_klog.storage.names import (
 )
 
 _log = logging.getLogger("klog.log")
-_LEFT_OVER = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, SWAP_SUFFIX)
-_OF_A_SEGMENT = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_INDEX, Suffix.LOG)
+_LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, SWAP_SUFFIX)
+_SEGMENT_SUFFIXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_INDEX, Suffix.LOG)
 
 
 def clear_leftovers(files: Files, directory: Path) -> list[str]:
@@ -32,7 +32,7 @@ def clear_leftovers(files: Files, directory: Path) -> list[str]:
     Returns the names that the directory holds afterwards. Blocks. OSError.
     """
     names = files.list_dir(directory)
-    if not any(name.endswith(_LEFT_OVER) for name in names):
+    if not any(name.endswith(_LEFTOVER_SUFFIXES) for name in names):
         return names
     _clear(files, directory, names)
     return files.list_dir(directory)
@@ -68,15 +68,17 @@ def _remove_other_swaps(files: Files, directory: Path, whole: list[int]) -> None
 
 
 def _put_in_place(files: Files, directory: Path, base_offset: int) -> None:
-    end_offset = _end_of(files, directory / _name(base_offset, Suffix.LOG, SWAP_SUFFIX))
+    end_offset = _log_file_end_offset(
+        files, directory / _name(base_offset, Suffix.LOG, SWAP_SUFFIX)
+    )
     if end_offset is None and files.exists(directory / _name(base_offset, Suffix.LOG, "")):
-        for kind in _OF_A_SEGMENT:
+        for kind in _SEGMENT_SUFFIXES:
             files.remove(directory / _name(base_offset, kind, SWAP_SUFFIX))
         return
     replaced = []
     for name in files.list_dir(directory):
         found = parse_segment_file_name(name)
-        if found is None or found[1] not in _OF_A_SEGMENT:
+        if found is None or found[1] not in _SEGMENT_SUFFIXES:
             continue
         if found[0] == base_offset or base_offset < found[0] < (end_offset or 0):
             files.remove(directory / name)
@@ -84,7 +86,7 @@ def _put_in_place(files: Files, directory: Path, base_offset: int) -> None:
     # Make the removal of the old names durable before the cleaned segment gets its final name:
     # after a crash, old and cleaned segments must not lie in the directory together.
     files.sync_dir(directory)
-    for kind in _OF_A_SEGMENT:
+    for kind in _SEGMENT_SUFFIXES:
         swap = directory / _name(base_offset, kind, SWAP_SUFFIX)
         if files.exists(swap):
             files.rename(swap, directory / _name(base_offset, kind, ""))
@@ -97,7 +99,7 @@ def _put_in_place(files: Files, directory: Path, base_offset: int) -> None:
     )
 
 
-def _end_of(files: Files, path: Path) -> int | None:
+def _log_file_end_offset(files: Files, path: Path) -> int | None:
     """Return the offset after the last batch of a log file, read from the batch headers.
 
     Returns None for an empty file, and for one whose headers do not lead to its end: such a file

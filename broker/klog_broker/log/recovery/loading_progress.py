@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from klog_broker.log.errors import LoadingGivenUp
+from klog_broker.log.errors import LoadingCancelled
 from klog_broker.log.validation.kernel_checks import kernel_checks
 from klog_broker.log.validation.record_checks import RecordChecks
 from klog_broker.runtime.system.clock import Clock
@@ -15,7 +15,7 @@ _log = logging.getLogger("klog.log")
 _PROGRESS_MS = 5_000
 # Plain Python checks records up to a hundred times slower than the compiled kernels, but loading
 # the kernels takes half a second: below this size plain Python is faster.
-_MUCH_TO_SCAN_BYTES = 8 << 20
+_KERNELS_FROM_BYTES = 8 << 20
 
 
 class ScanTotal:
@@ -32,7 +32,7 @@ class ScanTotal:
         """
         with self._lock:
             self._bytes += size_bytes
-            return kernel_checks() if self._bytes > _MUCH_TO_SCAN_BYTES else None
+            return kernel_checks() if self._bytes > _KERNELS_FROM_BYTES else None
 
 
 class LoadingTally:
@@ -64,13 +64,14 @@ class LoadingTally:
         self._cut_bytes = 0
         self._bytes = 0
 
-    def looked_through(self, log: Path, size_bytes: int) -> None:
-        """Count ``size_bytes`` more as checked. Raises LoadingGivenUp if the broker shuts down."""
+    def add_checked_bytes(self, log: Path, size_bytes: int) -> None:
+        """Count ``size_bytes`` more as checked. Raises LoadingCancelled if the broker shuts
+        down."""
         if not self._is_wanted():
-            raise LoadingGivenUp("loading was given up, because the broker shuts down")
+            raise LoadingCancelled("loading was given up, because the broker shuts down")
         with self._lock:
             self._bytes += size_bytes
-            self._tell_progress(log)
+            self._log_progress(log)
 
     def loaded(self, log: Path, *, was_unclean: bool, cut_bytes: int) -> None:
         """Count one loaded log."""
@@ -79,9 +80,9 @@ class LoadingTally:
             self._recovered += was_unclean
             self._cut += cut_bytes > 0
             self._cut_bytes += cut_bytes
-            self._tell_progress(log)
+            self._log_progress(log)
 
-    def _tell_progress(self, log: Path) -> None:
+    def _log_progress(self, log: Path) -> None:
         if self._progress.allows(self._clock.monotonic_ms()):
             _log.info(
                 "log_dir=%s loading logs=%d of=%d looked_through_bytes=%d now=%s",

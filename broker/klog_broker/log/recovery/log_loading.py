@@ -135,7 +135,7 @@ class _Loader:
         if end_offset is None:
             is_clean = False
             end_offset = self._recover(recovery_point)
-        end_offset = self._start_over_if_behind(end_offset)
+        end_offset = self._empty_if_behind(end_offset)
         log_start = Offset(max(self.checkpointed_start, self.segments[0].base_offset))
         if not epochs_are_good:
             # Find all epochs: recovery has noted only those of the part that it checked.
@@ -208,14 +208,14 @@ class _Loader:
         self.touched = [segment]
         self.must_sync = True
 
-    def _looked_through(self, size_bytes: int) -> None:
+    def _add_checked_bytes(self, size_bytes: int) -> None:
         if self.tally is not None:
-            self.tally.looked_through(self.directory, size_bytes)
+            self.tally.add_checked_bytes(self.directory, size_bytes)
 
     def _rebuild(self, segment: Segment) -> None:
         _log.warning("log=%s rebuilding the offset and time index", segment.log_file.path)
         self._choose_checks(segment.size_bytes)
-        rebuild_indexes(segment, self.config, self.checks, self._looked_through)
+        rebuild_indexes(segment, self.config, self.checks, self._add_checked_bytes)
         segment.deactivate()
         self.touched.append(segment)
         self.must_sync = True
@@ -287,7 +287,7 @@ class _Loader:
                 latest_epoch=self.epochs.latest,
                 is_suspect=self.notes.is_suspect(self.directory.name),
                 before_cut=drop_after,
-                on_chunk=self._looked_through,
+                on_chunk=self._add_checked_bytes,
             )
             end_offset = recovered.end_offset
             self.cut_bytes += recovered.damaged_bytes
@@ -360,14 +360,14 @@ class _Loader:
                 position=0, end_offset=segment.base_offset, latest_epoch=self.epochs.latest
             )
             for _ in scan_segment(
-                segment, digest, self.checks, check_crc=False, on_chunk=self._looked_through
+                segment, digest, self.checks, check_crc=False, on_chunk=self._add_checked_bytes
             ):
                 pass
             for epoch, start_offset in digest.epochs:
                 if start_offset < end_offset:
                     self.epochs.note(epoch, start_offset)
 
-    def _start_over_if_behind(self, end_offset: Offset) -> Offset:
+    def _empty_if_behind(self, end_offset: Offset) -> Offset:
         """Empty the log if it ends before its checkpointed start; return the log end offset.
 
         The log start offset is durable on its own, but the records after it can be lost.
@@ -390,7 +390,7 @@ class _Loader:
     ) -> tuple[ProducerStates, ProducerSnapshots]:
         states = ProducerStates()
         snapshots = ProducerSnapshots(self.files, self.directory)
-        snapshots.remove_strays({segment.base_offset for segment in self.segments})
+        snapshots.remove_superfluous({segment.base_offset for segment in self.segments})
         for segment in self.segments:
             if segment.base_offset in self.unindexed:
                 self.must_sync = True
@@ -404,6 +404,6 @@ class _Loader:
             self.checks,
             high_watermark=high_watermark,
             unindexed=self.unindexed,
-            on_chunk=self._looked_through,
+            on_chunk=self._add_checked_bytes,
         )
         return states, snapshots

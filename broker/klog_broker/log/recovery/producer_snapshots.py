@@ -8,7 +8,7 @@ from klog_broker.log.producers.producer_state import ProducerStates
 from klog_broker.log.recovery.segment_recovery import (
     NOTHING_UNINDEXED,
     OnChunk,
-    nobody,
+    ignore_chunk,
     refill_windows,
     replay_producers,
 )
@@ -48,7 +48,7 @@ class ProducerSnapshots:
         for offset in self.offsets():
             self._files.remove(self.path(offset))
 
-    def is_there(self, offset: int) -> bool:
+    def has_snapshot(self, offset: int) -> bool:
         """Whether there is a snapshot at this offset."""
         return self._files.exists(self.path(offset))
 
@@ -82,7 +82,7 @@ class ProducerSnapshots:
         *,
         high_watermark: int,
         unindexed: Mapping[int, int] = NOTHING_UNINDEXED,
-        on_chunk: OnChunk = nobody,
+        on_chunk: OnChunk = ignore_chunk,
     ) -> None:
         """Bring ``states`` to ``end_offset``: snapshot, batch windows, then replay of the log.
 
@@ -162,7 +162,7 @@ class ProducerSnapshots:
         states.restore(entries, offset, seen_ms=seen_ms)
         return True
 
-    def remove_strays(self, base_offsets: set[Offset]) -> None:
+    def remove_superfluous(self, base_offsets: set[Offset]) -> None:
         """Remove all snapshots but the newest and those at a segment's base offset."""
         for offset in self.offsets()[:-1]:
             if offset not in base_offsets:

@@ -55,7 +55,7 @@ class Recovered(NamedTuple):
     has_markers: bool  # transactions end at or after trusted_offset
 
 
-def nobody(_: int) -> None:
+def ignore_chunk(_: int) -> None:
     """An OnChunk that does nothing."""
 
 
@@ -65,7 +65,7 @@ def scan_segment(
     checks: RecordChecks,
     *,
     check_crc: bool,
-    on_chunk: OnChunk = nobody,
+    on_chunk: OnChunk = ignore_chunk,
 ) -> Iterator[None]:
     """Scan the segment from the digest's position to the first byte that is no good batch.
 
@@ -74,12 +74,12 @@ def scan_segment(
     end = segment.size_bytes
     want = _CHUNK_BYTES
     # Reuse one buffer: to allocate memory for each chunk would take longer than to read the chunk.
-    room = bytearray(min(want, end - digest.end_position))
+    buffer = bytearray(min(want, end - digest.end_position))
     while digest.end_position < end and not digest.is_cut:
         position = digest.end_position
-        if want > len(room):
-            room = bytearray(want)
-        with memoryview(room) as view:
+        if want > len(buffer):
+            buffer = bytearray(want)
+        with memoryview(buffer) as view:
             filled = segment.log_file.pread_into(view[: min(want, end - position)], position)
             chunk = view[:filled]
             checks.scan_into(digest, chunk, position, check_crc=check_crc)
@@ -119,7 +119,7 @@ def recover_segment(
     latest_epoch: int,
     is_suspect: bool,
     before_cut: Callable[[Offset], None],
-    on_chunk: OnChunk = nobody,
+    on_chunk: OnChunk = ignore_chunk,
 ) -> Recovered:
     """Check all batches from ``recovery_point`` on, and cut the segment at the first bad byte.
 
@@ -203,7 +203,7 @@ def index_all(segment: Segment, checks: RecordChecks) -> Iterator[int]:
     DamagedLog at bytes that are no good batch, or a batch that is out of order.
     """
     digest = restart_indexes(segment, 0)
-    yield from _index_steps(segment, digest, checks, check_crc=True, on_chunk=nobody)
+    yield from _index_steps(segment, digest, checks, check_crc=True, on_chunk=ignore_chunk)
     if digest.end_position != segment.size_bytes:
         raise DamagedLog(
             f"{segment.log_file.path}: no good batch at byte {digest.end_position} of "
@@ -224,7 +224,7 @@ def _index_steps(
 ) -> Iterator[int]:
     position = digest.end_position
     for _ in scan_segment(segment, digest, checks, check_crc=check_crc, on_chunk=on_chunk):
-        segment.add_index_rows(digest.take_index_rows())
+        segment.add_index_rows(digest.drain_index_rows())
         yield digest.end_position - position
         position = digest.end_position
     segment.restore(
@@ -243,7 +243,7 @@ def _trusted_position(segment: Segment, recovery_point: int) -> int:
         return 0
     segment.offset_index.cut_to_position(segment.size_bytes)
     entry = segment.offset_index.view().lookup(recovery_point)
-    if entry.position and not _fits(segment, entry):
+    if entry.position and not _is_right_entry(segment, entry):
         return 0
     position = entry.position
     end_offset = -1
@@ -255,7 +255,7 @@ def _trusted_position(segment: Segment, recovery_point: int) -> int:
     return position if end_offset == recovery_point or end_offset < 0 else 0
 
 
-def _fits(segment: Segment, entry: OffsetIndexEntry) -> bool:
+def _is_right_entry(segment: Segment, entry: OffsetIndexEntry) -> bool:
     """Whether the batch that starts at the entry's position ends at the entry's offset."""
     with suppress(InvariantViolation):
         for place in segment.places(entry.position):
@@ -276,7 +276,7 @@ def restart_indexes(segment: Segment, position: int) -> Digest:
     # offset index are not trusted.
     time_end = last_indexed.offset + 1 if last_indexed is not None else segment.base_offset
     segment.time_index.cut_to_offset(time_end if position else 0)
-    if _is_only_room(segment):
+    if _is_only_preallocated(segment):
         segment.time_index.cut_to_offset(0)
     largest = segment.time_index.last
     from_position = last_indexed.position if last_indexed is not None else 0
@@ -298,7 +298,7 @@ def restart_indexes(segment: Segment, position: int) -> Digest:
     )
 
 
-def _is_only_room(segment: Segment) -> bool:
+def _is_only_preallocated(segment: Segment) -> bool:
     """Whether the only row of the time index is preallocated space and no entry.
 
     An active segment's index file is preallocated with zeros. The row of a first record with
@@ -369,7 +369,7 @@ def are_indexes_sane(segment: Segment) -> bool:
 
 
 def rebuild_indexes(
-    segment: Segment, config: LogConfig, checks: RecordChecks, on_chunk: OnChunk = nobody
+    segment: Segment, config: LogConfig, checks: RecordChecks, on_chunk: OnChunk = ignore_chunk
 ) -> None:
     """Make both index files again from the log file, as far as its headers can be followed.
 
@@ -456,7 +456,7 @@ def replay_producers(
     *,
     high_watermark: int,
     unindexed: Mapping[int, int],
-    on_chunk: OnChunk = nobody,
+    on_chunk: OnChunk = ignore_chunk,
 ) -> None:
     """Bring the states from their snapshot's offset to ``end_offset``.
 
@@ -482,11 +482,11 @@ def replay_producers(
             commits_done_before=high_watermark,
         )
         for _ in scan_segment(segment, digest, checks, check_crc=False, on_chunk=on_chunk):
-            for step in digest.take_producer_steps():
+            for step in digest.drain_producer_steps():
                 if step.last_offset < start:
                     continue
                 if isinstance(step, ProducerMarker) and step.offset >= unindexed_from:
-                    entry = states.aborted_by(step)
+                    entry = states.aborted_entry_of(step)
                     if entry is not None:
                         aborted.append(entry)
                 take_step(states, step, seen_ms)

@@ -21,11 +21,11 @@ from pyspark_klog.records.layout import (
 # CRC, attributes, last offset delta.
 _BATCH_START = Struct(">qiibIhi")
 BATCH_START_BYTES = _BATCH_START.size
-LOOK_BYTES = 8192
+HEADER_SEARCH_BYTES = 8192
 """The size of one read while searching for batch headers."""
 
 
-class BatchPlace(NamedTuple):
+class BatchPosition(NamedTuple):
     """The position, size and offsets of a stored batch, or of a message of format 0 or 1."""
 
     position: int
@@ -59,7 +59,9 @@ def has_records(header: bytes) -> bool:
     return any(header[RECORD_COUNT_AT : RECORD_COUNT_AT + 4])
 
 
-def place_in(window: bytes, at: int, position: int, end: int, path: Path) -> BatchPlace:
+def parse_batch_position(
+    window: bytes, at: int, position: int, end: int, path: Path
+) -> BatchPosition:
     """Return the batch at ``position`` of a file that ends at ``end``. ``window[at:]`` has the
     bytes from ``position`` on. DamagedLog if these bytes cannot be a batch."""
     seen = len(window) - at
@@ -78,12 +80,12 @@ def place_in(window: bytes, at: int, position: int, end: int, path: Path) -> Bat
             f"{path}: the batch at byte {position} has {size_bytes} bytes and magic {magic}, "
             f"{end - position} bytes are left; run `klog verify` to find the damage"
         )
-    return BatchPlace(position, size_bytes, base_offset, base_offset + delta)
+    return BatchPosition(position, size_bytes, base_offset, base_offset + delta)
 
 
 def walk(
     look: Callable[[int, int], bytes], position: int, stop: int, end: int, path: Path
-) -> Iterator[BatchPlace]:
+) -> Iterator[BatchPosition]:
     """Iterate over the batches that start from ``position`` on and before ``stop``, in a file that
     ends at ``end``. DamagedLog at bytes that cannot be a batch.
 
@@ -94,8 +96,8 @@ def walk(
     while position < stop:
         at = position - window_at
         if at + _BATCH_START.size > len(window):
-            window = look(position, LOOK_BYTES)
+            window = look(position, HEADER_SEARCH_BYTES)
             window_at, at = position, 0
-        place = place_in(window, at, position, end, path)
+        place = parse_batch_position(window, at, position, end, path)
         yield place
         position += place.size_bytes

@@ -2,8 +2,8 @@
 
 A consumer continues where its last Fetch response ended. So the search in the offset index starts
 just after the row that was found last. The offset is then between two rows of the index. If their
-batches are more than LOOK_BYTES apart, the offset is most likely in the batch of the second row.
-One read of the start of that batch shows whether it is.
+batches are more than HEADER_SEARCH_BYTES apart, the offset is most likely in the batch of the
+second row. One read of the start of that batch shows whether it is.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from klog_broker.log.errors import DamagedLog
 from klog_broker.log.segment.batch_positions import (
     BATCH_START_BYTES,
-    LOOK_BYTES,
-    BatchPlace,
-    place_in,
+    HEADER_SEARCH_BYTES,
+    BatchPosition,
+    parse_batch_position,
 )
 from pyspark_klog.storage.names import Suffix
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from klog_broker.log.segment.segment import Segment
 
 
-def find_batch(segment: Segment, offset: int, *, may_block: bool = True) -> BatchPlace | None:
+def find_batch(segment: Segment, offset: int, *, may_block: bool = True) -> BatchPosition | None:
     """Return the first batch that ends at or after ``offset``; None if all batches end before.
 
     ColdRead as ``Segment.look``; DamagedLog if a row of the offset index has a wrong position.
@@ -44,7 +44,7 @@ def find_batch(segment: Segment, offset: int, *, may_block: bool = True) -> Batc
             return place
     if rows < len(index):
         following = index[rows].position
-        if following - start > LOOK_BYTES:
+        if following - start > HEADER_SEARCH_BYTES:
             place = _place_at(segment, following, may_block=may_block)
             if place.base_offset <= offset <= place.last_offset:
                 return place
@@ -70,6 +70,6 @@ def _bad_row(segment: Segment, ends_with: int, position: int) -> DamagedLog:
     )
 
 
-def _place_at(segment: Segment, position: int, *, may_block: bool) -> BatchPlace:
+def _place_at(segment: Segment, position: int, *, may_block: bool) -> BatchPosition:
     head = segment.look(position, BATCH_START_BYTES, may_block=may_block)
-    return place_in(head, 0, position, segment.size_bytes, segment.log_file.path)
+    return parse_batch_position(head, 0, position, segment.size_bytes, segment.log_file.path)

@@ -23,7 +23,7 @@ ACKS_ALL_AT_ONCE = 1
 ACKS_ALL_LATER = 2
 
 
-class AppendRoom(NamedTuple):
+class AppendLimits(NamedTuple):
     """The limits up to which batches can be appended to a segment before it must be rolled, and the
     state of the segment's indexes."""
 
@@ -42,7 +42,7 @@ class AppendRoom(NamedTuple):
     max_timestamp_offset: int
 
 
-class KnownRoom(NamedTuple):
+class RollLimits(NamedTuple):
     """Limits within which an append needs no new segment. The limits are valid for the same
     ``config`` and ``jitter_ms``, until an index gets an entry."""
 
@@ -63,7 +63,7 @@ class PlanFacts(NamedTuple):
     earliest_ms: int
     latest_ms: int
     key_required: bool
-    room: AppendRoom
+    limits: AppendLimits
 
 
 class PlannedProducer(NamedTuple):
@@ -127,7 +127,7 @@ class PlannedLog(Protocol):
 
     def write_planned(self, data: memoryview, index_rows: int) -> None: ...
 
-    def take_back_planned(self) -> None: ...
+    def cut_back_planned(self) -> None: ...
 
     def commit_planned(self, planned: PlannedAppend, now_ms: int) -> None: ...
 

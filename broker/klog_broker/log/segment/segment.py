@@ -13,12 +13,12 @@ from klog_broker.log.errors import ColdRead, ShortWrite
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.segment.batch_positions import (
     AppendedBatch,
-    BatchPlace,
+    BatchPosition,
     max_timestamp_of,
     walk,
 )
 from klog_broker.log.segment.index_files import OffsetIndexFile, TimeIndexFile
-from klog_broker.log.segment.planned_append import KnownRoom, PlannedAppend
+from klog_broker.log.segment.planned_append import PlannedAppend, RollLimits
 from klog_broker.log.segment.transaction_index_file import TransactionIndexFile
 from klog_broker.log.validation.batch_digests import IndexRow
 from klog_broker.runtime.disk.files import ClosedFile, File, Files, ProbedRegion, ReadRegion
@@ -61,7 +61,7 @@ class Segment:
         self.rolling_timestamp_ms: int | None = None
         self.index_interval_bytes = 0
         self.bytes_since_index_entry = 0
-        self.known_room: KnownRoom | None = None
+        self.roll_limits: RollLimits | None = None
         """Limits within which appends need no roll; None after each new index entry."""
         # Whether there is disk space for the next entry of each index.
         self._is_reserved = False
@@ -192,7 +192,7 @@ class Segment:
         self._forget_room()
 
     def _forget_room(self) -> None:
-        self.known_room, self._is_reserved = None, False
+        self.roll_limits, self._is_reserved = None, False
 
     def opened_files(self) -> list[File]:
         indexes = (self._offset_index, self._time_index, self.transaction_index)
@@ -398,7 +398,7 @@ class Segment:
         self.bytes_since_index_entry = 0
         self._forget_room()
 
-    def max_timestamp_at(self, place: BatchPlace, *, may_block: bool = True) -> int:
+    def max_timestamp_at(self, place: BatchPosition, *, may_block: bool = True) -> int:
         """Return the largest timestamp in the batch's header; -1 if the format has none."""
         size_bytes = min(BATCH_HEADER_BYTES, place.size_bytes)
         header = self.look(place.position, size_bytes, may_block=may_block)
@@ -418,7 +418,7 @@ class Segment:
 
     def places(
         self, position: int = 0, stop: int | None = None, *, may_block: bool = True
-    ) -> Iterator[BatchPlace]:
+    ) -> Iterator[BatchPosition]:
         """Iterate over the batches that start from ``position`` on and before ``stop`` (default:
         the segment's end). ColdRead as :meth:`look`; DamagedLog at bytes that are no batch."""
         end = self.size_bytes

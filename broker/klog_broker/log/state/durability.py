@@ -105,7 +105,7 @@ class Durability:
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
 
-    def begin_anew(self, offset: Offset) -> None:
+    def start_over(self, offset: Offset) -> None:
         """Note that the log is empty, durably, and starts and ends at ``offset`` now."""
         self._cuts += 1
         self.flushed_offset = self.recovery_point = offset
@@ -215,17 +215,17 @@ class LogFlushing:
         Returns a function that waits, in a helper thread, for the sync that is under way.
         """
         self._durability.truncate(end_offset)
-        self._flusher.give_up_after(
+        self._flusher.fail_waiters_after(
             end_offset, LogStorageError(f"{self._state.topic_partition} was cut at {end_offset}")
         )
         return self._flusher.wait_for_run()
 
-    def begun_anew(self, offset: Offset) -> None:
+    def note_start_over(self, offset: Offset) -> None:
         """Note that the log starts over at ``offset``; call :meth:`cut` first.
 
         All old segments are removed, and the new empty one is synced.
         """
-        self._durability.begin_anew(offset)
+        self._durability.start_over(offset)
 
     def fail(self, error: LogStorageError) -> None:
         """Call all flush callbacks with the error: their records may be lost."""
@@ -266,18 +266,18 @@ class LogFlushing:
         return self._durability.flushed_offset
 
     def _failed(self, error: BaseException) -> LogStorageError:
-        if isinstance(error, OSError) and (is_exhausted(error) or self._is_of_deletion(error)):
+        if isinstance(error, OSError) and (is_exhausted(error) or self._is_due_to_deletion(error)):
             return self._refused(error)
         return self._state.log_directory.go_offline(error)
 
     def _refused(self, error: OSError) -> LogStorageError:
         """Return the error for a write that is refused now, and that the next flush tries again."""
         state = self._state
-        if self._is_of_deletion(error):
+        if self._is_due_to_deletion(error):
             return LogStorageError(f"{state.topic_partition} was deleted")
         return state.log_directory.refuse(error, state.topic_partition)
 
-    def _is_of_deletion(self, error: OSError) -> bool:
+    def _is_due_to_deletion(self, error: OSError) -> bool:
         """Whether a file is missing because the log's directory was renamed for its deletion.
 
         A deleted log needs no sync.

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
-from klog_broker.log.errors import LogStorageError, forget_frames
+from klog_broker.log.errors import LogStorageError, remove_tracebacks
 from klog_broker.log.segment.leader_epochs import UnsavedEpochs
 from klog_broker.runtime.disk.files import File, Files
 from klog_broker.runtime.system.descriptors import is_exhausted
@@ -88,7 +88,7 @@ class _Run:
         """
         self.plan = self.plan._replace(files=(), directories=())
         if self._error is not None:
-            forget_frames(self._error)
+            remove_tracebacks(self._error)
 
     def _write_epochs(self) -> None:
         if self.plan.epochs is not None:
@@ -251,7 +251,7 @@ class Flusher:
         while waiters and waiters[0][0] <= flushed_offset:
             waiters.popleft()[1](None)
 
-    def give_up_after(self, offset: int, error: LogStorageError) -> None:
+    def fail_waiters_after(self, offset: int, error: LogStorageError) -> None:
         """Call the callbacks for offsets after ``offset`` with the error: those records are
         gone."""
         gone = [callback for reached, callback in self._waiters if reached > offset]

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from klog_broker.log.directory.data_directory import LogDirectory
-from klog_broker.log.errors import LogStorageError, forget_frames
+from klog_broker.log.errors import LogStorageError, remove_tracebacks
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.read.log_reader import SegmentList
 from klog_broker.log.recovery.log_loading import LoadedLog
-from klog_broker.log.segment.planned_append import AppendRoom
+from klog_broker.log.segment.planned_append import AppendLimits
 from klog_broker.log.segment.segment import Segment
-from klog_broker.log.state.rolling import append_room
+from klog_broker.log.state.rolling import append_limits
 from klog_broker.log.validation.record_checks import RecordChecks
 from klog_broker.metrics.topic_counts import TopicCounts
 from klog_broker.runtime.system.chance import Chance
@@ -24,7 +24,7 @@ _log = logging.getLogger("klog.log")
 class LogState:
     """The log's start and end, its segments, and whether it can be used.
 
-    Each part of the log changes its own fields: the appenders change the end, the shortener changes
+    Each part of the log changes its own fields: the appenders change the end, RecordRemoval changes
     the start and the segments. Everything happens in the loop's thread, except a cut: a helper
     thread does it, and no other thread may use the log meanwhile (``is_being_cut``).
     """
@@ -80,14 +80,14 @@ class LogState:
         limit_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
         self.jitter_ms = self._chance.below(limit_ms)
 
-    def take_segments(self, segments: tuple[Segment, ...]) -> None:
+    def set_segments(self, segments: tuple[Segment, ...]) -> None:
         """Make these the segments of the log; appends go to the last one."""
         self.segments = SegmentList(segments)
         self.active = segments[-1]
 
-    def append_room(self, now_ms: int) -> AppendRoom | None:
+    def append_limits(self, now_ms: int) -> AppendLimits | None:
         """The limits for appends to the active segment; None if it must be rolled now. OSError."""
-        return append_room(self.active, self.config, now_ms=now_ms, jitter_ms=self.jitter_ms)
+        return append_limits(self.active, self.config, now_ms=now_ms, jitter_ms=self.jitter_ms)
 
     # --- cutting the log -------------------------------------------------------------------------
     def begin_cut(self) -> None:
@@ -155,7 +155,7 @@ class LogState:
         if self.error is None:
             self.error = error
             _log.error("log=%s offline=%r", self.path, error, exc_info=error)
-            forget_frames(error)
+            remove_tracebacks(error)
         storage_error = LogStorageError(f"{self.topic_partition} is offline after: {error}")
         self._on_offline(storage_error)
         return storage_error

@@ -1,7 +1,7 @@
 """Decides when a log begins a new segment: by the old one's size, offsets, indexes and age."""
 
 from klog_broker.log.log_config import INT64_MAX, INT64_MIN, LogConfig
-from klog_broker.log.segment.planned_append import AppendRoom, KnownRoom
+from klog_broker.log.segment.planned_append import AppendLimits, RollLimits
 from klog_broker.log.segment.segment import Segment
 from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET
 
@@ -19,14 +19,14 @@ def should_roll(
     """Whether an append of ``size_bytes`` up to ``last_offset`` needs a new segment."""
     if segment.size_bytes == 0:
         return False
-    room = segment.known_room
+    limits = segment.roll_limits
     if (
-        room is not None
-        and room.config is config
-        and room.jitter_ms == jitter_ms
-        and segment.size_bytes + size_bytes <= room.size_bytes
-        and last_offset <= room.last_offset
-        and max_timestamp_ms <= room.timestamp_ms
+        limits is not None
+        and limits.config is config
+        and limits.jitter_ms == jitter_ms
+        and segment.size_bytes + size_bytes <= limits.size_bytes
+        and last_offset <= limits.last_offset
+        and max_timestamp_ms <= limits.timestamp_ms
     ):
         return False
     if (
@@ -40,7 +40,7 @@ def should_roll(
     first_ms, longest_ms = segment.first_timestamp_ms, config.max_segment_ms - jitter_ms
     if first_ms < 0:
         return now_ms - segment.created_ms > longest_ms
-    segment.known_room = KnownRoom(
+    segment.roll_limits = RollLimits(
         config,
         jitter_ms,
         config.roll_bytes,
@@ -50,9 +50,9 @@ def should_roll(
     return max_timestamp_ms - first_ms > longest_ms
 
 
-def append_room(
+def append_limits(
     segment: Segment, config: LogConfig, *, now_ms: int, jitter_ms: int
-) -> AppendRoom | None:
+) -> AppendLimits | None:
     """The limits within which appends need no new segment; None if a roll is due now. OSError.
 
     A produce plan makes many appends within these limits: for each, :func:`should_roll` would
@@ -68,7 +68,7 @@ def append_room(
             timestamp_limit_ms = min(first_ms + longest_ms, INT64_MAX)
         elif is_old:
             return None
-    return AppendRoom(
+    return AppendLimits(
         segment.size_bytes,
         config.roll_bytes,
         min(segment.base_offset + MAX_RELATIVE_OFFSET, INT64_MAX),

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from klog_broker.log.errors import InvalidTimestamp, RecordError, RecordsRefused
 from klog_broker.log.log_config import INT64_MAX, INT64_MIN, LogConfig
-from klog_broker.log.validation.loop_share import LoopShare, TooMuchForTheLoop
-from klog_broker.log.validation.record_checks import Allowed, Fault, Look, RecordChecks
+from klog_broker.log.validation.loop_share import LoopShare, LoopShareExceeded
+from klog_broker.log.validation.record_checks import Allowed, Fault, RecordChecks, RecordSummary
 from pyspark_klog.records.compression import Codec, Inflated, inflate_produced
 from pyspark_klog.records.errors import DecompressedTooLarge
 from pyspark_klog.records.kernels.status import CLAIMS_APPEND_TIME, MISSES_KEY
@@ -63,33 +63,33 @@ class Rules(NamedTuple):
             return source
         return self.config.compression
 
-    def spend(self, work_bytes: int) -> None:
-        """Count work before the work is done; TooMuchForTheLoop if the event loop's share does not
+    def count_work(self, work_bytes: int) -> None:
+        """Count work before the work is done; LoopShareExceeded if the event loop's share does not
         suffice."""
         if self.share is not None:
             self.share.take(work_bytes)
 
     def inflate(self, codec: Codec, data: memoryview, magic: int) -> Inflated:
-        """Decompress all of ``data``; TooMuchForTheLoop if that takes more than the event loop's
+        """Decompress all of ``data``; LoopShareExceeded if that takes more than the event loop's
         share."""
         max_bytes = self.config.max_decompressed_bytes
         if self.share is None:
             return inflate_produced(codec, data, magic=magic, max_bytes=max_bytes)
         # The decompressed size is unknown beforehand. Decompress until the share is used up.
-        room_bytes = min(self.share.room_bytes, max_bytes)
-        if len(data) > room_bytes:
-            raise TooMuchForTheLoop
+        left_bytes = min(self.share.left_bytes, max_bytes)
+        if len(data) > left_bytes:
+            raise LoopShareExceeded
         try:
             found = inflate_produced(
-                codec, data, magic=magic, max_bytes=room_bytes, max_parts=_PARTS_IN_LOOP
+                codec, data, magic=magic, max_bytes=left_bytes, max_parts=_PARTS_IN_LOOP
             )
         except DecompressedTooLarge:
-            raise TooMuchForTheLoop from None
+            raise LoopShareExceeded from None
         self.share.take(len(found.data))
         return found
 
 
-def refuse(found: Look, allowed: Allowed) -> None:
+def refuse(found: RecordSummary, allowed: Allowed) -> None:
     """Raise an error that names the first faulty records (KIP-467); return if there are none.
 
     InvalidTimestamp if all faults are timestamps, else RecordsRefused.

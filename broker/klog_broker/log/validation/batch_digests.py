@@ -86,12 +86,12 @@ class Digest:
         self._commits_done_before = commits_done_before
         self._producer_steps: list[ProducerStep] = []
 
-    def take_index_rows(self) -> list[IndexRow]:
+    def drain_index_rows(self) -> list[IndexRow]:
         """Return the index entries of batches added since the last call, and remove them."""
         rows, self._index_rows = self._index_rows, []
         return rows
 
-    def take_producer_steps(self) -> list[ProducerStep]:
+    def drain_producer_steps(self) -> list[ProducerStep]:
         """Return the steps that producer states depend on, in order, and remove them. Covers the
         batches added since the last call."""
         steps, self._producer_steps = self._producer_steps, []

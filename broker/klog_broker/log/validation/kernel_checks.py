@@ -10,8 +10,8 @@ from klog_broker.log.validation.record_checks import (
     NotInOrder,
     RecordChecks,
     RecordNotAllowed,
-    Scan,
-    Walk,
+    ScanResult,
+    WalkResult,
 )
 from klog_broker.log.validation.rewriting_kernels import KernelRewriting
 from pyspark_klog.records.layout import Buffer
@@ -43,9 +43,9 @@ class KernelChecks(KernelRewriting):
         self._walk = walk
         self._status = status
 
-    def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan:
+    def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> ScanResult:
         table, position, is_partial = self._table_of(buffer, start, end, check_crc)
-        return Scan([BatchRow(*row) for row in table.tolist()], position, is_partial)
+        return ScanResult([BatchRow(*row) for row in table.tolist()], position, is_partial)
 
     def scan_into(
         self, digest: Digest, buffer: Buffer, shift: int, *, check_crc: bool = True
@@ -82,7 +82,7 @@ class KernelChecks(KernelRewriting):
         earliest_ms: int,
         latest_ms: int,
         key_required: bool,
-    ) -> Walk:
+    ) -> WalkResult:
         data = self._np.frombuffer(section, dtype=self._np.uint8)
         data.flags.writeable = False
         walk = self._walk
@@ -99,7 +99,7 @@ class KernelChecks(KernelRewriting):
             result,
         )
         if status == self._status.OK:
-            return Walk(
+            return WalkResult(
                 int(result[walk.RESULT_MAX_TIMESTAMP_MS]),
                 int(result[walk.RESULT_MAX_TIMESTAMP_RECORD]),
             )

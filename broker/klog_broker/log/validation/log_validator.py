@@ -18,10 +18,10 @@ from klog_broker.log.validation.append_rules import COMPRESSING, AppendOrigin, R
 from klog_broker.log.validation.loop_share import LoopShare
 from klog_broker.log.validation.record_checks import (
     MAX_RECORDS,
-    Look,
     NotInOrder,
     RecordChecks,
     RecordNotAllowed,
+    RecordSummary,
     Wrapper,
 )
 from pyspark_klog.records import layout as at
@@ -39,7 +39,7 @@ from pyspark_klog.records.legacy import LegacyView
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.records.sets import look
 
-__all__ = ["Validated", "check_size", "is_stored_as_made", "place", "prepare", "validate"]
+__all__ = ["Validated", "check_size", "is_stored_unchanged", "place", "prepare", "validate"]
 
 _LEAST_MESSAGE_BYTES = at.LOG_OVERHEAD_BYTES + at.MIN_MESSAGE_SIZE[0]
 
@@ -82,10 +82,10 @@ def prepare(
 
     Raises CorruptRecords for a wrong length, magic or CRC, DamagedCompression, InvalidRecords for
     malformed records (RecordsRefused and InvalidTimestamp name the records), UnsupportedCodec,
-    DecompressedTooLarge or RecordTooLarge. With a ``share``, raises TooMuchForTheLoop if validation
+    DecompressedTooLarge or RecordTooLarge. With a ``share``, raises LoopShareExceeded if validation
     would take more work than the share; ``records`` are then unchanged.
     """
-    if origin is AppendOrigin.COORDINATOR and is_stored_as_made(records, config):
+    if origin is AppendOrigin.COORDINATOR and is_stored_unchanged(records, config):
         check_size(len(records), config)
         return Validated(records, header_row(records, 0), at.NO_TIMESTAMP_MS)
     rules = Rules(now_ms, config, checks, origin, share)
@@ -98,7 +98,7 @@ def prepare(
     return _prepare_messages(records, rules)
 
 
-def is_stored_as_made(
+def is_stored_unchanged(
     records: bytes | bytearray | memoryview, config: LogConfig
 ) -> TypeGuard[bytearray]:
     """Whether a batch of this broker's own coordinators is stored unchanged, without validation of
@@ -170,7 +170,7 @@ def _prepare_records(
         is_kept = is_kept and is_plain
         start, end = 0, len(section)
     looking = min(row.record_count, (end - start) // at.MIN_RECORD_BYTES)
-    rules.spend(looking * rules.checks.work_per_record)
+    rules.count_work(looking * rules.checks.work_per_record)
     # If the header says LogAppendTime, the timestamp of each record is the batch's max timestamp.
     claims_append_time = bool(row.attributes & at.TIMESTAMP_TYPE_BIT)
     allowed = rules.allowed(is_control=is_control)
@@ -193,7 +193,7 @@ def _prepare_records(
             # Some old clients write wrong offset deltas. Like Kafka, rewrite their batches (below).
         except RecordNotAllowed:
             pass  # look_at_records below finds all faulty records.
-    rules.spend(2 * looking * rules.checks.work_per_record)
+    rules.count_work(2 * looking * rules.checks.work_per_record)
     base_timestamp_ms = row.max_timestamp_ms if claims_append_time else row.base_timestamp_ms
     found = rules.checks.look_at_records(
         section,
@@ -211,11 +211,11 @@ def _prepare_records(
         return _patch(records, batch.size_bytes, found.max_timestamp_ms, rules)
     _check_timestamps(found)
     if target is not Codec.NONE:
-        rules.spend(COMPRESSING * found.size_bytes)
+        rules.count_work(COMPRESSING * found.size_bytes)
     data: bytearray | memoryview
     if found.in_order and not claims_append_time:
         with memoryview(section) as view, view[start:end] as unchanged:
-            data = _with_room(unchanged, target, rules)
+            data = _compressed_batch(unchanged, target, rules)
     else:
         _check_plain_size(found, target, rules.config)
         data = rules.checks.write_records(
@@ -223,7 +223,7 @@ def _prepare_records(
         )
         del section
         if target is not Codec.NONE:
-            data = _with_room(memoryview(data)[at.RECORDS_AT :], target, rules)
+            data = _compressed_batch(memoryview(data)[at.RECORDS_AT :], target, rules)
     kept_bits = row.attributes & (at.TRANSACTIONAL_BIT | at.CONTROL_BIT)
     producer = (row.producer_id, row.producer_epoch, row.base_sequence)
     return _finish(data, target | kept_bits, base_timestamp_ms, found, producer, rules)
@@ -288,18 +288,18 @@ def _patch(
     return Validated(data, header_row(data, 0), append_time_ms)
 
 
-def _check_timestamps(found: Look) -> None:
+def _check_timestamps(found: RecordSummary) -> None:
     if found.least_timestamp_ms < at.NO_TIMESTAMP_MS:
         raise InvalidRecords(f"timestamp {found.least_timestamp_ms} ms: expected -1 (none) or more")
 
 
-def _check_plain_size(found: Look, target: Codec, config: LogConfig) -> None:
+def _check_plain_size(found: RecordSummary, target: Codec, config: LogConfig) -> None:
     """Check the size of an uncompressed batch before its memory is allocated."""
     if target is Codec.NONE:
         check_size(at.BATCH_HEADER_BYTES + found.size_bytes, config)
 
 
-def _with_room(section: memoryview, codec: Codec, rules: Rules) -> bytearray:
+def _compressed_batch(section: memoryview, codec: Codec, rules: Rules) -> bytearray:
     """Return a new buffer: space for a batch header, then ``section`` compressed with ``codec``."""
     config = rules.config
     if codec is Codec.NONE:
@@ -313,7 +313,7 @@ def _finish(
     data: bytearray | memoryview,
     attributes: int,
     base_timestamp_ms: int,
-    found: Look,
+    found: RecordSummary,
     producer: tuple[int, int, int],
     rules: Rules,
 ) -> Validated:
@@ -344,7 +344,7 @@ def _prepare_messages(records: bytes | bytearray | memoryview, rules: Rules) -> 
     source, wrapper, messages = _messages_of(records, rules)
     allowed = rules.allowed()
     looking = len(messages) // _LEAST_MESSAGE_BYTES
-    rules.spend(2 * looking * rules.checks.work_per_record)
+    rules.count_work(2 * looking * rules.checks.work_per_record)
     found = rules.checks.look_at_messages(messages, wrapper, allowed, MAX_RECORDS)
     if not found.record_count:
         raise InvalidRecords("the set holds no record")
@@ -354,12 +354,12 @@ def _prepare_messages(records: bytes | bytearray | memoryview, rules: Rules) -> 
     _check_timestamps(found)
     target = rules.target_codec(source, is_control=False)
     if target is not Codec.NONE:
-        rules.spend(COMPRESSING * found.size_bytes)
+        rules.count_work(COMPRESSING * found.size_bytes)
     _check_plain_size(found, target, rules.config)
     data = rules.checks.write_messages(messages, wrapper, found)
     del messages
     if target is not Codec.NONE:
-        data = _with_room(memoryview(data)[at.RECORDS_AT :], target, rules)
+        data = _compressed_batch(memoryview(data)[at.RECORDS_AT :], target, rules)
     nobody = (at.NO_PRODUCER_ID, at.NO_PRODUCER_EPOCH, at.NO_SEQUENCE)
     return _finish(data, target, found.first_timestamp_ms, found, nobody, rules)
 
@@ -391,7 +391,9 @@ def _messages_of(
     return codec, wrapper, inflated.data
 
 
-def _check_wrapper(records: bytes | bytearray | memoryview, wrapper: Wrapper, found: Look) -> None:
+def _check_wrapper(
+    records: bytes | bytearray | memoryview, wrapper: Wrapper, found: RecordSummary
+) -> None:
     """Check the offset of a v1 wrapper, which is the relative offset of its last message. 0 is
     always accepted, because old versions of librdkafka sent 0."""
     offset = look(records).offset

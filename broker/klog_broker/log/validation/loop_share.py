@@ -9,7 +9,7 @@ TURN_WORK_BYTES = 4 * 1024 * 1024
 """The most work for all batches of one event-loop turn, in the same unit."""
 
 
-class TooMuchForTheLoop(Exception):
+class LoopShareExceeded(Exception):
     """Signals, without a failure, that a helper thread must validate the batch, without a share."""
 
 
@@ -34,13 +34,13 @@ class LoopShare:
         self._left_of_batch = self._batch_bytes
 
     @property
-    def room_bytes(self) -> int:
+    def left_bytes(self) -> int:
         """The work that may still be done for the current batch."""
         return min(self._left_of_batch, self._left_of_turn)
 
     def take(self, work_bytes: int) -> None:
-        """Count work before the work is done; TooMuchForTheLoop if ``room_bytes`` is smaller."""
-        if work_bytes > self.room_bytes:
-            raise TooMuchForTheLoop
+        """Count work before the work is done; LoopShareExceeded if ``left_bytes`` is smaller."""
+        if work_bytes > self.left_bytes:
+            raise LoopShareExceeded
         self._left_of_batch -= work_bytes
         self._left_of_turn -= work_bytes

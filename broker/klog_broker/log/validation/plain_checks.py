@@ -2,7 +2,12 @@
 
 from klog_broker.log.batch_rows import UNKNOWN_COUNT, BatchRow, header_row
 from klog_broker.log.validation.batch_digests import Digest
-from klog_broker.log.validation.record_checks import NotInOrder, RecordNotAllowed, Scan, Walk
+from klog_broker.log.validation.record_checks import (
+    NotInOrder,
+    RecordNotAllowed,
+    ScanResult,
+    WalkResult,
+)
 from klog_broker.log.validation.rewriting import PlainRewriting
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.checksums import crc32c
@@ -21,7 +26,7 @@ class PlainChecks(PlainRewriting):
 
     work_per_record = 128
 
-    def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan:
+    def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> ScanResult:
         return scan_rows(buffer, start, end, _PLAIN_ROWS, check_crc=check_crc)
 
     def scan_into(
@@ -44,7 +49,7 @@ class PlainChecks(PlainRewriting):
         earliest_ms: int,
         latest_ms: int,
         key_required: bool,
-    ) -> Walk:
+    ) -> WalkResult:
         with memoryview(section) as view:
             data = bytes(view[start:end])
         records = read_records(
@@ -66,10 +71,12 @@ class PlainChecks(PlainRewriting):
                 raise RecordNotAllowed(f"record {number} has timestamp {timestamp_ms}")
             if timestamp_ms > max_timestamp_ms:
                 max_timestamp_ms, max_timestamp_record = timestamp_ms, number
-        return Walk(max_timestamp_ms, max_timestamp_record)
+        return WalkResult(max_timestamp_ms, max_timestamp_record)
 
 
-def scan_rows(buffer: Buffer, start: int, end: int, most_rows: int, *, check_crc: bool) -> Scan:
+def scan_rows(
+    buffer: Buffer, start: int, end: int, most_rows: int, *, check_crc: bool
+) -> ScanResult:
     """Scan ``buffer[start:end]`` as RecordChecks.scan does, up to ``most_rows`` batches."""
     rows: list[BatchRow] = []
     position = start
@@ -77,7 +84,7 @@ def scan_rows(buffer: Buffer, start: int, end: int, most_rows: int, *, check_crc
         try:
             while position < end:
                 if len(rows) >= most_rows:
-                    return Scan(rows, position, True)
+                    return ScanResult(rows, position, True)
                 row = _good_row(view, position, end, check_crc=check_crc)
                 if row is None:
                     break
@@ -85,7 +92,7 @@ def scan_rows(buffer: Buffer, start: int, end: int, most_rows: int, *, check_crc
                 position += row.size_bytes
         except CorruptRecords:
             pass
-    return Scan(rows, position, False)
+    return ScanResult(rows, position, False)
 
 
 def _good_row(view: memoryview, position: int, end: int, *, check_crc: bool) -> BatchRow | None:

@@ -43,7 +43,7 @@ class Fault(NamedTuple):
     timestamp_ms: int
 
 
-class Look(NamedTuple):
+class RecordSummary(NamedTuple):
     """The result of a first pass over records: their number, their size in the stored form, and
     their faults."""
 
@@ -68,7 +68,7 @@ class Wrapper(NamedTuple):
     timestamp_ms: int | None
 
 
-class Scan(NamedTuple):
+class ScanResult(NamedTuple):
     """The result of a scan: valid batches, and the position at which the last one ends."""
 
     rows: list[BatchRow]
@@ -77,7 +77,7 @@ class Scan(NamedTuple):
     is_partial: bool
 
 
-class Walk(NamedTuple):
+class WalkResult(NamedTuple):
     """The result of a walk over the records of a batch, all of which are valid."""
 
     max_timestamp_ms: int
@@ -100,7 +100,7 @@ class RecordChecks(Protocol):
     """The cost of reading one record, as the number of bytes decompressed in the same time."""
 
     # --- batches ---------------------------------------------------------------------------------
-    def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan:
+    def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> ScanResult:
         """Check length, magic, CRC and counts of each batch and message from ``start`` on. The scan
         stops at the first entry that is bad or cut off by ``end``, or after some thousand
         entries."""
@@ -122,7 +122,7 @@ class RecordChecks(Protocol):
         earliest_ms: int,
         latest_ms: int,
         key_required: bool,
-    ) -> Walk:
+    ) -> WalkResult:
         """Check that ``section[start:end]`` is exactly ``count`` well-formed records with offset
         deltas 0, 1, 2 ..., with keys if required, and with timestamps of -1 or within the bounds.
 
@@ -140,7 +140,7 @@ class RecordChecks(Protocol):
         allowed: Allowed,
         *,
         claims_append_time: bool,
-    ) -> Look:
+    ) -> RecordSummary:
         """Find the faults and the size of the ``count`` records in ``section[start:end]``, with any
         offset deltas. With ``claims_append_time`` the timestamp of each record is
         ``base_timestamp_ms``. CorruptRecords if a record is malformed."""
@@ -150,7 +150,7 @@ class RecordChecks(Protocol):
         section: Buffer,
         start: int,
         end: int,
-        found: Look,
+        found: RecordSummary,
         *,
         claims_append_time: bool,
     ) -> bytearray | memoryview:
@@ -159,7 +159,7 @@ class RecordChecks(Protocol):
 
     def look_at_messages(
         self, buffer: Buffer, wrapper: Wrapper | None, allowed: Allowed, max_records: int
-    ) -> Look:
+    ) -> RecordSummary:
         """Find the faults and the stored size of the uncompressed messages of format 0 or 1 in
         ``buffer``, at most ``max_records``. Without a wrapper, an incomplete message at the end is
         ignored.
@@ -168,7 +168,7 @@ class RecordChecks(Protocol):
         """
 
     def write_messages(
-        self, buffer: Buffer, wrapper: Wrapper | None, found: Look
+        self, buffer: Buffer, wrapper: Wrapper | None, found: RecordSummary
     ) -> bytearray | memoryview:
         """Write the messages of :meth:`look_at_messages` as records with offset deltas 0, 1, 2 ...,
         after 61 bytes for a batch header. The base timestamp is the first message's timestamp."""

@@ -10,7 +10,7 @@ from klog_broker.log.validation.record_checks import (
     NAMED_FAULTS,
     Allowed,
     Fault,
-    Look,
+    RecordSummary,
     Wrapper,
     message_error,
 )
@@ -42,7 +42,7 @@ class PlainRewriting:
         allowed: Allowed,
         *,
         claims_append_time: bool,
-    ) -> Look:
+    ) -> RecordSummary:
         tally = _Tally(allowed)
         records = _records(section, start, end, count, base_timestamp_ms, claims_append_time)
         for record in records:
@@ -54,7 +54,7 @@ class PlainRewriting:
         section: Buffer,
         start: int,
         end: int,
-        found: Look,
+        found: RecordSummary,
         *,
         claims_append_time: bool,
     ) -> bytearray | memoryview:
@@ -63,7 +63,7 @@ class PlainRewriting:
 
     def look_at_messages(
         self, buffer: Buffer, wrapper: Wrapper | None, allowed: Allowed, max_records: int
-    ) -> Look:
+    ) -> RecordSummary:
         tally = _Tally(allowed)
         position = 0
         while position < len(buffer):
@@ -97,7 +97,7 @@ class PlainRewriting:
         return tally.look(position)._replace(in_order=False)
 
     def write_messages(
-        self, buffer: Buffer, wrapper: Wrapper | None, found: Look
+        self, buffer: Buffer, wrapper: Wrapper | None, found: RecordSummary
     ) -> bytearray | memoryview:
 
         def records() -> Iterable[Record]:
@@ -186,9 +186,9 @@ class _Tally:
         if len(self._faults) < NAMED_FAULTS:
             self._faults.append(Fault(self.count, kind, timestamp_ms))
 
-    def look(self, end_position: int) -> Look:
+    def look(self, end_position: int) -> RecordSummary:
         first_ms = self.first_timestamp_ms
-        return Look(
+        return RecordSummary(
             end_position,
             self.count,
             self._size_bytes,

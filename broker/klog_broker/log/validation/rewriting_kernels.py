@@ -6,7 +6,7 @@ from klog_broker.log.validation.record_checks import (
     NAMED_FAULTS,
     Allowed,
     Fault,
-    Look,
+    RecordSummary,
     Wrapper,
     message_error,
 )
@@ -37,7 +37,7 @@ class KernelRewriting:
         allowed: Allowed,
         *,
         claims_append_time: bool,
-    ) -> Look:
+    ) -> RecordSummary:
         faults, result = self._outputs()
         untimed = base_timestamp_ms == at.NO_TIMESTAMP_MS
         earliest_ms, latest_ms = allowed.earliest_ms, allowed.latest_ms
@@ -67,7 +67,7 @@ class KernelRewriting:
         section: Buffer,
         start: int,
         end: int,
-        found: Look,
+        found: RecordSummary,
         *,
         claims_append_time: bool,
     ) -> bytearray | memoryview:
@@ -85,7 +85,7 @@ class KernelRewriting:
 
     def look_at_messages(
         self, buffer: Buffer, wrapper: Wrapper | None, allowed: Allowed, max_records: int
-    ) -> Look:
+    ) -> RecordSummary:
         faults, result = self._outputs()
         of_all_ms = None if wrapper is None else wrapper.timestamp_ms
         wrong = self._messages.look_at_messages(
@@ -111,7 +111,7 @@ class KernelRewriting:
         return self._look(faults, result)
 
     def write_messages(
-        self, buffer: Buffer, wrapper: Wrapper | None, found: Look
+        self, buffer: Buffer, wrapper: Wrapper | None, found: RecordSummary
     ) -> bytearray | memoryview:
         out = self._room_for(found)
         self._messages.write_messages(
@@ -130,7 +130,7 @@ class KernelRewriting:
         data.flags.writeable = False
         return data
 
-    def _room_for(self, found: Look) -> Any:
+    def _room_for(self, found: RecordSummary) -> Any:
         # The memory is not zeroed here, so that the kernel, which holds no GIL, first touches it.
         return self._np.empty(at.BATCH_HEADER_BYTES + found.size_bytes, self._np.uint8)
 
@@ -139,14 +139,14 @@ class KernelRewriting:
         faults = np.empty(NAMED_FAULTS * columns, np.int64)
         return faults, np.empty(self._rewrite.LOOK_FIELDS, np.int64)
 
-    def _look(self, faults: Any, result: Any) -> Look:
+    def _look(self, faults: Any, result: Any) -> RecordSummary:
         rewrite = self._rewrite
         fields = result.tolist()
         keys = fields[rewrite.LOOK_KEY_FAULTS]
         timestamps = fields[rewrite.LOOK_TIMESTAMP_FAULTS]
         named = min(keys + timestamps, NAMED_FAULTS)
         rows = faults[: named * rewrite.FAULT_COLUMNS].reshape(named, rewrite.FAULT_COLUMNS)
-        return Look(
+        return RecordSummary(
             fields[rewrite.LOOK_POSITION],
             fields[rewrite.LOOK_RECORD],
             fields[rewrite.LOOK_SIZE_BYTES],

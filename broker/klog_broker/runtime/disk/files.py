@@ -78,8 +78,8 @@ class File(Protocol):
     def pread(self, size: int, position: int) -> bytes:
         """Read ``size`` bytes; fewer only at the end of the file. May block on a cold page."""
 
-    def pread_into(self, room: memoryview, position: int) -> int:
-        """Fill ``room`` like :meth:`pread`; return how many bytes were read."""
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        """Fill ``buffer`` like :meth:`pread`; return how many bytes were read."""
 
     def pread_now(self, size: int, position: int) -> bytes | None:
         """Read from the page cache like :meth:`pread`; None if the read would wait for the disk.
@@ -233,7 +233,7 @@ class Files(Protocol):
         Blocks if the disk does not respond; for helper threads.
         """
 
-    def give_back_unused(self) -> None:
+    def close_unused(self) -> None:
         """Close the descriptors of files that were not used since the last call."""
 
 
@@ -361,5 +361,5 @@ class RealFiles:
         found = os.statvfs(path)
         return DiskUsage(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
-    def give_back_unused(self) -> None:
-        self.open_files.give_back_unused()
+    def close_unused(self) -> None:
+        self.open_files.close_unused()

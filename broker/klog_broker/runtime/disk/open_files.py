@@ -50,7 +50,7 @@ class OpenFiles:
     flag is skipped once, and its flag is reset.
     """
 
-    def __init__(self, most: Callable[[], int] = descriptors.for_files) -> None:
+    def __init__(self, most: Callable[[], int] = descriptors.file_limit) -> None:
         self._most = most
         self._lock = threading.Lock()
         # By id() of the file, the next candidate for closing first. A single dict operation is
@@ -69,7 +69,7 @@ class OpenFiles:
             except OSError as error:
                 if not descriptors.is_exhausted(error):
                     raise
-                if not self.give_back_one():
+                if not self.close_one_unused():
                     self._warn(error)
                     raise
 
@@ -90,7 +90,7 @@ class OpenFiles:
                 file.descriptor = descriptor
             self._open[id(file)] = ref(file)
             descriptor = file.descriptor
-        while len(self._open) > self._most() and self.give_back_one():
+        while len(self._open) > self._most() and self.close_one_unused():
             pass
         return descriptor
 
@@ -112,7 +112,7 @@ class OpenFiles:
         with self._lock:
             file.holders -= 1
 
-    def give_back_one(self) -> bool:
+    def close_one_unused(self) -> bool:
         """Close the descriptor of the file that the clock algorithm chooses; False if none can be
         closed, for example because all files are held."""
         with self._lock:
@@ -128,7 +128,7 @@ class OpenFiles:
                 self._open[key] = ref(file)
         return False
 
-    def give_back_unused(self) -> None:
+    def close_unused(self) -> None:
         """Close the descriptors of all files that were not used since the last call."""
         with self._lock:
             for key in list(self._open):
@@ -297,11 +297,11 @@ class RealFile:
             data += more
         return data
 
-    def pread_into(self, room: memoryview, position: int) -> int:
+    def pread_into(self, buffer: memoryview, position: int) -> int:
         descriptor = self.get()
         filled = 0
-        while filled < len(room):
-            count = os.preadv(descriptor.number, [room[filled:]], position + filled)
+        while filled < len(buffer):
+            count = os.preadv(descriptor.number, [buffer[filled:]], position + filled)
             if not count:
                 break
             filled += count

@@ -49,10 +49,10 @@ class Slices:
             if is_over:
                 return
         if not self._waiting:
-            self._loop.call_soon(self._go_on)
+            self._loop.call_soon(self._continue_waiting_work)
         self._waiting.append(_Work(steps, is_wanted))
 
-    def _go_on(self) -> None:
+    def _continue_waiting_work(self) -> None:
         left = self._elements
         waiting = self._waiting
         while waiting and left > 0:
@@ -64,12 +64,12 @@ class Slices:
                 is_over, spent = _advance(work.steps, min(left, _ROUND_ELEMENTS))
                 left -= spent
             # Remove the work only now: while it runs, `_waiting` must not be empty, so that `run`
-            # does not schedule `_go_on` a second time.
+            # does not schedule `_continue_waiting_work` a second time.
             waiting.popleft()
             if not is_over:
                 waiting.append(work)
         if waiting:
-            self._loop.call_soon(self._go_on)
+            self._loop.call_soon(self._continue_waiting_work)
 
 
 def _advance(steps: Steps, most: int) -> tuple[bool, int]:

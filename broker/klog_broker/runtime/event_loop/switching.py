@@ -12,7 +12,7 @@ _before = 0.0
 
 
 @contextmanager
-def brisk_switching() -> Iterator[None]:
+def short_switch_interval() -> Iterator[None]:
     """Limit the interpreter's switch interval to 0.5 ms (default: 5 ms) while a thread is inside.
 
     A loop that releases the interpreter's lock for a system call waits up to one interval to get

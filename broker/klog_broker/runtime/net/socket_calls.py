@@ -6,7 +6,7 @@ from typing import Protocol
 MAX_SOCKETS = 1024
 """The most sockets in one call."""
 
-NO_ROOM = -2
+ARENA_FULL = -2
 """The result for a socket that was not read, because too little of the arena was left."""
 
 
@@ -19,8 +19,9 @@ class SocketCalls(Protocol):
         """Receive once from each socket, up to ``share_bytes``, into the arena.
 
         The received bytes lie one after another in the arena, from ``start`` on. Returns the number
-        of bytes for each socket: 0 at the end of the stream, NO_ROOM if fewer than ``least_bytes``
-        of the arena were left, -1 if the receive failed (the socket had no bytes, or an error).
+        of bytes for each socket: 0 at the end of the stream, ARENA_FULL if fewer than
+        ``least_bytes`` of the arena were left, -1 if the receive failed (the socket had no bytes,
+        or an error).
         """
 
     def send(

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from klog_broker.runtime.net.socket_calls import MAX_SOCKETS, NO_ROOM
+from klog_broker.runtime.net.socket_calls import ARENA_FULL, MAX_SOCKETS
 from pyspark_klog.records.kernels.jit import COMPILED, Array, inline, kernel, numba
 
 IS_COMPILED = COMPILED and sys.platform.startswith("linux")
@@ -57,7 +57,7 @@ def _receive(table: Array, count: int, buffer: Array, start: int, share: int, le
     for i in range(count):
         room = min(share, len(buffer) - at)
         if room < least:
-            table[_SIZES_AT + i] = NO_ROOM
+            table[_SIZES_AT + i] = ARENA_FULL
             continue
         got = _recv(table[_SOCKETS_AT + i], buffer.ctypes.data + at, room, _RECEIVE_FLAGS)
         table[_SIZES_AT + i] = got
@@ -90,7 +90,7 @@ if IS_COMPILED:
     ) -> int:
         """Receive once from each of the table's sockets, up to ``share`` bytes, into ``buffer``.
 
-        The received bytes lie one after another from ``start`` on. A socket is skipped (NO_ROOM)
+        The received bytes lie one after another from ``start`` on. A socket is skipped (ARENA_FULL)
         if fewer than ``least`` bytes are free. Writes each size to the table. Returns the position
         after the last received byte.
         """

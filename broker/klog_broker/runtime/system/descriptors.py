@@ -42,14 +42,14 @@ def raise_limit() -> int:
     return limit()
 
 
-def for_files() -> int:
+def file_limit() -> int:
     """Return how many log files may be open at a time; the next use reopens a closed one."""
     return limit() // 3
 
 
-def for_connections() -> int:
+def connection_limit() -> int:
     """Return how many connections the broker may have without taking the descriptors of files."""
-    return max(limit() - for_files() - _FOR_OTHERS, 1)
+    return max(limit() - file_limit() - _FOR_OTHERS, 1)
 
 
 def is_exhausted(error: BaseException | None) -> bool:

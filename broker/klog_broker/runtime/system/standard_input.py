@@ -5,7 +5,7 @@ import select
 from typing import BinaryIO
 
 
-def has_more(stream: BinaryIO) -> bool:
+def is_readable_now(stream: BinaryIO) -> bool:
     """Return whether a read would return at once, with bytes or with the end of the stream.
 
     The stream's own buffer must be empty. Returns True for a stream without a file descriptor, and

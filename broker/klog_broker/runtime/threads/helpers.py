@@ -109,7 +109,7 @@ class HelperThreads:
             del run
 
 
-class HelpersOfAStart:
+class StartUpHelpers:
     """Helpers for the broker's start-up: runs work in the caller's thread until `helpers` is set.
 
     During start-up the loop serves no requests yet, so blocking its thread delays no client.

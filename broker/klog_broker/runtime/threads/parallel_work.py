@@ -13,7 +13,7 @@ from klog_broker.runtime.threads.helpers import HelperThreads
 Work = Callable[[], Any]
 
 
-class SideBySide(Protocol):
+class ParallelWork(Protocol):
     """Runs the work of several groups in parallel; a simulation chooses the order by its seed."""
 
     def __call__(
@@ -31,17 +31,17 @@ class SideBySide(Protocol):
         """
 
 
-def one_after_another(
+def run_in_order(
     groups: Sequence[Sequence[Work]], _: int, take: Callable[[int, int, Any], None]
 ) -> None:
-    """Implements :class:`SideBySide` without threads: runs all works in order."""
+    """Implements :class:`ParallelWork` without threads: runs all works in order."""
     for group, works in enumerate(groups):
         for number, work in enumerate(works):
             take(group, number, work())
 
 
-class LoopsThreads:
-    """Implements :class:`SideBySide` with helper threads that end before the call returns.
+class ThreadedParallelWork:
+    """Implements :class:`ParallelWork` with helper threads that end before the call returns.
 
     Call from the loop's thread. The call runs loop turns while it waits, so that descriptors and
     timers that are already registered in the loop are served.

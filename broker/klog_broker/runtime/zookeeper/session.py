@@ -73,7 +73,7 @@ class _State(Enum):
     CLOSED = 4
 
 
-class _Asked:
+class _PendingRequest:
     """A request whose ``done`` was not called yet."""
 
     __slots__ = ("answer", "done", "has_answer", "request", "watch")
@@ -111,8 +111,8 @@ class CarriedSession:
         self._connections = 0
         """The number of broken connections so far. Callbacks of requests that were sent on an
         earlier connection are ignored."""
-        self._waiting: deque[_Asked] = deque()
-        self._under_way: deque[_Asked] = deque()
+        self._waiting: deque[_PendingRequest] = deque()
+        self._under_way: deque[_PendingRequest] = deque()
         self._at_server = 0
 
     # --- requests --------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class CarriedSession:
             error = SessionExpired(f"{describe(request)}: the session with ZooKeeper is over")
             self._loop.call_soon(lambda: done(error) if self._state is _State.EXPIRED else None)
         elif self._state is not _State.CLOSED:
-            self._waiting.append(_Asked(request, done, watch))
+            self._waiting.append(_PendingRequest(request, done, watch))
             self._send()
 
     def _send(self) -> None:
@@ -234,7 +234,7 @@ class CarriedSession:
             self._at_server += 1
             self._send_one(asked)
 
-    def _send_one(self, asked: _Asked) -> None:
+    def _send_one(self, asked: _PendingRequest) -> None:
         connection = self._connections
         watch = asked.watch
 

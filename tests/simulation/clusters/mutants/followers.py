@@ -5,7 +5,7 @@ from typing import Any
 
 from klog_broker.fetch import reader
 from klog_broker.log.append.follower_append import FollowerAppender
-from klog_broker.log.maintenance.shortening import Shortener
+from klog_broker.log.maintenance.record_removal import RecordRemoval
 from klog_broker.replication.follower import FollowedPartition
 from tests.simulation.clusters.mutants.leaders import of_the_model
 from tests.simulation.mutants.mutant import Mutant
@@ -23,11 +23,11 @@ def _to_watermark(original: Any) -> Any:
 
 
 def _keeps_producers(original: Any) -> Any:
-    def cut_files(shortener: Any, offset: Any) -> None:
+    def cut_files(removal: Any, offset: Any) -> None:
         """Truncation leaves the producers' state as it was."""
-        producers = shortener._state.producers
+        producers = removal._state.producers
         entries = deepcopy(producers._entries)
-        original(shortener, offset)
+        original(removal, offset)
         producers._entries = entries
 
     return cut_files
@@ -53,10 +53,10 @@ MUTANTS = (
     Mutant(
         "newer epoch appended",
         FollowerAppender,
-        "_follow",
+        "_plan_append",
         _any_epoch,
         also=Mutant("", reader, "check_leader_epoch", _serves_anybody),
     ),
-    Mutant("producers kept over truncation", Shortener, "_cut_files", _keeps_producers),
+    Mutant("producers kept over truncation", RecordRemoval, "_cut_files", _keeps_producers),
     of_the_model("never cuts"),
 )

@@ -17,7 +17,7 @@ from pyspark_klog.storage.text_files import decode_partition_metadata
 _log = logging.getLogger("klog.log")
 
 
-class FoundPartition(NamedTuple):
+class PartitionFolder(NamedTuple):
     """The folder of a partition. ``topic_id`` is NO_TOPIC_ID if partition.metadata is missing."""
 
     topic_partition: TopicPartition
@@ -26,24 +26,24 @@ class FoundPartition(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FoundFolders:
+class DirectoryFolders:
     """The folders of one data directory."""
 
     directory: LogDirectory
-    partitions: tuple[FoundPartition, ...]
+    partitions: tuple[PartitionFolder, ...]
     deleted: tuple[Path, ...]
     """Folders of deleted partitions, whose files must still be removed."""
     kraft_metadata: Path | None
     """The folder of KRaft's metadata log, which is no partition of a topic; None without it."""
 
 
-def find_folders(files: Files, directory: LogDirectory) -> FoundFolders:
+def find_folders(files: Files, directory: LogDirectory) -> DirectoryFolders:
     """List the folders of the directory. Writes nothing.
 
     Logs and skips a folder whose name is not that of a partition. OSError; LogDirectoryError for a
     damaged partition.metadata.
     """
-    partitions: list[FoundPartition] = []
+    partitions: list[PartitionFolder] = []
     deleted: list[Path] = []
     kraft_metadata: Path | None = None
     for name in files.list_dir(directory.path):
@@ -60,11 +60,11 @@ def find_folders(files: Files, directory: LogDirectory) -> FoundFolders:
             except StorageFormatError as error:
                 _log.warning("ignoring a folder in log_dir=%s: %s", directory.path, error)
                 continue
-            partitions.append(FoundPartition(topic_partition, _read_topic_id(files, path), path))
-    return FoundFolders(directory, tuple(partitions), tuple(deleted), kraft_metadata)
+            partitions.append(PartitionFolder(topic_partition, _read_topic_id(files, path), path))
+    return DirectoryFolders(directory, tuple(partitions), tuple(deleted), kraft_metadata)
 
 
-def check_once(partitions: Iterable[FoundPartition]) -> None:
+def check_unique_partitions(partitions: Iterable[PartitionFolder]) -> None:
     """Check that each partition is in one folder only. LogDirectoryError if not."""
     seen: dict[TopicPartition, Path] = {}
     for topic_partition, _, path in partitions:

@@ -34,7 +34,7 @@ Flags = npt.NDArray[np.bool_]
 
 # A run ends after the batch that reaches this size, so that it stays in the processor's cache.
 _RUN_BYTES = 512 * 1024
-_ROOM_BYTES = 2 * _RUN_BYTES
+_RUN_BUFFER_BYTES = 2 * _RUN_BYTES
 # A larger buffer is not reused for the next run.
 _MOST_KEPT_BYTES = 4 << 20
 # Small uncompressed batches, such as transaction markers, are copied into the run.
@@ -93,7 +93,7 @@ class Codecs:
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self.room: Any = np.empty(0, np.uint8)
+        self.run_buffer: Any = np.empty(0, np.uint8)
         """The buffer of a run, reused for the next one."""
         self._guess_bytes = _FIRST_GUESS_BYTES
         self._lz4: Any = None
@@ -102,26 +102,26 @@ class Codecs:
 
     def inflate(self, codec: Codec, section: memoryview) -> Buffer:
         """Decompress a section, with the results and errors of ``decompress``."""
-        room_bytes = min(self._guess_bytes, self.max_bytes)
+        limit_bytes = min(self._guess_bytes, self.max_bytes)
         found: Buffer | None = None
         if codec == Codec.LZ4:
-            found = self._inflate_lz4(section, room_bytes)
+            found = self._inflate_lz4(section, limit_bytes)
         elif codec == Codec.ZSTD:
-            found = self._inflate_zstd(section, room_bytes)
+            found = self._inflate_zstd(section, limit_bytes)
         elif codec == Codec.GZIP:
-            found = _inflate_gzip(section, room_bytes)
+            found = _inflate_gzip(section, limit_bytes)
         if found is None:
             found = decompress(codec, section, max_bytes=self.max_bytes)
         self._guess_bytes = max(_GUESS_FACTOR * len(found), _FIRST_GUESS_BYTES)
         return found
 
-    def _inflate_lz4(self, section: memoryview, room_bytes: int) -> Buffer | None:
+    def _inflate_lz4(self, section: memoryview, limit_bytes: int) -> Buffer | None:
         if self._lz4 is None:
             self._lz4 = lz4.frame.create_decompression_context()
         try:
             found: bytes
             found, used_bytes, is_whole = lz4.frame.decompress_chunk(
-                self._lz4, section, max_length=room_bytes
+                self._lz4, section, max_length=limit_bytes
             )
         except RuntimeError:
             used_bytes, is_whole = 0, False
@@ -130,10 +130,10 @@ class Codecs:
         self._lz4 = None  # the context may be in the middle of a frame
         return None
 
-    def _inflate_zstd(self, section: memoryview, room_bytes: int) -> Buffer | None:
+    def _inflate_zstd(self, section: memoryview, limit_bytes: int) -> Buffer | None:
         try:
             claimed_bytes = zstandard.frame_content_size(section)
-            if 0 < claimed_bytes <= room_bytes:
+            if 0 < claimed_bytes <= limit_bytes:
                 return self._zstd.decompress(section, allow_extra_data=False)
             if claimed_bytes >= 0:
                 return None
@@ -141,7 +141,7 @@ class Codecs:
             # notice bytes after the frame.
             check_complete(section)
             with self._zstd.stream_reader(section, read_across_frames=True) as reader:
-                found = reader.read(room_bytes)
+                found = reader.read(limit_bytes)
                 return None if reader.read(1) else found
         except (zstandard.ZstdError, CorruptRecords):
             return None
@@ -165,14 +165,14 @@ class Codecs:
         return compress(codec, section)
 
 
-def _inflate_gzip(section: memoryview, room_bytes: int) -> Buffer | None:
+def _inflate_gzip(section: memoryview, limit_bytes: int) -> Buffer | None:
     inflater = zlib_ng.decompressobj(_GZIP_FORMAT)
     try:
         # Allow one byte more than the limit, or the end of the stream might go unnoticed.
-        found = inflater.decompress(section, room_bytes + 1)
+        found = inflater.decompress(section, limit_bytes + 1)
     except zlib_ng.error:  # type: ignore[misc]  # stubs: an instance
         return None
-    is_whole = inflater.eof and not inflater.unused_data and len(found) <= room_bytes
+    is_whole = inflater.eof and not inflater.unused_data and len(found) <= limit_bytes
     return found if is_whole else None
 
 
@@ -203,7 +203,7 @@ class Runs:
         Headers stay unchanged; the rows of the table fit the decompressed batches. Raises as
         ``decompress`` does if ``first`` is damaged. The run ends before a later damaged row.
         """
-        room = memoryview(self._room())
+        buffer = memoryview(self._run_buffer())
         data = self._chunk.data.data
         sizes: list[int] = []
         end = 0
@@ -228,16 +228,16 @@ class Runs:
                 section = data[header_end : position + self._sizes[row]]
             records_at = end + BATCH_HEADER_BYTES
             size_bytes = BATCH_HEADER_BYTES + len(section)
-            if end + size_bytes > len(room):
-                room = memoryview(self._more_room(end, size_bytes))
-            room[end:records_at] = data[position:header_end]
+            if end + size_bytes > len(buffer):
+                buffer = memoryview(self._grow_run_buffer(end, size_bytes))
+            buffer[end:records_at] = data[position:header_end]
             end += size_bytes
-            room[records_at:end] = section
+            buffer[records_at:end] = section
             sizes.append(size_bytes)
             if end >= _RUN_BYTES:
                 break
         table = self._chunk.table[first * TABLE_COLUMNS : (first + len(sizes)) * TABLE_COLUMNS]
-        return as_chunk(self._codecs.room[:end], _as_plain(table, sizes), len(sizes))
+        return as_chunk(self._codecs.run_buffer[:end], _as_plain(table, sizes), len(sizes))
 
     def entry(self, row: int) -> memoryview:
         """Return the bytes of a row, unchanged from the chunk."""
@@ -247,17 +247,17 @@ class Runs:
     def codec(self, row: int) -> Codec:
         return codec_of(self._attributes[row])
 
-    def _room(self) -> Any:
+    def _run_buffer(self) -> Any:
         codecs = self._codecs
-        if not _ROOM_BYTES <= len(codecs.room) <= _MOST_KEPT_BYTES:
-            codecs.room = np.empty(_ROOM_BYTES, np.uint8)
-        return codecs.room
+        if not _RUN_BUFFER_BYTES <= len(codecs.run_buffer) <= _MOST_KEPT_BYTES:
+            codecs.run_buffer = np.empty(_RUN_BUFFER_BYTES, np.uint8)
+        return codecs.run_buffer
 
-    def _more_room(self, used_bytes: int, size_bytes: int) -> Any:
-        used = self._codecs.room[:used_bytes]
-        self._codecs.room = np.empty(used_bytes + size_bytes, np.uint8)
-        self._codecs.room[:used_bytes] = used
-        return self._codecs.room
+    def _grow_run_buffer(self, used_bytes: int, size_bytes: int) -> Any:
+        used = self._codecs.run_buffer[:used_bytes]
+        self._codecs.run_buffer = np.empty(used_bytes + size_bytes, np.uint8)
+        self._codecs.run_buffer[:used_bytes] = used
+        return self._codecs.run_buffer
 
 
 def _as_plain(table: Numbers, sizes: list[int]) -> Numbers:

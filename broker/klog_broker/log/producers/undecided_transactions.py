@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pyspark_klog.records.layout import INT64_MAX
 
 
-class Transactions:
+class UndecidedTransactions:
     """The undecided transactions of a log, ordered by first offset (Kafka's ongoingTxns and
     unreplicatedTxns in ProducerStateManager)."""
 
@@ -64,7 +64,7 @@ class Transactions:
                 unreplicated.popleft()
             self._look()
 
-    def take_ended(self, other: "Transactions") -> None:
+    def take_ended(self, other: "UndecidedTransactions") -> None:
         """Replace the ended transactions by those of ``other``; the open transactions stay."""
         self._unreplicated = deque(other._unreplicated)
         self._look()

@@ -34,7 +34,7 @@ TRIES_WITHOUT_DESCRIPTORS = 20
 log cannot be used."""
 
 
-class Shortener:
+class RecordRemoval:
     """Removes records from one log.
 
     ``roll(now_ms)`` begins a new segment. ``remove_later(paths, delay_ms)`` removes files that are
@@ -127,7 +127,7 @@ class Shortener:
         gone, kept = segments[:count], segments[count:]
         # Take the segments off the list first, so that no new read begins in them. Readers that
         # are in them hold the open files.
-        state.take_segments(kept)
+        state.set_segments(kept)
         self._raise_log_start(kept[0].base_offset)
         renamed = [path for segment in gone for path in mark_deleted(segment)]
         _log.info(
@@ -141,8 +141,8 @@ class Shortener:
         self._remove_later(renamed, state.config.file_delete_delay_ms)
 
     # --- truncating at the end -------------------------------------------------------------------
-    def truncate_beside(self, offset: int, done: Callable[[BaseException | None], None]) -> None:
-        """Truncate the log in a helper thread: PartitionLog.truncate_beside."""
+    def truncate_async(self, offset: int, done: Callable[[BaseException | None], None]) -> None:
+        """Truncate the log in a helper thread: PartitionLog.truncate_async."""
         state = self._state
         state.check_online()
         if offset >= state.log_end_offset:
@@ -175,9 +175,11 @@ class Shortener:
 
         # Lower the recovery point checkpoint first. After a power cut in the middle, the file can
         # have its old length, with zeros from the cut on, so the next start must check these bytes.
-        self._renew_checkpoints(lambda: state.when_in_place(lambda: self._have_done(work, cut)))
+        self._renew_checkpoints(
+            lambda: state.when_in_place(lambda: self._run_with_retries(work, cut))
+        )
 
-    def _have_done(
+    def _run_with_retries(
         self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
     ) -> None:
         """Run ``work`` on the files in a helper thread; call ``done`` with the outcome.
@@ -212,8 +214,8 @@ class Shortener:
         """Whether a cut is to be tried again: PartitionLog.awaits_cut."""
         return self._again is not None
 
-    def cut_again(self) -> None:
-        """Try a cut again that found no file descriptor: PartitionLog.cut_again."""
+    def retry_cut(self) -> None:
+        """Try a cut again that found no file descriptor: PartitionLog.retry_cut."""
         again, self._again = self._again, None
         if again is not None:
             again()
@@ -261,7 +263,7 @@ class Shortener:
         last.log_file.truncate(position)
         last.size_bytes = position
         restart_indexes(last, position)
-        state.take_segments(kept)
+        state.set_segments(kept)
         state.snapshots.load(
             state.producers,
             kept,
@@ -280,10 +282,10 @@ class Shortener:
             state.files.sync_dir(state.path)
 
     # --- starting over without records -----------------------------------------------------------
-    def begin_anew_beside(
+    def start_over_async(
         self, offset: int, now_ms: int, done: Callable[[BaseException | None], None]
     ) -> None:
-        """Drop all records and epochs, in a helper thread: PartitionLog.begin_anew_beside."""
+        """Drop all records and epochs, in a helper thread: PartitionLog.start_over_async."""
         state = self._state
         state.check_online()
         start = Offset(offset)
@@ -309,11 +311,11 @@ class Shortener:
         def begun(segment: Segment | None, error: BaseException | None) -> None:
             if segment is not None:
                 state.epochs.saved(epochs)
-                state.take_segments((segment,))
+                state.set_segments((segment,))
                 state.producers.clear(start)
                 has_grown = start > state.log_start_offset
                 state.log_start_offset = state.log_end_offset = state.high_watermark = start
-                self._flushing.begun_anew(start)
+                self._flushing.note_start_over(start)
                 if has_grown:
                     self._start_grew()
                 # Appended records must not lie before the recovery point of an older checkpoint.
@@ -322,7 +324,7 @@ class Shortener:
                 self._end_cut(error, done)
 
         def begin() -> None:
-            state.when_in_place(lambda: self._have_done(work, begun))
+            state.when_in_place(lambda: self._run_with_retries(work, begun))
 
         if is_before:
             # Lower the log start checkpoint first. A start with the old one would drop the records
