@@ -22,8 +22,8 @@ from pyspark_klog.records.arrow import ArrowDecoder, encode_from_arrow
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.kernels.partition import assign_partitions
+from pyspark_klog.records.kernels.record_validation import RESULT_FIELDS, validate_records
 from pyspark_klog.records.kernels.scan import STATE_FIELDS, TABLE_COLUMNS, scan_batches
-from pyspark_klog.records.kernels.walk import RESULT_FIELDS, walk_records
 from pyspark_klog.records.layout import INT64_MAX
 
 RECORDS = 48_000
@@ -60,7 +60,7 @@ def _decode_rows(name: str, data: bytes) -> list[Row]:
 
     def walk() -> None:
         for position, size, base_ms, count in found:
-            walk_records(
+            validate_records(
                 *(array, position + 61, position + size, count, base_ms),
                 *(0, INT64_MAX, 0, result),
             )

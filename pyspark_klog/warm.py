@@ -12,14 +12,14 @@ from pyspark_klog.records.kernels import cache
 
 _OF_RECORDS = (
     "scan",
-    "walk",
-    "inside",
-    "rewrite",
+    "record_validation",
+    "batch_contents",
+    "rewriting",
     "messages",
     "partition",
-    "decode",
-    "encode",
-    "down",
+    "batch_decoding",
+    "batch_encoding",
+    "down_conversion",
 )
 KERNEL_MODULES = (
     *(f"pyspark_klog.records.kernels.{name}" for name in _OF_RECORDS),
@@ -35,15 +35,15 @@ def warm(modules: Sequence[str]) -> None:
     from pyspark_klog.records.kernels import jit
 
     if not jit.COMPILED:
-        _say(f"kernels run as plain Python, slow but correct: {jit.WHY_PLAIN}")
+        _say(f"kernels run as plain Python, slow but correct: {jit.NOT_COMPILED_REASON}")
         return
     start = time.perf_counter()
     sources: set[str] = set()
     for name in modules:
-        before = len(jit.loaded)
+        before = len(jit.loaded_kernels)
         module = importlib.import_module(name)
         sources.add(str(module.__file__))
-        for kernel in jit.loaded[before:]:
+        for kernel in jit.loaded_kernels[before:]:
             how = "from the cache" if kernel.from_cache else "compiled"
             _say(f"{kernel.name}: {how} in {kernel.seconds:.2f} s")
     directories = {source: cache.cache_directory(source) for source in sorted(sources)}
@@ -54,7 +54,7 @@ def warm(modules: Sequence[str]) -> None:
             _say(f"kept in {directory}")
     for source in directories:
         cache.mark_warm(source)
-    _say(f"{len(jit.loaded)} kernels ready in {time.perf_counter() - start:.1f} s")
+    _say(f"{len(jit.loaded_kernels)} kernels ready in {time.perf_counter() - start:.1f} s")
 
 
 def _say(line: str) -> None:

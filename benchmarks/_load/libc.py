@@ -10,10 +10,10 @@ import select
 import sys
 from typing import Any
 
-from pyspark_klog.records.kernels.jit import COMPILED, WHY_PLAIN, Array, inline, numba
+from pyspark_klog.records.kernels.jit import COMPILED, NOT_COMPILED_REASON, Array, inline, numba
 
 if not COMPILED:
-    raise ImportError(f"the load generators need numba's compiler: {WHY_PLAIN}")
+    raise ImportError(f"the load generators need numba's compiler: {NOT_COMPILED_REASON}")
 if not sys.platform.startswith("linux"):
     raise ImportError("the load generators run on Linux: they measure through epoll and /proc")
 

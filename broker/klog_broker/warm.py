@@ -17,10 +17,10 @@ from pyspark_klog.records.kernels import cache
 # The modules with kernels.
 KERNEL_MODULES = (
     "pyspark_klog.records.kernels.scan",
-    "pyspark_klog.records.kernels.walk",
-    "pyspark_klog.records.kernels.rewrite",
+    "pyspark_klog.records.kernels.record_validation",
+    "pyspark_klog.records.kernels.rewriting",
     "pyspark_klog.records.kernels.messages",
-    "pyspark_klog.records.kernels.down",
+    "pyspark_klog.records.kernels.down_conversion",
     "klog_broker.compaction.kernel",
     "klog_broker.coordinator.group.commit_kernel",
     "klog_broker.runtime.net.socket_kernel",
@@ -36,24 +36,24 @@ def warm(modules: Sequence[str]) -> None:
     from pyspark_klog.records.kernels import jit
 
     if not jit.COMPILED:
-        _say(f"requests are served without kernels, more slowly: {jit.WHY_PLAIN}")
+        _say(f"requests are served without kernels, more slowly: {jit.NOT_COMPILED_REASON}")
         return
     start = time.perf_counter()
     sources: list[str] = []
     for name in modules:
-        before = len(jit.loaded)
+        before = len(jit.loaded_kernels)
         source = str(importlib.import_module(name).__file__)
         # All records kernels share one mark, which pyspark_klog.warm sets.
         if name not in KERNEL_MODULES[:_OF_RECORDS]:
             sources.append(source)
-        for kernel in jit.loaded[before:]:
+        for kernel in jit.loaded_kernels[before:]:
             how = "from the cache" if kernel.from_cache else "compiled"
             _say(f"{kernel.name}: {how} in {kernel.seconds:.2f} s")
     for own in sources:
         if cache.cache_directory(own) is None:
             _say("no folder can be written to, so each process will compile the kernels again")
         cache.mark_warm(own)
-    _say(f"{len(jit.loaded)} kernels ready in {time.perf_counter() - start:.1f} s")
+    _say(f"{len(jit.loaded_kernels)} kernels ready in {time.perf_counter() - start:.1f} s")
 
 
 def _say(line: str) -> None:

@@ -5,7 +5,7 @@ Compiling a kernel that is missing in the cache takes seconds; ``python -m pyspa
 the cache beforehand.
 """
 
-from pyspark_klog.records.aborted import AbortedTransaction
+from pyspark_klog.records.aborted_transactions import AbortedTransaction
 from pyspark_klog.records.arrow_columns import (
     COLUMN_TYPES,
     DEFAULT_COLUMNS,

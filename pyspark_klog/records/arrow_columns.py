@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyspark_klog.records.kernels import decode
+from pyspark_klog.records.kernels import batch_decoding
 
 HEADER_STRUCT = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 COLUMN_TYPES: dict[str, pa.DataType] = {
@@ -27,12 +27,12 @@ All columns are nullable, like the columns that Spark's own connector declares.
 DEFAULT_COLUMNS = tuple(name for name in COLUMN_TYPES if name != "headers")
 
 _WANTED = {
-    "key": decode.WANT_KEY,
-    "value": decode.WANT_VALUE,
-    "offset": decode.WANT_OFFSET,
-    "timestamp": decode.WANT_TIMESTAMP,
-    "timestampType": decode.WANT_TIMESTAMP_TYPE,
-    "headers": decode.WANT_HEADERS,
+    "key": batch_decoding.WANT_KEY,
+    "value": batch_decoding.WANT_VALUE,
+    "offset": batch_decoding.WANT_OFFSET,
+    "timestamp": batch_decoding.WANT_TIMESTAMP,
+    "timestampType": batch_decoding.WANT_TIMESTAMP_TYPE,
+    "headers": batch_decoding.WANT_HEADERS,
 }
 
 # Arrow's binary columns count bytes in 32 bits.
@@ -54,7 +54,7 @@ def wanted_bits(columns: Sequence[str]) -> int:
     return sum(_WANTED.get(name, 0) for name in columns)
 
 
-class _Room:
+class _KernelBuffer:
     """An Arrow buffer of ``count`` elements; ``array`` is the view that a kernel writes to."""
 
     def __init__(self, count: int, dtype: npt.DTypeLike) -> None:
@@ -78,7 +78,7 @@ class _Room:
 _NOTHING = np.empty(0, np.uint8)
 
 
-class _Absent(_Room):
+class _EmptyBuffer(_KernelBuffer):
     """An empty array in place of a column that the caller did not request."""
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
@@ -88,10 +88,10 @@ class _Absent(_Room):
 class _Bytes:
     """Buffers of a binary column: the values' ends, their bytes, and the validity bitmap."""
 
-    def __init__(self, rows: int, room_bytes: int, *, wanted: bool) -> None:
-        self.ends = _Room(rows + 1, np.int32) if wanted else _Absent(np.int32)
-        self.data = _Room(room_bytes, np.uint8) if wanted else _Absent(np.uint8)
-        self.valid = _Room((rows + 7) // 8, np.uint8) if wanted else _Absent(np.uint8)
+    def __init__(self, rows: int, capacity_bytes: int, *, wanted: bool) -> None:
+        self.ends = _KernelBuffer(rows + 1, np.int32) if wanted else _EmptyBuffer(np.int32)
+        self.data = _KernelBuffer(capacity_bytes, np.uint8) if wanted else _EmptyBuffer(np.uint8)
+        self.valid = _KernelBuffer((rows + 7) // 8, np.uint8) if wanted else _EmptyBuffer(np.uint8)
         if wanted:
             self.ends.array[0] = 0
             self.valid.array.fill(0xFF)
@@ -105,29 +105,33 @@ class _Bytes:
 class ColumnBuffers:
     """Buffers for up to ``max_rows`` records.
 
-    The keys together may have ``room_bytes`` bytes, and so may the values, the header keys and the
-    header values.
+    The keys together may have ``capacity_bytes`` bytes, and so may the values, the header keys and
+    the header values.
     """
 
-    def __init__(self, wanted: int, max_rows: int, room_bytes: int) -> None:
+    def __init__(self, wanted: int, max_rows: int, capacity_bytes: int) -> None:
         self.max_rows = max_rows
-        self.offsets = self._fixed(wanted & decode.WANT_OFFSET, np.int64)
-        self.timestamps = self._fixed(wanted & decode.WANT_TIMESTAMP, np.int64)
-        self.timestamp_types = self._fixed(wanted & decode.WANT_TIMESTAMP_TYPE, np.int32)
-        self.keys = _Bytes(max_rows, room_bytes, wanted=bool(wanted & decode.WANT_KEY))
-        self.values = _Bytes(max_rows, room_bytes, wanted=bool(wanted & decode.WANT_VALUE))
-        with_headers = bool(wanted & decode.WANT_HEADERS)
-        self.header_ends = _Room(max_rows + 1, np.int32) if with_headers else _Absent(np.int32)
+        self.offsets = self._fixed(wanted & batch_decoding.WANT_OFFSET, np.int64)
+        self.timestamps = self._fixed(wanted & batch_decoding.WANT_TIMESTAMP, np.int64)
+        self.timestamp_types = self._fixed(wanted & batch_decoding.WANT_TIMESTAMP_TYPE, np.int32)
+        self.keys = _Bytes(max_rows, capacity_bytes, wanted=bool(wanted & batch_decoding.WANT_KEY))
+        self.values = _Bytes(
+            max_rows, capacity_bytes, wanted=bool(wanted & batch_decoding.WANT_VALUE)
+        )
+        with_headers = bool(wanted & batch_decoding.WANT_HEADERS)
+        self.header_ends = (
+            _KernelBuffer(max_rows + 1, np.int32) if with_headers else _EmptyBuffer(np.int32)
+        )
         if with_headers:
             self.header_ends.array[0] = 0
         # A header takes at least two bytes of a record. So this many headers always suffice for one
         # record with headers, and usual headers are far larger than two bytes.
-        most_headers = max(room_bytes // 2, 1)
-        self.header_keys = _Bytes(most_headers, room_bytes, wanted=with_headers)
-        self.header_values = _Bytes(most_headers, room_bytes, wanted=with_headers)
+        most_headers = max(capacity_bytes // 2, 1)
+        self.header_keys = _Bytes(most_headers, capacity_bytes, wanted=with_headers)
+        self.header_values = _Bytes(most_headers, capacity_bytes, wanted=with_headers)
 
-    def _fixed(self, wanted: int, dtype: npt.DTypeLike) -> _Room:
-        return _Room(self.max_rows, dtype) if wanted else _Absent(dtype)
+    def _fixed(self, wanted: int, dtype: npt.DTypeLike) -> _KernelBuffer:
+        return _KernelBuffer(self.max_rows, dtype) if wanted else _EmptyBuffer(dtype)
 
     def arguments(self) -> tuple[npt.NDArray[np.generic], ...]:
         """Return the arrays in the order of the parameters of ``decode.decode_batches``."""
@@ -148,17 +152,17 @@ class ColumnBuffers:
 
         ``state`` is the kernel's state. The buffers must not be used again afterwards.
         """
-        rows = state[decode.ROWS]
+        rows = state[batch_decoding.ROWS]
         done: dict[str, pa.Array] = {}
         for name in columns:
             kind = COLUMN_TYPES[name]
             if name == "key":
                 done[name] = self.keys.finish(
-                    kind, rows, state[decode.KEY_BYTES], state[decode.KEY_NULLS]
+                    kind, rows, state[batch_decoding.KEY_BYTES], state[batch_decoding.KEY_NULLS]
                 )
             elif name == "value":
                 done[name] = self.values.finish(
-                    kind, rows, state[decode.VALUE_BYTES], state[decode.VALUE_NULLS]
+                    kind, rows, state[batch_decoding.VALUE_BYTES], state[batch_decoding.VALUE_NULLS]
                 )
             elif name == "offset":
                 done[name] = _fixed_array(kind, rows, self.offsets)
@@ -171,9 +175,9 @@ class ColumnBuffers:
         return done
 
     def _headers(self, state: Sequence[int], rows: int) -> pa.Array:
-        count = state[decode.HEADERS]
-        key_bytes = state[decode.HEADER_KEY_BYTES]
-        if state[decode.HEADER_KEYS_NOT_UTF8]:
+        count = state[batch_decoding.HEADERS]
+        key_bytes = state[batch_decoding.HEADER_KEY_BYTES]
+        if state[batch_decoding.HEADER_KEYS_NOT_UTF8]:
             # Kafka's clients replace invalid UTF-8 with U+FFFD, and so does record_section.
             raw = self.header_keys.finish(pa.binary(), count, key_bytes, 0)
             names = [key.decode("utf-8", "replace") for key in raw.to_pylist()]
@@ -183,8 +187,8 @@ class ColumnBuffers:
         values = self.header_values.finish(
             pa.binary(),
             count,
-            state[decode.HEADER_VALUE_BYTES],
-            state[decode.HEADER_VALUE_NULLS],
+            state[batch_decoding.HEADER_VALUE_BYTES],
+            state[batch_decoding.HEADER_VALUE_NULLS],
         )
         structs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_STRUCT))
         ends = self.header_ends.take(rows + 1)
@@ -198,5 +202,5 @@ class ColumnBuffers:
         )
 
 
-def _fixed_array(kind: pa.DataType, rows: int, room: _Room) -> pa.Array:
-    return pa.Array.from_buffers(kind, rows, [None, room.take(rows)], null_count=0)
+def _fixed_array(kind: pa.DataType, rows: int, buffer: _KernelBuffer) -> pa.Array:
+    return pa.Array.from_buffers(kind, rows, [None, buffer.take(rows)], null_count=0)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_klog.records import layout as at
-from pyspark_klog.records.aborted import AbortedFilter
+from pyspark_klog.records.aborted_transactions import AbortedFilter
 from pyspark_klog.records.arrow_columns import (
     COLUMN_TYPES,
     DEFAULT_COLUMNS,
@@ -22,7 +22,7 @@ from pyspark_klog.records.arrow_legacy import LegacyRows
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from pyspark_klog.records.errors import CorruptRecords
-from pyspark_klog.records.kernels import decode, scan
+from pyspark_klog.records.kernels import batch_decoding, scan
 from pyspark_klog.records.kernels.status import (
     BAD_CRC,
     FULL,
@@ -108,7 +108,7 @@ class ArrowDecoder:
         self._max_rows = max_rows
         self._target_bytes = target_bytes
         self._buffers: ColumnBuffers | None = None
-        self._state = np.zeros(decode.STATE_FIELDS, np.int64)
+        self._state = np.zeros(batch_decoding.STATE_FIELDS, np.int64)
         self._legacy = LegacyRows(self._columns, max_rows, target_bytes)
         self._table = np.empty(_TABLE_ROWS * scan.TABLE_COLUMNS, np.int64)
         self._scan_state = np.zeros(scan.STATE_FIELDS, np.int64)
@@ -144,7 +144,7 @@ class ArrowDecoder:
             position = int(self._scan_state[scan.STATE_POSITION])
             if found:
                 rows = self._table[: found * scan.TABLE_COLUMNS].reshape(found, -1)
-                for run in _rising(rows):
+                for run in _split_at_overlaps(rows):
                     self._start_offset = max(self._start_offset, self.next_offset)
                     yield from self._decode_rows(buffer, data, run, filter_)
                     next_offset = int(run[-1, scan.LAST_OFFSET]) + 1
@@ -162,7 +162,7 @@ class ArrowDecoder:
         """Return the records since the last full RecordBatch; None without records."""
         if self._legacy.records:
             return self._finish_legacy()
-        if self._buffers is None or not self._state[decode.ROWS]:
+        if self._buffers is None or not self._state[batch_decoding.ROWS]:
             return None
         return self._finish()
 
@@ -195,7 +195,7 @@ class ArrowDecoder:
             & (rows[:, scan.RECORD_COUNT] > 0)
         )
         if filter_ is not None:
-            keep &= filter_.committed(rows)
+            keep &= filter_.committed_rows(rows)
         if not keep.all():
             rows = rows[keep]
             attributes, legacy = attributes[keep], legacy[keep]
@@ -244,30 +244,30 @@ class ArrowDecoder:
         if self._legacy.records:
             yield self._finish_legacy()
         state = self._state
-        state[: decode.ROWS] = 0  # start at the first record of the first batch
+        state[: batch_decoding.ROWS] = 0  # start at the first record of the first batch
         flat = rows.reshape(-1)
         status = FULL
-        room_bytes = self._target_bytes
+        capacity_bytes = self._target_bytes
         while status == FULL:
             if self._buffers is None:
                 self._buffers = ColumnBuffers(
-                    self._wanted, self._likely_rows(rows, room_bytes), room_bytes
+                    self._wanted, self._likely_rows(rows, capacity_bytes), capacity_bytes
                 )
-                state[decode.ROWS :] = 0
-            status = decode.decode_batches(
+                state[batch_decoding.ROWS :] = 0
+            status = batch_decoding.decode_batches(
                 *(data, flat, len(rows), self._start_offset, self._end_offset),
                 *(self._wanted, self._buffers.max_rows, state),
                 *self._buffers.arguments(),
             )
             if status == FULL:
-                room_bytes = max(self._target_bytes, int(state[decode.NEEDED_BYTES]))
-                if state[decode.ROWS]:
+                capacity_bytes = max(self._target_bytes, int(state[batch_decoding.NEEDED_BYTES]))
+                if state[batch_decoding.ROWS]:
                     yield self._finish()
                 self._buffers = None
         if status != OK:
             raise self._record_error(rows, status)
 
-    def _likely_rows(self, rows: Table, room_bytes: int) -> int:
+    def _likely_rows(self, rows: Table, capacity_bytes: int) -> int:
         """Estimate how many rows the next RecordBatch will have, plus a quarter and some more.
 
         The estimate uses the average record size of ``rows``. Buffers for too many rows cost time;
@@ -275,7 +275,7 @@ class ArrowDecoder:
         """
         records = int(rows[:, scan.RECORD_COUNT].sum())
         size_bytes = max(int(rows[:, scan.SIZE_BYTES].sum()) - len(rows) * at.RECORDS_AT, 1)
-        likely = records * room_bytes // size_bytes
+        likely = records * capacity_bytes // size_bytes
         return min(likely + likely // 4 + _FEWEST_ROWS, self._max_rows)
 
     def _finish(self) -> pa.RecordBatch:
@@ -283,7 +283,7 @@ class ArrowDecoder:
         state = self._state.tolist()
         arrays = self._buffers.finish(state, self._columns)
         self._buffers = None
-        return self._assemble(arrays, state[decode.ROWS])
+        return self._assemble(arrays, state[batch_decoding.ROWS])
 
     def _assemble(self, arrays: dict[str, pa.Array], rows: int) -> pa.RecordBatch:
         for name in self._columns:
@@ -304,7 +304,7 @@ class ArrowDecoder:
 
     # --- v0 and v1 -------------------------------------------------------------------------------
     def _append_legacy(self, buffer: Buffer, rows: Table) -> Iterator[pa.RecordBatch]:
-        if self._buffers is not None and self._state[decode.ROWS]:
+        if self._buffers is not None and self._state[batch_decoding.ROWS]:
             yield self._finish()
         for position in rows[:, scan.POSITION].tolist():
             for record in LegacyView(buffer, position).records(self._max_decompressed_bytes):
@@ -341,16 +341,16 @@ class ArrowDecoder:
         return error_for(status, where)
 
     def _record_error(self, rows: Table, status: int) -> Exception:
-        batch = int(self._state[decode.BATCH])
+        batch = int(self._state[batch_decoding.BATCH])
         return error_for(
             status,
-            f"{self._topic}-{self._partition}, record {int(self._state[decode.RECORD])} "
+            f"{self._topic}-{self._partition}, record {int(self._state[batch_decoding.RECORD])} "
             f"of {int(rows[batch, scan.RECORD_COUNT])} in the batch at offset "
             f"{int(rows[batch, scan.BASE_OFFSET])}",
         )
 
 
-def _rising(rows: Table) -> Sequence[Table]:
+def _split_at_overlaps(rows: Table) -> Sequence[Table]:
     """Split the table before each batch that does not begin after the previous batch's offsets."""
     falls = rows[1:, scan.BASE_OFFSET] <= rows[:-1, scan.LAST_OFFSET]
     return np.split(rows, np.flatnonzero(falls) + 1) if falls.any() else (rows,)

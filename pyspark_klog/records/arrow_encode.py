@@ -16,12 +16,12 @@ from pyspark_klog.records.arrow_inputs import (
     partition_column,
     timestamps_in_ms,
 )
+from pyspark_klog.records.buffer_pool import BufferPool
 from pyspark_klog.records.checksums import crc32c
 from pyspark_klog.records.compression import Codec, compress
 from pyspark_klog.records.errors import InvalidRecords
-from pyspark_klog.records.kept_memory import KeptMemory
-from pyspark_klog.records.kernels import encode
-from pyspark_klog.records.kernels.partition import assign_partitions, order_by_partition
+from pyspark_klog.records.kernels import batch_encoding
+from pyspark_klog.records.kernels.partition import assign_partitions, sort_by_partition
 from pyspark_klog.records.kernels.status import (
     OK,
     ROW_BAD_PARTITION,
@@ -93,7 +93,7 @@ def encode_from_arrow(
     producer_epoch: int = at.NO_PRODUCER_EPOCH,
     next_sequences: npt.NDArray[np.int64] | None = None,
     is_transactional: bool = False,
-    memory: KeptMemory | None = None,
+    memory: BufferPool | None = None,
 ) -> EncodedRows:
     """Encode rows into batches for each partition of one topic.
 
@@ -129,7 +129,7 @@ def encode_from_arrow(
     )
     starts = np.zeros(partition_count + 1, np.int64)
     order = np.empty(rows, np.int32)
-    order_by_partition(rows, partition_count, partitions, starts, order)
+    sort_by_partition(rows, partition_count, partitions, starts, order)
     attributes = int(codec) | (at.TRANSACTIONAL_BIT if is_transactional else 0)
     writer = _Writer(attributes, producer_id, producer_epoch, codec, level, memory)
     batches = writer.write(
@@ -168,7 +168,7 @@ class _Writer:
         producer_epoch: int,
         codec: Codec,
         level: int | None,
-        memory: KeptMemory | None,
+        memory: BufferPool | None,
     ) -> None:
         self._memory = memory
         self._attributes = attributes
@@ -191,26 +191,26 @@ class _Writer:
         max_batch_bytes: int,
     ) -> list[EncodedBatch]:
         rows = len(order)
-        settings = np.zeros(encode.SETTING_FIELDS, np.int64)
-        settings[encode.SETTING_MAX_BATCH_BYTES] = max_batch_bytes
-        settings[encode.SETTING_WRITE_HEADER] = self._codec is Codec.NONE
-        settings[encode.SETTING_ATTRIBUTES] = self._attributes
-        settings[encode.SETTING_PRODUCER_ID] = self._producer_id
-        settings[encode.SETTING_PRODUCER_EPOCH] = self._producer_epoch
-        settings[encode.SETTING_KEYS_VALID_FROM] = keys.valid_from
-        settings[encode.SETTING_VALUES_VALID_FROM] = values.valid_from
-        settings[encode.SETTING_LISTS_VALID_FROM] = headers.valid_from
-        settings[encode.SETTING_HEADERS_VALID_FROM] = headers.keys.valid_from
-        settings[encode.SETTING_HEADER_VALUES_VALID_FROM] = headers.values.valid_from
-        room_bytes = keys.size_bytes + values.size_bytes
-        room_bytes += headers.keys.size_bytes + headers.values.size_bytes
-        room_bytes += rows * (encode.RECORD_OVERHEAD_BYTES + at.BATCH_HEADER_BYTES)
+        settings = np.zeros(batch_encoding.SETTING_FIELDS, np.int64)
+        settings[batch_encoding.SETTING_MAX_BATCH_BYTES] = max_batch_bytes
+        settings[batch_encoding.SETTING_WRITE_HEADER] = self._codec is Codec.NONE
+        settings[batch_encoding.SETTING_ATTRIBUTES] = self._attributes
+        settings[batch_encoding.SETTING_PRODUCER_ID] = self._producer_id
+        settings[batch_encoding.SETTING_PRODUCER_EPOCH] = self._producer_epoch
+        settings[batch_encoding.SETTING_KEYS_VALID_FROM] = keys.valid_from
+        settings[batch_encoding.SETTING_VALUES_VALID_FROM] = values.valid_from
+        settings[batch_encoding.SETTING_LISTS_VALID_FROM] = headers.valid_from
+        settings[batch_encoding.SETTING_HEADERS_VALID_FROM] = headers.keys.valid_from
+        settings[batch_encoding.SETTING_HEADER_VALUES_VALID_FROM] = headers.values.valid_from
+        capacity_bytes = keys.size_bytes + values.size_bytes
+        capacity_bytes += headers.keys.size_bytes + headers.values.size_bytes
+        capacity_bytes += rows * (batch_encoding.RECORD_OVERHEAD_BYTES + at.BATCH_HEADER_BYTES)
         if len(headers.ends):
             header_count = int(headers.ends[-1]) - int(headers.ends[0])
-            room_bytes += header_count * encode.HEADER_OVERHEAD_BYTES
-        out = self._room(room_bytes)
-        table = np.empty(rows * encode.BATCH_COLUMNS, np.int64)
-        found = encode.encode_rows(
+            capacity_bytes += header_count * batch_encoding.HEADER_OVERHEAD_BYTES
+        out = self._allocate_output(capacity_bytes)
+        table = np.empty(rows * batch_encoding.BATCH_COLUMNS, np.int64)
+        found = batch_encoding.encode_rows(
             *(partition_count, starts, order, timestamps_ms, settings),
             *(keys.ends, keys.data, keys.valid),
             *(values.ends, values.data, values.valid),
@@ -219,15 +219,17 @@ class _Writer:
             *(headers.values.ends, headers.values.data, headers.values.valid),
             *(sequences, row_status, table, out),
         )
-        encoded = table[: found * encode.BATCH_COLUMNS].reshape(found, encode.BATCH_COLUMNS)
+        encoded = table[: found * batch_encoding.BATCH_COLUMNS].reshape(
+            found, batch_encoding.BATCH_COLUMNS
+        )
         view = out.data
         return [self._finish(view, fields, order) for fields in encoded.tolist()]
 
-    def _room(self, count: int) -> npt.NDArray[np.uint8]:
+    def _allocate_output(self, count: int) -> npt.NDArray[np.uint8]:
         # Arrow's allocator reuses freed memory too, but not reliably.
         if self._memory is None:
             return np.frombuffer(pa.allocate_buffer(count), np.uint8)
-        return np.frombuffer(self._memory.take(count), np.uint8)
+        return np.frombuffer(self._memory.get_buffer(count), np.uint8)
 
     def _finish(
         self, view: memoryview, fields: list[int], order: npt.NDArray[np.int32]

@@ -229,15 +229,15 @@ def _decompress_gzip(data: memoryview, max_bytes: int, max_parts: int | None) ->
                 piece = data[position : position + slice_bytes]
                 position += len(piece)
                 slice_bytes = min(2 * slice_bytes, _SLICE_BYTES)
-            room_bytes = min(max_bytes - len(out) + 1, _OUTPUT_STEP_BYTES)
+            limit_bytes = min(max_bytes - len(out) + 1, _OUTPUT_STEP_BYTES)
             try:
-                found = inflater.decompress(piece, room_bytes)
+                found = inflater.decompress(piece, limit_bytes)
             except zlib_ng.error as error:  # type: ignore[misc]  # stubs: an instance
                 raise DamagedCompression(f"gzip: {error}") from None
             out += found
             if len(out) > max_bytes:
                 raise DecompressedTooLarge
-            is_full = len(found) == room_bytes
+            is_full = len(found) == limit_bytes
             piece = inflater.unconsumed_tail
         position -= len(inflater.unused_data)
     return Inflated(out, parts == 1 and position == len(data))
@@ -297,9 +297,9 @@ def _decompress_lz4_frame(data: memoryview, position: int, out: bytearray, max_b
             piece = data[position : position + slice_bytes]
             position += len(piece)
             slice_bytes = min(2 * slice_bytes, _SLICE_BYTES)
-        room_bytes = min(max_bytes - len(out) + 1, _OUTPUT_STEP_BYTES)
+        limit_bytes = min(max_bytes - len(out) + 1, _OUTPUT_STEP_BYTES)
         try:
-            out += decoder.decompress(piece, room_bytes)
+            out += decoder.decompress(piece, limit_bytes)
         except RuntimeError as error:
             raise DamagedCompression(f"lz4: {error}") from None
         if len(out) > max_bytes:

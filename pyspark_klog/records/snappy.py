@@ -71,12 +71,12 @@ def decompress_any(
     return out, is_plain and position == len(data)
 
 
-def _decompress_block(block: memoryview, room_bytes: int) -> bytes:
+def _decompress_block(block: memoryview, limit_bytes: int) -> bytes:
     claimed = _claimed_bytes(block)
     if claimed > len(block) * _MAX_RATIO:
         raise DamagedCompression(f"snappy: {len(block)} bytes cannot hold the {claimed} they claim")
-    if claimed > room_bytes:
-        raise DecompressedTooLarge(f"snappy: {claimed} more bytes, the limit leaves {room_bytes}")
+    if claimed > limit_bytes:
+        raise DecompressedTooLarge(f"snappy: {claimed} more bytes, the limit leaves {limit_bytes}")
     try:
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:

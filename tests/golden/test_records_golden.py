@@ -15,10 +15,10 @@ from pyspark_klog.records.control import (
     decode_end_transaction,
     end_transaction_batch,
 )
-from pyspark_klog.records.convert_down import down_convert
+from pyspark_klog.records.down_conversion import down_convert
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Header, Record, TimestampType
-from pyspark_klog.records.sets import entries
+from pyspark_klog.records.record_sets import entries
 from tests.support.golden_cases import CODECS, GOLDEN_DIR, START_MS, Expected, Golden
 from tests.support.record_sets import iterate
 from tests.support.up_conversion import up_convert

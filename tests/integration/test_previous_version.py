@@ -21,7 +21,7 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Record
-from pyspark_klog.records.sets import entries
+from pyspark_klog.records.record_sets import entries
 from pyspark_klog.testing import Broker
 from pyspark_klog.testing.ports import free_port
 from pyspark_klog.testing.zookeeper import ZooKeeper

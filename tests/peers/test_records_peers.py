@@ -9,7 +9,7 @@ import pytest
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_batch
-from pyspark_klog.records.convert_down import down_convert
+from pyspark_klog.records.down_conversion import down_convert
 from pyspark_klog.records.errors import RecordsError, UnsupportedCodec
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Record, TimestampType

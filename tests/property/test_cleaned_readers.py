@@ -21,7 +21,7 @@ from pyspark_klog.spark.files.range import SegmentRange
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.spark.planning.samples import measure
 from pyspark_klog.storage.partition_files import PartitionFiles
-from pyspark_klog.storage.walk import last_stable_offset, offset_at_time, whole_end
+from pyspark_klog.storage.segment_walk import last_stable_offset, offset_at_time, whole_end
 from tests.support.cleaned_batches import FIRST_MS, CleanedBatch, cleaned_logs
 from tests.support.log_harness import PARTITION, SMALL, open_log
 from tests.support.memory_files import MemoryFiles

@@ -30,7 +30,7 @@ from pyspark_klog.records.control import (
 )
 from pyspark_klog.records.errors import CorruptRecords, DecompressedTooLarge, RecordsError
 from pyspark_klog.records.record import TimestampType
-from pyspark_klog.records.sets import entries
+from pyspark_klog.records.record_sets import entries
 from tests.support.compaction_cases import (
     NOW_MS,
     Settings,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_klog.records.kernels import kernels_compiled, why_not_compiled
+from pyspark_klog.records.kernels import kernels_compiled, not_compiled_reason
 from tests.support import down_cases, kernel_cases, rewriting_cases, row_hash_cases
 from tests.support.kernel_cases import run_seeds
 
@@ -29,8 +29,8 @@ def digest(request: pytest.FixtureRequest) -> tuple[str, int, str]:
 
 
 def test_here_they_are_compiled() -> None:
-    assert kernels_compiled(), why_not_compiled()
-    assert why_not_compiled() == ""
+    assert kernels_compiled(), not_compiled_reason()
+    assert not_compiled_reason() == ""
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,11 @@ def assert_same_in(form: dict[str, str], digest: tuple[str, int, str]) -> None:
 def test_without_numba_the_kernels_run_as_python() -> None:
     code = (
         "import sys; sys.modules['numba'] = None\n"
-        "from pyspark_klog.records.kernels import kernels_compiled, why_not_compiled\n"
+        "from pyspark_klog.records.kernels import kernels_compiled\n"
+        "from pyspark_klog.records.kernels import not_compiled_reason as reason\n"
         "from tests.support.kernel_cases import run_seeds\n"
         "assert not kernels_compiled()\n"
-        "assert why_not_compiled().startswith('numba cannot be imported'), why_not_compiled()\n"
+        "assert reason().startswith('numba cannot be imported'), reason()\n"
         "print(run_seeds(range(20)))\n"
     )
     done = subprocess.run(
@@ -80,7 +81,7 @@ def test_without_numba_the_kernels_run_as_python() -> None:
 def test_importing_the_packages_loads_no_numba() -> None:
     code = (
         "import sys, pyspark_klog, pyspark_klog.records, pyspark_klog.records.kernels\n"
-        "import pyspark_klog.records.partitioner, pyspark_klog.records.sets\n"
+        "import pyspark_klog.records.partitioner, pyspark_klog.records.record_sets\n"
         "from pyspark_klog.records.kernels import kernels_are_cached\n"
         "kernels_are_cached()\n"
         "print([name for name in ('numba', 'llvmlite', 'pyarrow') if name in sys.modules])\n"

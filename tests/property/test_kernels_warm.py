@@ -8,20 +8,20 @@ from pyspark_klog.records.kernels import kernels_are_cached
 from pyspark_klog.warm import KERNEL_MODULES
 
 OF_RECORDS = (
-    "decode.decode_batches",
-    "down.convert_entries",
-    "down.convert_messages",
-    "down.convert_section",
-    "encode.encode_rows",
-    "inside.check_inside",
-    "messages.look_at_messages",
+    "batch_contents.check_batch_contents",
+    "batch_decoding.decode_batches",
+    "batch_encoding.encode_rows",
+    "down_conversion.convert_entries",
+    "down_conversion.convert_messages",
+    "down_conversion.convert_section",
+    "messages.measure_messages",
     "messages.write_messages",
     "partition.assign_partitions",
-    "partition.order_by_partition",
-    "rewrite.look_at_records",
-    "rewrite.write_records",
+    "partition.sort_by_partition",
+    "record_validation.validate_records",
+    "rewriting.measure_records",
+    "rewriting.write_records",
     "scan.scan_batches",
-    "walk.walk_records",
 )
 KERNELS = (
     *(f"pyspark_klog.records.kernels.{name}" for name in OF_RECORDS),

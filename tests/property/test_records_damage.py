@@ -13,10 +13,10 @@ from pyspark_klog.records.batch import split_batches
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec, decompress
 from pyspark_klog.records.control import decode_end_transaction
-from pyspark_klog.records.convert_down import down_convert
+from pyspark_klog.records.down_conversion import down_convert
 from pyspark_klog.records.errors import CorruptRecords, RecordsError
 from pyspark_klog.records.record import Record
-from pyspark_klog.records.sets import entries
+from pyspark_klog.records.record_sets import entries
 from tests.support.golden_cases import GOLDEN_DIR, Golden
 from tests.support.record_sets import iterate
 from tests.support.up_conversion import up_convert

@@ -8,7 +8,7 @@ from pyspark_klog.records.batch import BatchView, split_batches
 from pyspark_klog.records.builder import BatchBuilder, plain_batch
 from pyspark_klog.records.checksums import crc32, crc32c
 from pyspark_klog.records.compression import Codec, compress, decompress
-from pyspark_klog.records.convert_down import down_convert
+from pyspark_klog.records.down_conversion import down_convert
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Header, Record, TimestampType
 from pyspark_klog.records.record_section import append_record, record_size

@@ -20,7 +20,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_batch
 from pyspark_klog.records.legacy_builder import LegacyBuilder
-from pyspark_klog.records.sets import offset_after
+from pyspark_klog.records.record_sets import offset_after
 from tests.support.eventually import eventually
 from tests.support.parity import Engine, Parity
 from tests.support.parity_fixtures import new_kafka

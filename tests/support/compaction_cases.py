@@ -29,7 +29,7 @@ from pyspark_klog.records.kernels import scan
 from pyspark_klog.records.kernels.status import OK
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import TimestampType
-from pyspark_klog.records.sets import entries
+from pyspark_klog.records.record_sets import entries
 from tests.support.compaction_model import MAX_DECOMPRESSED_BYTES, Model, ModelMap
 
 NOW_MS = 1_700_000_000_000

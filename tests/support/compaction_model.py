@@ -21,7 +21,7 @@ from pyspark_klog.records.errors import InvalidRecords
 from pyspark_klog.records.legacy import LegacyView, encode_message
 from pyspark_klog.records.record import Record, TimestampType
 from pyspark_klog.records.record_section import wrap_int64
-from pyspark_klog.records.sets import Entry
+from pyspark_klog.records.record_sets import Entry
 from pyspark_klog.records.varint import read_varint, read_varlong, varint
 
 MAX_DECOMPRESSED_BYTES = 1 << 20

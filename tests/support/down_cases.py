@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 
 from pyspark_klog.records.batch import BatchView, is_cut_off
 from pyspark_klog.records.compression import Codec, compress
-from pyspark_klog.records.convert_down import down_convert
+from pyspark_klog.records.down_conversion import down_convert
 from pyspark_klog.records.errors import CorruptRecords, UnsupportedCodec
 from pyspark_klog.records.layout import CODEC_MASK, LEGACY_ATTRIBUTES_AT
 from pyspark_klog.records.legacy import LegacyView, encode_message
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Record, TimestampType
-from pyspark_klog.records.sets import Entry, entry_at, look
+from pyspark_klog.records.record_sets import Entry, entry_at, read_entry_head
 from tests.support.kernel_cases import (
     MAX_DECOMPRESSED_BYTES,
     Outcome,
@@ -32,7 +32,7 @@ def by_records(data: bytes, magic: int, first_offset: int = 0) -> bytes:
     parts = []
     position = 0
     while not is_cut_off(data, position, len(data)):
-        head = look(data, position)
+        head = read_entry_head(data, position)
         if head.magic <= magic:
             # The set is passed on unread: the client checks it.
             if data[position + LEGACY_ATTRIBUTES_AT] & CODEC_MASK > Codec.LZ4:

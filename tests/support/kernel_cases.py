@@ -18,11 +18,11 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import RecordsError
-from pyspark_klog.records.kernels import inside, scan, walk
+from pyspark_klog.records.kernels import batch_contents, record_validation, scan
 from pyspark_klog.records.kernels.status import INCOMPLETE, OK
 from pyspark_klog.records.layout import BATCH_HEADER_BYTES, CODEC_MASK, INT64_MAX
 from pyspark_klog.records.record import Record, TimestampType
-from pyspark_klog.records.sets import entries
+from pyspark_klog.records.record_sets import entries
 from tests.support.record_sets import iterate
 
 ALL_COLUMNS = tuple(COLUMN_TYPES)
@@ -209,16 +209,16 @@ def walk_outcomes(data: bytes) -> tuple[Outcome, Outcome]:
 
     def by_kernel() -> tuple[int, int]:
         section = view.records_section(MAX_DECOMPRESSED_BYTES)
-        result = np.zeros(walk.RESULT_FIELDS, np.int64)
-        status = walk.walk_records(
+        result = np.zeros(record_validation.RESULT_FIELDS, np.int64)
+        status = record_validation.validate_records(
             *(np.frombuffer(section, np.uint8), 0, len(section), view.record_count),
             *(view.base_timestamp_ms, -(2**63), INT64_MAX, 0, result),
         )
         if status != OK:
             raise RecordsError(str(status))
         return (
-            int(result[walk.RESULT_MAX_TIMESTAMP_MS]),
-            int(result[walk.RESULT_MAX_TIMESTAMP_RECORD]),
+            int(result[record_validation.RESULT_MAX_TIMESTAMP_MS]),
+            int(result[record_validation.RESULT_MAX_TIMESTAMP_RECORD]),
         )
 
     kernel, iterator = outcome_of(by_kernel), outcome_of(by_iterator)
@@ -245,9 +245,11 @@ def inside_outcomes(data: bytes) -> tuple[Outcome, Outcome]:
 
     def by_kernel() -> bool:
         table = np.array(scan_rows(data, check_crc=False)[2], np.int64)
-        result = np.zeros(inside.RESULT_FIELDS, np.int64)
+        result = np.zeros(batch_contents.RESULT_FIELDS, np.int64)
         buf = np.frombuffer(data, np.uint8)
-        statuses = [inside.check_inside(buf, table.reshape(-1), 0, len(table), result)]
+        statuses = [
+            batch_contents.check_batch_contents(buf, table.reshape(-1), 0, len(table), result)
+        ]
         for row, view in zip(table, views, strict=True):
             if view.codec is Codec.NONE or not view.record_count:
                 continue
@@ -256,7 +258,7 @@ def inside_outcomes(data: bytes) -> tuple[Outcome, Outcome]:
             row[scan.ATTRIBUTES] &= ~CODEC_MASK
             row[scan.POSITION] = -BATCH_HEADER_BYTES
             row[scan.SIZE_BYTES] = len(section) + BATCH_HEADER_BYTES
-            statuses.append(inside.check_inside(section, row, 0, 1, result))
+            statuses.append(batch_contents.check_batch_contents(section, row, 0, 1, result))
         if any(status != OK for status in statuses):
             raise RecordsError(str(statuses))
         return True

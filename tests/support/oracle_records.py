@@ -16,7 +16,7 @@ from pyspark_klog.records.control import (
 )
 from pyspark_klog.records.errors import RecordsError
 from pyspark_klog.records.record import TimestampType
-from pyspark_klog.records.sets import entries
+from pyspark_klog.records.record_sets import entries
 from tests.fuzz.corpus import batch as likely_batch
 from tests.fuzz.corpus import damaged_batch, old_set
 

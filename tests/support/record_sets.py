@@ -11,7 +11,7 @@ from pyspark_klog.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from pyspark_klog.records.control import EndTransactionMarker, encode_control_key
 from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.record import Record
-from pyspark_klog.records.sets import entries
+from pyspark_klog.records.record_sets import entries
 
 _END_TRANSACTION_VALUE = struct.Struct(">hi")
 """A marker's value: version 0 and the coordinator epoch."""

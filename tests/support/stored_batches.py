@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.records.layout import Buffer
-from pyspark_klog.records.sets import Entry, entries
+from pyspark_klog.records.record_sets import Entry, entries
 
 
 class StoredBatch(NamedTuple):

@@ -29,7 +29,7 @@ from pyspark_klog.records.arrow import ArrowDecoder
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.control import ControlType, decode_end_transaction
-from pyspark_klog.records.sets import entries
+from pyspark_klog.records.record_sets import entries
 from tests.support.client_cases import client_of, new_topic
 from tests.support.eventually import eventually
 

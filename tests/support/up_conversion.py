@@ -1,5 +1,5 @@
 """Conversion up, as Kafka 3.9 does it, for clients that produce with versions before 3: to v2,
-which is what the log stores. Down is convert_down.py.
+which is what the log stores. Down is down_conversion.py.
 """
 
 from collections.abc import Iterator

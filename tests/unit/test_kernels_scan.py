@@ -6,7 +6,7 @@ import pytest
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
-from pyspark_klog.records.kernels import scan, status, walk, walk_records
+from pyspark_klog.records.kernels import record_validation, scan, status, validate_records
 from pyspark_klog.records.layout import INT64_MAX
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.varint import append_varint
@@ -142,9 +142,9 @@ def run_walk(
     latest_ms: int = INT64_MAX,
     key_required: bool = False,
 ) -> tuple[int, list[int]]:
-    result = np.zeros(walk.RESULT_FIELDS, np.int64)
+    result = np.zeros(record_validation.RESULT_FIELDS, np.int64)
     array = np.frombuffer(b"before" + section + b"after", np.uint8)
-    answer = walk_records(
+    answer = validate_records(
         *(array, 6, 6 + len(section), count, base_ms),
         *(earliest_ms, latest_ms, int(key_required), result),
     )
@@ -182,8 +182,8 @@ def test_walk_says_what_is_wrong_and_where(
     section: bytes, count: int, expected: int, index: int
 ) -> None:
     answer, result = run_walk(section, count)
-    assert (answer, result[walk.RESULT_RECORD]) == (expected, index)
-    assert result[walk.RESULT_POSITION] == 6 + (len(record(0)) if index else 0)
+    assert (answer, result[record_validation.RESULT_RECORD]) == (expected, index)
+    assert result[record_validation.RESULT_POSITION] == 6 + (len(record(0)) if index else 0)
 
 
 def test_walk_wants_keys_for_a_compacted_topic() -> None:
@@ -204,9 +204,11 @@ def test_walk_bounds_timestamps_but_lets_none_pass() -> None:
 def test_walk_wraps_sums_of_timestamps_as_kafka_does() -> None:
     answer, result = run_walk(record(0, 2), 1, base_ms=INT64_MAX)
     assert answer == status.OK
-    assert result[walk.RESULT_MAX_TIMESTAMP_MS] == -1
+    assert result[record_validation.RESULT_MAX_TIMESTAMP_MS] == -1
     _, result = run_walk(record(0, INT64_MAX) + record(1, INT64_MIN), 2, base_ms=-5)
-    assert result[walk.RESULT_MAX_TIMESTAMP_MS] == INT64_MAX - 4  # MIN - 5 wrapped around
+    assert (
+        result[record_validation.RESULT_MAX_TIMESTAMP_MS] == INT64_MAX - 4
+    )  # MIN - 5 wrapped around
 
 
 def test_walk_of_a_crafted_length_near_the_largest_number() -> None:

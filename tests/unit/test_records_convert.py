@@ -6,7 +6,7 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec, compress
 from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_batch
-from pyspark_klog.records.convert_down import down_convert, overflow_message
+from pyspark_klog.records.down_conversion import down_convert, overflow_message
 from pyspark_klog.records.errors import (
     CorruptRecords,
     DecompressedTooLarge,
@@ -16,7 +16,7 @@ from pyspark_klog.records.errors import (
 from pyspark_klog.records.legacy import LegacyView, encode_message
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Record, TimestampType
-from pyspark_klog.records.sets import entries, look
+from pyspark_klog.records.record_sets import entries, read_entry_head
 from tests.support.record_sets import iterate
 from tests.support.up_conversion import up_convert
 
@@ -120,7 +120,7 @@ def test_down_refuses_zstd() -> None:
 
 def test_down_of_a_part() -> None:
     data = v2() + v2(base_offset=20)
-    size = look(data).size_bytes
+    size = read_entry_head(data).size_bytes
     assert [r.offset for r in iterate(down_convert(data, 1, start=size).data)] == [20, 21, 25]
     with pytest.raises(CorruptRecords):
         down_convert(data, 1, end=size + 30)
@@ -210,5 +210,5 @@ def test_up_checks_every_crc() -> None:
 
 def test_the_overflow_message_is_larger_than_its_room() -> None:
     for room, size in ((0, 61), (60, 61), (1000, 1001)):
-        assert look(overflow_message(room) + b"\0\0\0\0\x01").size_bytes == size + 12
+        assert read_entry_head(overflow_message(room) + b"\0\0\0\0\x01").size_bytes == size + 12
         assert list(iterate(overflow_message(room), allow_partial=True)) == []

@@ -5,7 +5,7 @@ import pytest
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.records.legacy_builder import LegacyBuilder
-from pyspark_klog.records.sets import offset_after
+from pyspark_klog.records.record_sets import offset_after
 
 
 def _batch(base_offset: int, count: int) -> bytes:

@@ -9,7 +9,7 @@ from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_
 from pyspark_klog.records.errors import CorruptRecords, DecompressedTooLarge
 from pyspark_klog.records.legacy import LegacyView
 from pyspark_klog.records.legacy_builder import LegacyBuilder
-from pyspark_klog.records.sets import EntryHead, entries, entry_at, look
+from pyspark_klog.records.record_sets import EntryHead, entries, entry_at, read_entry_head
 from tests.support.record_sets import iterate
 
 
@@ -36,13 +36,13 @@ def test_one_look_for_all_formats() -> None:
     heads = []
     position = 0
     while position < len(MIXED):
-        head = look(MIXED, position)
+        head = read_entry_head(MIXED, position)
         heads.append((head.offset, head.magic))
         position += head.size_bytes
     assert position == len(MIXED)
     assert heads == [(1, 0), (2, 1), (3, 1), (4, 2), (6, 2), (7, 2)]
     # 17 bytes are enough.
-    assert look(MARKER[:17]) == EntryHead(6, len(MARKER), 2)
+    assert read_entry_head(MARKER[:17]) == EntryHead(6, len(MARKER), 2)
 
 
 def test_views_of_each_format() -> None:
@@ -56,8 +56,8 @@ def test_records_of_all_entries() -> None:
     assert [record.offset for record in iterate(MIXED)] == [0, 1, 2, 3, 4, 5, 7, 8]
     with_control = iterate(MIXED, include_control=True)
     assert [record.offset for record in with_control] == list(range(9))
-    start = look(MIXED).size_bytes
-    end = start + 2 * look(MIXED, start).size_bytes
+    start = read_entry_head(MIXED).size_bytes
+    end = start + 2 * read_entry_head(MIXED, start).size_bytes
     assert [record.offset for record in iterate(MIXED, start, end)] == [2, 3]
     assert list(iterate(b"")) == []
 
@@ -101,6 +101,6 @@ def test_inflating_is_bounded(magic: int) -> None:
 )
 def test_what_is_no_entry_is_refused(data: bytes, text: str) -> None:
     with pytest.raises(CorruptRecords, match=text):
-        look(data)
+        read_entry_head(data)
     with pytest.raises(CorruptRecords):
         list(entries(data + bytes(100)))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from klog_broker.runtime.event_loop.switching import short_switch_interval
 from klog_broker.runtime.system.compiling import fill_cache
-from pyspark_klog.records.kernels import kernels_compiled, why_not_compiled
+from pyspark_klog.records.kernels import kernels_compiled, not_compiled_reason
 
 _MODULE = "klog_broker.compaction.kernel"
 _log = logging.getLogger("klog.cleaner")
@@ -26,6 +26,6 @@ def load_cleaner_kernels(is_stopping: Callable[[], bool]) -> bool:
         if not kernels_compiled():
             _log.warning(
                 "the log cleaner has no compiled kernels, so it is slow and delays requests: %s",
-                why_not_compiled(),
+                not_compiled_reason(),
             )
     return True

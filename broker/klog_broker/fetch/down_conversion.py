@@ -15,7 +15,7 @@ from klog_broker.runtime.disk.files import ReadRegion
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.records.convert_down import ConversionBudget, down_convert_some
+from pyspark_klog.records.down_conversion import ConversionBudget, down_convert_fetched
 from pyspark_klog.records.errors import DecompressedTooLarge, RecordsError, UnsupportedCodec
 
 RESPONSE_WORK_BYTES = 32 * 1024 * 1024
@@ -63,7 +63,7 @@ class _Response:
     def _convert(self, wanted: SetToConvert, work: ConversionBudget) -> Converted:
         region = wanted.region
         try:
-            found = down_convert_some(
+            found = down_convert_fetched(
                 region.file.pread(region.size, region.position),
                 self._magic,
                 first_offset=wanted.first_offset,

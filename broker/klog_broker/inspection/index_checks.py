@@ -11,7 +11,7 @@ from klog_broker.inspection.report import MOST_OF_A_FILE, Report
 from pyspark_klog.records.kernels import scan
 from pyspark_klog.storage.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from pyspark_klog.storage.partition_files import ReadOnlyFile
-from pyspark_klog.storage.walk import Table
+from pyspark_klog.storage.segment_walk import Table
 
 _ROWS_AT_ONCE = 65_536
 _OFFSET_ROW = np.dtype([("first", ">i4"), ("second", ">i4")])

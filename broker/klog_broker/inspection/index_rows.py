@@ -11,7 +11,7 @@ from klog_broker.inspection.log_rows import optional_long
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import add_to_sequence
 from pyspark_klog.records.errors import CorruptRecords
-from pyspark_klog.records.sets import look
+from pyspark_klog.records.record_sets import read_entry_head
 from pyspark_klog.storage.errors import StorageFormatError
 from pyspark_klog.storage.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from pyspark_klog.storage.names import Suffix, segment_file_name
@@ -113,7 +113,7 @@ def _batch_at(log: ReadOnlyFile, position: int) -> _Batch | None:
         return None
     header = log.read_at(position, at.LAST_OFFSET_DELTA_AT + 4)
     try:
-        head = look(header)
+        head = read_entry_head(header)
     except CorruptRecords:
         return None
     if head.magic != at.MAGIC_V2:

@@ -17,7 +17,7 @@ from pyspark_klog.records.batch import add_to_sequence
 from pyspark_klog.records.control import ControlType, control_type_of, decode_end_transaction
 from pyspark_klog.records.errors import RecordsError
 from pyspark_klog.records.kernels import scan
-from pyspark_klog.records.sets import entry_at
+from pyspark_klog.records.record_sets import entry_at
 from pyspark_klog.storage.producer_snapshot import ProducerSnapshotEntry
 from pyspark_klog.storage.transaction_index import AbortedEntry
 

@@ -18,12 +18,12 @@ from pyspark_klog.records.compression import (
     decompress,
 )
 from pyspark_klog.records.errors import CorruptRecords, DecompressedTooLarge, RecordsError
-from pyspark_klog.records.kernels import inside, scan
+from pyspark_klog.records.kernels import batch_contents, scan
 from pyspark_klog.records.kernels.status import FULL, INCOMPLETE, OK, error_for
 from pyspark_klog.records.legacy import LegacyView
-from pyspark_klog.records.sets import look
+from pyspark_klog.records.record_sets import read_entry_head
 from pyspark_klog.storage.partition_files import ReadOnlyFile
-from pyspark_klog.storage.walk import Table
+from pyspark_klog.storage.segment_walk import Table
 
 _WINDOW_BYTES = 4 << 20
 _TABLE_ROWS = 16_384
@@ -103,7 +103,7 @@ def _larger_batch(
     from its header alone, or the fault."""
     left = file.size() - position
     try:
-        head = look(header)
+        head = read_entry_head(header)
     except CorruptRecords:
         return BadPlace(position, f"{left} bytes are left, which do not begin a batch")
     if head.size_bytes > left:
@@ -134,10 +134,12 @@ def faults_inside(chunk: ScannedBatches) -> Iterator[InsideFault]:
         text = f"a batch of {rows[0, scan.SIZE_BYTES]} bytes: its records are not checked"
         yield InsideFault(0, text, True)
         return
-    result = np.zeros(inside.RESULT_FIELDS, np.int64)
+    result = np.zeros(batch_contents.RESULT_FIELDS, np.int64)
     first = 0
     while first < len(rows):
-        status = inside.check_inside(chunk.data, rows.reshape(-1), first, len(rows), result)
+        status = batch_contents.check_batch_contents(
+            chunk.data, rows.reshape(-1), first, len(rows), result
+        )
         if status == OK:
             break
         row, record = result.tolist()
@@ -169,9 +171,9 @@ def _check_compressed(chunk: ScannedBatches, row: int) -> None:
     fields[scan.ATTRIBUTES] &= ~at.CODEC_MASK
     fields[scan.POSITION] = -at.RECORDS_AT
     fields[scan.SIZE_BYTES] = len(inflated) + at.RECORDS_AT
-    result = np.zeros(inside.RESULT_FIELDS, np.int64)
+    result = np.zeros(batch_contents.RESULT_FIELDS, np.int64)
     octets = np.frombuffer(inflated, np.uint8)
     octets.flags.writeable = False
-    status = inside.check_inside(octets, fields, 0, 1, result)
+    status = batch_contents.check_batch_contents(octets, fields, 0, 1, result)
     if status != OK:
-        raise error_for(status, f"record {int(result[inside.RESULT_RECORD])} of the batch")
+        raise error_for(status, f"record {int(result[batch_contents.RESULT_RECORD])} of the batch")

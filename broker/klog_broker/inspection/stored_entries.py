@@ -11,7 +11,7 @@ from klog_broker.inspection.next_batch import next_good_batch
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.checksums import crc32, crc32c
 from pyspark_klog.records.errors import CorruptRecords
-from pyspark_klog.records.sets import Entry, EntryHead, entry_at, look
+from pyspark_klog.records.record_sets import Entry, EntryHead, entry_at, read_entry_head
 from pyspark_klog.storage.partition_files import ReadOnlyFile
 
 MAX_ENTRY_BYTES = 64 << 20
@@ -74,7 +74,7 @@ def _entry(file: ReadOnlyFile, position: int, end: int) -> StoredEntry | str:
     """Return the entry at ``position``, or the reason why there is none."""
     header = file.read_at(position, min(at.BATCH_HEADER_BYTES, end - position))
     try:
-        head = look(header)
+        head = read_entry_head(header)
     except CorruptRecords as error:
         return _without_place(error)
     if head.size_bytes > end - position:

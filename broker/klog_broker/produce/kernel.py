@@ -32,12 +32,12 @@ from pyspark_klog.records.kernels.memory import (
     write_i32,
     write_i64,
 )
-from pyspark_klog.records.kernels.records import is_utf8
-from pyspark_klog.records.kernels.walk import (
+from pyspark_klog.records.kernels.record_validation import (
     RESULT_FIELDS,
     RESULT_MAX_TIMESTAMP_MS,
-    walk_records,
+    validate_records,
 )
+from pyspark_klog.records.kernels.records import is_utf8
 from pyspark_klog.records.layout import (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
@@ -424,7 +424,7 @@ def _check_batch(
     if read_u32(arena, at + CRC_AT) != crc32c(arena, at + CRC_START_AT, at + size):
         return _STOP
     walked = table[WALKED_AT : WALKED_AT + RESULT_FIELDS]
-    wrong = walk_records(
+    wrong = validate_records(
         arena,
         at + BATCH_HEADER_BYTES,
         at + size,

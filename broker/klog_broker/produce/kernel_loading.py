@@ -12,7 +12,7 @@ from klog_broker.runtime.system.compiling import fill_cache
 
 _MODULE = "klog_broker.produce.kernel"
 _SOCKET_MODULE = "klog_broker.runtime.net.socket_kernel"
-_CONVERSION_MODULE = "pyspark_klog.records.kernels.down"
+_CONVERSION_MODULE = "pyspark_klog.records.kernels.down_conversion"
 
 LoadKernel = Callable[[Callable[[], bool]], Any | None]
 """Loads the kernel's module, or returns None if that is impossible. Runs in a helper thread and may

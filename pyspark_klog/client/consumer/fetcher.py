@@ -45,7 +45,7 @@ from pyspark_klog.protocol.apis.fetch import (
     PartitionData,
 )
 from pyspark_klog.protocol.keys import ApiKey
-from pyspark_klog.records.sets import offset_after
+from pyspark_klog.records.record_sets import offset_after
 
 _NAMES_UNTIL = 12
 """The last version of Fetch that names topics; later versions use topic ids."""

@@ -37,7 +37,7 @@ from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.produce import PartitionProduceResponse, ProduceResponse
-from pyspark_klog.records.kept_memory import KeptMemory
+from pyspark_klog.records.buffer_pool import BufferPool
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Producer:
             transactional=self.is_transactional,
         )
         self._transaction: InTransaction | None = None
-        self.memory = KeptMemory(_KEPT_PIECES, _MOST_KEPT_BYTES)
+        self.memory = BufferPool(_KEPT_PIECES, _MOST_KEPT_BYTES)
         """Memory to encode batches in; reused once they are acknowledged."""
         self._calls: list[tuple[Call[ProduceResponse], list[Batch]]] = []
         self._failure: KlogError | None = None

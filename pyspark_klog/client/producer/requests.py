@@ -18,7 +18,7 @@ from pyspark_klog.protocol.apis.produce import (
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.compression import Codec
-from pyspark_klog.records.convert_down import down_convert
+from pyspark_klog.records.down_conversion import down_convert
 
 _FIRST_WITH_V2 = 3
 _FIRST_WITH_ZSTD = 7

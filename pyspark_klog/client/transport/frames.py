@@ -7,7 +7,7 @@ is left.
 """
 
 from pyspark_klog.client.errors import ReplyUnreadable
-from pyspark_klog.records.kept_memory import KeptMemory
+from pyspark_klog.records.buffer_pool import BufferPool
 
 _SIZE_BYTES = 4
 _MIN_FRAME_BYTES = 4
@@ -32,7 +32,7 @@ class ReplyFrames:
         self._frame: bytearray | None = None
         self._frame_bytes = 0
         self._frame_end = 0
-        self._memory = KeptMemory(KEPT_FRAMES, FIRST_GROWTH_BYTES)
+        self._memory = BufferPool(KEPT_FRAMES, FIRST_GROWTH_BYTES)
 
     def buffer(self) -> memoryview:
         """The memory for the next received bytes; never empty. Release it before `received`."""
@@ -83,7 +83,7 @@ class ReplyFrames:
 
     def _begin_frame(self, size: int, position: int, end: int) -> None:
         is_large = size > FIRST_GROWTH_BYTES
-        frame = bytearray(FIRST_GROWTH_BYTES) if is_large else self._memory.take(size)
+        frame = bytearray(FIRST_GROWTH_BYTES) if is_large else self._memory.get_buffer(size)
         frame[: end - position] = memoryview(self._small)[position:end]
         self._frame, self._frame_bytes, self._frame_end = frame, size, end - position
 

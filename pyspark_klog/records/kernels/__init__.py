@@ -2,15 +2,15 @@
 
 Kernels serve arrow.py and the broker's validation, down-conversion and recovery. This package may
 import layout, errors and checksums of records/. Only jit.py imports numba, when a kernel is loaded.
-Start reading at jit.py, then records.py (one record), decode.py, encode.py, down.py, scan.py and
-walk.py.
+Start reading at jit.py, then records.py (one record), batch_decoding.py, batch_encoding.py,
+down_conversion.py, scan.py and record_validation.py.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyspark_klog.records.kernels.record_validation import validate_records as validate_records
     from pyspark_klog.records.kernels.scan import scan_batches as scan_batches
-    from pyspark_klog.records.kernels.walk import walk_records as walk_records
 
 
 def kernels_compiled() -> bool:
@@ -23,11 +23,11 @@ def kernels_compiled() -> bool:
     return COMPILED
 
 
-def why_not_compiled() -> str:
+def not_compiled_reason() -> str:
     """Return the reason why kernels run as plain Python; empty if they are compiled."""
-    from pyspark_klog.records.kernels.jit import WHY_PLAIN
+    from pyspark_klog.records.kernels.jit import NOT_COMPILED_REASON
 
-    return WHY_PLAIN
+    return NOT_COMPILED_REASON
 
 
 def kernels_are_cached() -> bool:
@@ -41,10 +41,10 @@ def kernels_are_cached() -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "walk_records":
-        from pyspark_klog.records.kernels.walk import walk_records
+    if name == "validate_records":
+        from pyspark_klog.records.kernels.record_validation import validate_records
 
-        return walk_records
+        return validate_records
     if name == "scan_batches":
         from pyspark_klog.records.kernels.scan import scan_batches
 

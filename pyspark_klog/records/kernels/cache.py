@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 CACHE_NAME = "klog-kernels"
 # Fields of /proc/cpuinfo that distinguish processors, on x86 and on ARM.
-_OF_PROCESSOR = {"vendor_id", "cpu family", "model", "flags"}
-_OF_PROCESSOR |= {"CPU implementer", "CPU part", "Features"}
+_PROCESSOR_FIELDS = {"vendor_id", "cpu family", "model", "flags"}
+_PROCESSOR_FIELDS |= {"CPU implementer", "CPU part", "Features"}
 
 
 class CacheCandidate(NamedTuple):
@@ -201,7 +201,7 @@ def processor(environ: Mapping[str, str], cpuinfo: Path = Path("/proc/cpuinfo"))
     with contextlib.suppress(OSError):
         for line in cpuinfo.read_text().partition("\n\n")[0].splitlines():
             name, _, value = line.partition(":")
-            if name.strip() in _OF_PROCESSOR:
+            if name.strip() in _PROCESSOR_FIELDS:
                 digest.update(value.encode())
     return digest.hexdigest()[:8]
 

@@ -26,19 +26,21 @@ Array: TypeAlias = Any
 F = TypeVar("F", bound=Callable[..., Any])
 
 numba: Any = None  # Any, because the parts of numba used here differ between its releases
-WHY_PLAIN = ""
+NOT_COMPILED_REASON = ""
 
 if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
-    WHY_PLAIN = "NUMBA_DISABLE_JIT is set"
+    NOT_COMPILED_REASON = "NUMBA_DISABLE_JIT is set"
 else:
     try:
         numba = importlib.import_module("numba")
     except ImportError as error:
-        WHY_PLAIN = f"numba cannot be imported: {error}"
+        NOT_COMPILED_REASON = f"numba cannot be imported: {error}"
     else:
-        WHY_PLAIN = "numba's configuration disables compiling" if numba.config.DISABLE_JIT else ""
+        NOT_COMPILED_REASON = (
+            "numba's configuration disables compiling" if numba.config.DISABLE_JIT else ""
+        )
 
-COMPILED = not WHY_PLAIN
+COMPILED = not NOT_COMPILED_REASON
 BOUNDSCHECK = COMPILED and bool(numba.config.BOUNDSCHECK)
 _CAN_FORCE_INLINE = COMPILED and hasattr(numba.core.options.DefaultOptions, "forceinline")
 _WITHOUT_COUNTS: dict[str, bool] = (
@@ -71,7 +73,7 @@ class LoadedKernel(NamedTuple):
     from_cache: bool
 
 
-loaded: list[LoadedKernel] = []
+loaded_kernels: list[LoadedKernel] = []
 """The compiled kernels of this process, in loading order."""
 
 
@@ -93,7 +95,7 @@ def kernel(*signature: str) -> Callable[[F], F]:
         compiled = _compile(function, arguments)
         seconds = time.perf_counter() - start
         name = f"{function.__module__}.{function.__name__}"
-        loaded.append(LoadedKernel(name, seconds, bool(compiled.stats.cache_hits)))
+        loaded_kernels.append(LoadedKernel(name, seconds, bool(compiled.stats.cache_hits)))
         decorated = compiled
         return decorated
 

@@ -1,24 +1,24 @@
 """Kernels that convert messages of formats v0 and v1, from old producers, to v2 records.
 
-Like in rewrite.py, the first kernel checks the messages and the second kernel writes the records.
-The arrays ``result`` and ``faults`` have the same layout as in rewrite.py.
+Like in rewriting.py, the first kernel checks the messages and the second kernel writes the records.
+The arrays ``result`` and ``faults`` have the same layout as in rewriting.py.
 """
 
 from pyspark_klog.records.kernels.crc import crc32
 from pyspark_klog.records.kernels.jit import Array, inline, kernel
 from pyspark_klog.records.kernels.memory import byte_at, read_i32, read_i64, read_u32
 from pyspark_klog.records.kernels.records import add_wrapped
-from pyspark_klog.records.kernels.rewrite import (
-    LOOK_FIRST_TIMESTAMP_MS,
-    LOOK_IN_ORDER,
-    LOOK_KEY_FAULTS,
-    LOOK_LAST_OFFSET,
-    LOOK_LEAST_TIMESTAMP_MS,
-    LOOK_MAX_TIMESTAMP_MS,
-    LOOK_POSITION,
-    LOOK_RECORD,
-    LOOK_SIZE_BYTES,
-    LOOK_TIMESTAMP_FAULTS,
+from pyspark_klog.records.kernels.rewriting import (
+    MEASURED_FIRST_TIMESTAMP_MS,
+    MEASURED_IN_ORDER,
+    MEASURED_KEY_FAULTS,
+    MEASURED_LAST_OFFSET,
+    MEASURED_LEAST_TIMESTAMP_MS,
+    MEASURED_MAX_TIMESTAMP_MS,
+    MEASURED_POSITION,
+    MEASURED_RECORD,
+    MEASURED_SIZE_BYTES,
+    MEASURED_TIMESTAMP_FAULTS,
     add_fault,
     write_field,
 )
@@ -130,7 +130,7 @@ def _body_size(delta: int, index: int, key_bytes: int, value_bytes: int) -> int:
 
 
 @kernel("in8", *["i64"] * 11, "out64", "out64")
-def look_at_messages(
+def measure_messages(
     buf: Array,
     start: int,
     end: int,
@@ -151,12 +151,13 @@ def look_at_messages(
     An error status is returned for a message that is compressed, has a wrong CRC or is larger than
     ``max_message_bytes``, and for more than ``max_records`` messages. ``of_magic`` is the format of
     the wrapper that contained the messages, or -1 without a wrapper. Without a wrapper a partial
-    message at the end is ignored, and ``result[LOOK_POSITION]`` is the end of the whole messages.
+    message at the end is ignored, and ``result[MEASURED_POSITION]`` is the end of the whole
+    messages.
 
     ``same_timestamp`` means that the wrapper has LogAppendTime: all messages then have the
     wrapper's timestamp ``timestamp_of_all_ms``. ``is_append_time`` means that the broker sets the
     timestamps; a message that claims LogAppendTime is then a fault. Faults, ``key_required``,
-    ``earliest_ms`` and ``latest_ms`` work as in look_at_records.
+    ``earliest_ms`` and ``latest_ms`` work as in measure_records.
     """
     at = start
     index = 0
@@ -221,16 +222,16 @@ def look_at_messages(
         at = next_at
     if status == INCOMPLETE:
         status = OK if of_magic < 0 else INNER_CUT_OFF
-    result[LOOK_POSITION] = at
-    result[LOOK_RECORD] = index
-    result[LOOK_SIZE_BYTES] = size
-    result[LOOK_IN_ORDER] = 0  # unused: the offsets of messages are never kept
-    result[LOOK_FIRST_TIMESTAMP_MS] = first_ms
-    result[LOOK_LEAST_TIMESTAMP_MS] = least_ms
-    result[LOOK_MAX_TIMESTAMP_MS] = max_ms
-    result[LOOK_KEY_FAULTS] = key_faults
-    result[LOOK_TIMESTAMP_FAULTS] = timestamp_faults
-    result[LOOK_LAST_OFFSET] = last_offset
+    result[MEASURED_POSITION] = at
+    result[MEASURED_RECORD] = index
+    result[MEASURED_SIZE_BYTES] = size
+    result[MEASURED_IN_ORDER] = 0  # unused: the offsets of messages are never kept
+    result[MEASURED_FIRST_TIMESTAMP_MS] = first_ms
+    result[MEASURED_LEAST_TIMESTAMP_MS] = least_ms
+    result[MEASURED_MAX_TIMESTAMP_MS] = max_ms
+    result[MEASURED_KEY_FAULTS] = key_faults
+    result[MEASURED_TIMESTAMP_FAULTS] = timestamp_faults
+    result[MEASURED_LAST_OFFSET] = last_offset
     return status
 
 
@@ -246,7 +247,7 @@ def write_messages(
 ) -> int:
     """Write the messages of ``buf[start:end]`` as v2 records to ``out`` at ``out_at``.
 
-    :func:`look_at_messages` must have returned OK for these messages. ``base_timestamp_ms`` is the
+    :func:`measure_messages` must have returned OK for these messages. ``base_timestamp_ms`` is the
     timestamp of the first message. Returns the position after the last record.
     """
     at = start

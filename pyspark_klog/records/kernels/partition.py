@@ -84,7 +84,7 @@ def assign_partitions(
 
 
 @kernel("i64", "i64", "in32", "out64", "out32")
-def order_by_partition(
+def sort_by_partition(
     rows: int, partition_count: int, partitions: Array, starts: Array, order: Array
 ) -> int:
     """Fill ``order`` with the row numbers, sorted by partition; the sort is stable.

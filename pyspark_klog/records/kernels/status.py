@@ -43,7 +43,7 @@ MIXED_FORMATS = 44
 MESSAGE_TOO_LARGE = 45
 TOO_MANY_RECORDS = 46
 
-# Faults of single records: ``look_at_records`` and ``look_at_messages`` count and list them in
+# Faults of single records: ``measure_records`` and ``measure_messages`` count and list them in
 # arrays, and do not return them as a status.
 MISSES_KEY = 0
 TIMESTAMP_OUT_OF_RANGE = 1

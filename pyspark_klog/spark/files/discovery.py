@@ -140,7 +140,7 @@ class SegmentDiscovery:
     def _offset_at(
         self, p: TopicPartition, timestamp_ms: int, files: PartitionFiles, listing: Listing
     ) -> int | None:
-        from pyspark_klog.storage.walk import offset_at_time
+        from pyspark_klog.storage.segment_walk import offset_at_time
 
         start, end = self._start(p, listing), self._committed_end(p, listing)
         return offset_at_time(files, listing, timestamp_ms, start, end)
@@ -155,7 +155,7 @@ class SegmentDiscovery:
         known = self._stable.get(partition)
         if known is not None:
             return known
-        from pyspark_klog.storage.walk import last_stable_offset
+        from pyspark_klog.storage.segment_walk import last_stable_offset
 
         def search(files: PartitionFiles, listing: Listing) -> int:
             start = self._start(partition, listing)
@@ -195,7 +195,7 @@ class SegmentDiscovery:
     def _time_at(
         self, p: TopicPartition, offset: int, files: PartitionFiles, listing: Listing
     ) -> int | None:
-        from pyspark_klog.storage.walk import first_time_from
+        from pyspark_klog.storage.segment_walk import first_time_from
 
         return first_time_from(files, listing, offset, self._committed_end(p, listing))
 
@@ -262,7 +262,7 @@ class SegmentDiscovery:
                 names.HIGH_WATERMARK_CHECKPOINT,
             )
             return 0
-        from pyspark_klog.storage.walk import whole_end
+        from pyspark_klog.storage.segment_walk import whole_end
 
         files = PartitionFiles(self._directory(partition), self._counter)
         return whole_end(files, listing, self._recovery_points.get(partition))

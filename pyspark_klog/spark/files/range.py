@@ -22,8 +22,8 @@ from pyspark_klog.storage.partition_files import (
     ReadCounter,
     ReadOnlyFile,
 )
+from pyspark_klog.storage.segment_walk import aborted_transactions, place_of
 from pyspark_klog.storage.transaction_index import AbortedEntry
-from pyspark_klog.storage.walk import aborted_transactions, place_of
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -9,7 +9,7 @@ from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.consumer.follower import ContinuousReader, Fetched, OutOfRange
 from pyspark_klog.client.consumer.offsets import EARLIEST, list_offsets
 from pyspark_klog.records.batch import BatchView
-from pyspark_klog.records.sets import entries
+from pyspark_klog.records.record_sets import entries
 
 
 def measure_reading(

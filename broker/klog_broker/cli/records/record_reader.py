@@ -10,7 +10,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.legacy import LegacyView
 from pyspark_klog.records.record import Record
-from pyspark_klog.records.sets import entries
+from pyspark_klog.records.record_sets import entries
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -153,13 +153,15 @@ def _shown_by(fetched: Fetched) -> Callable[[BatchView | LegacyView, int], bool]
     """Return a function that tells whether the batch at a position is visible to the reader."""
     if not fetched.aborted:
         return lambda entry, position: True  # noqa: ARG005
-    from pyspark_klog.records.aborted import AbortedFilter
+    from pyspark_klog.records.aborted_transactions import AbortedFilter
 
     aborted = AbortedFilter(fetched.data, fetched.aborted)
 
     def shows(entry: BatchView | LegacyView, position: int) -> bool:
         if isinstance(entry, LegacyView):
             return True  # older than transactions
-        return aborted.shows(entry.producer_id, entry.last_offset, entry.attributes, position)
+        return aborted.is_committed(
+            entry.producer_id, entry.last_offset, entry.attributes, position
+        )
 
     return shows

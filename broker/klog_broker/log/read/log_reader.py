@@ -28,7 +28,7 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import RecordsError
 from pyspark_klog.records.layout import BATCH_HEADER_BYTES, NO_LEADER_EPOCH
-from pyspark_klog.records.sets import Entry, entry_at
+from pyspark_klog.records.record_sets import Entry, entry_at
 from pyspark_klog.storage.indexes import rows_at_or_below
 
 MAX_RECORDS_SEARCHED_IN_LOOP = 1000

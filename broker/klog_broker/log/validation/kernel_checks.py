@@ -36,11 +36,11 @@ class KernelChecks(KernelRewriting):
         super().__init__()
         import numpy as np
 
-        from pyspark_klog.records.kernels import scan, status, walk
+        from pyspark_klog.records.kernels import record_validation, scan, status
 
         self._np = np
         self._scan = scan
-        self._walk = walk
+        self._validation = record_validation
         self._status = status
 
     def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> ScanResult:
@@ -85,9 +85,9 @@ class KernelChecks(KernelRewriting):
     ) -> WalkResult:
         data = self._np.frombuffer(section, dtype=self._np.uint8)
         data.flags.writeable = False
-        walk = self._walk
-        result = self._np.empty(walk.RESULT_FIELDS, dtype=self._np.int64)
-        status = walk.walk_records(
+        record_validation = self._validation
+        result = self._np.empty(record_validation.RESULT_FIELDS, dtype=self._np.int64)
+        status = record_validation.validate_records(
             data,
             start,
             end,
@@ -100,10 +100,10 @@ class KernelChecks(KernelRewriting):
         )
         if status == self._status.OK:
             return WalkResult(
-                int(result[walk.RESULT_MAX_TIMESTAMP_MS]),
-                int(result[walk.RESULT_MAX_TIMESTAMP_RECORD]),
+                int(result[record_validation.RESULT_MAX_TIMESTAMP_MS]),
+                int(result[record_validation.RESULT_MAX_TIMESTAMP_RECORD]),
             )
-        where = f"record {int(result[walk.RESULT_RECORD])} of the batch"
+        where = f"record {int(result[record_validation.RESULT_RECORD])} of the batch"
         error = self._status.error_for(status, where)
         if status == self._status.OFFSET_DELTA_NOT_INDEX:
             raise NotInOrder(str(error))

@@ -37,7 +37,7 @@ from pyspark_klog.records.errors import (
 from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.legacy import LegacyView
 from pyspark_klog.records.record import TimestampType
-from pyspark_klog.records.sets import look
+from pyspark_klog.records.record_sets import read_entry_head
 
 __all__ = ["Validated", "check_size", "is_stored_unchanged", "place", "prepare", "validate"]
 
@@ -93,7 +93,7 @@ def prepare(
         raise InvalidRecords(
             f"{len(records)} bytes of records hold no whole batch; expected exactly one"
         )
-    if look(records).magic == at.MAGIC_V2:
+    if read_entry_head(records).magic == at.MAGIC_V2:
         return _prepare_batch(records, rules)
     return _prepare_messages(records, rules)
 
@@ -396,7 +396,7 @@ def _check_wrapper(
 ) -> None:
     """Check the offset of a v1 wrapper, which is the relative offset of its last message. 0 is
     always accepted, because old versions of librdkafka sent 0."""
-    offset = look(records).offset
+    offset = read_entry_head(records).offset
     if wrapper.magic == at.MAGIC_V1 and offset != 0 and offset < found.last_offset:
         raise InvalidRecords(
             f"the wrapper has offset {offset}, less than the relative offset {found.last_offset} "

@@ -16,7 +16,7 @@ from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.legacy import LegacyView
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.records.record_section import read_records
-from pyspark_klog.records.sets import look
+from pyspark_klog.records.record_sets import read_entry_head
 
 _PLAIN_ROWS = 4_096
 
@@ -120,7 +120,7 @@ def _good_row(view: memoryview, position: int, end: int, *, check_crc: bool) -> 
 
 
 def _legacy_row(view: memoryview, position: int, end: int, *, check_crc: bool) -> BatchRow | None:
-    if look(view, position).size_bytes > end - position:
+    if read_entry_head(view, position).size_bytes > end - position:
         return None
     entry = LegacyView(view, position, end)
     if check_crc:

@@ -26,7 +26,7 @@ from pyspark_klog.records.record_section import (
     record_size,
     wrap_int64,
 )
-from pyspark_klog.records.sets import look
+from pyspark_klog.records.record_sets import read_entry_head
 
 
 class PlainRewriting:
@@ -71,7 +71,7 @@ class PlainRewriting:
                 if wrapper is None:
                     break
                 raise message_error(status.INNER_CUT_OFF, position, tally.count, allowed)
-            head = look(buffer, position)
+            head = read_entry_head(buffer, position)
             is_whole = head.size_bytes <= len(buffer) - position
             if head.magic == at.MAGIC_V2 and is_whole:
                 raise message_error(status.MIXED_FORMATS, position, tally.count, allowed)

@@ -21,10 +21,10 @@ class KernelRewriting:
     def __init__(self) -> None:
         import numpy as np
 
-        from pyspark_klog.records.kernels import messages, rewrite
+        from pyspark_klog.records.kernels import messages, rewriting
 
         self._np = np
-        self._rewrite = rewrite
+        self._rewriting = rewriting
         self._messages = messages
 
     def look_at_records(
@@ -43,7 +43,7 @@ class KernelRewriting:
         earliest_ms, latest_ms = allowed.earliest_ms, allowed.latest_ms
         if allowed.is_append_time:
             earliest_ms, latest_ms = -at.INT64_MAX - 1, at.INT64_MAX
-        wrong = self._rewrite.look_at_records(
+        wrong = self._rewriting.measure_records(
             self._bytes_of(section),
             start,
             end,
@@ -58,7 +58,7 @@ class KernelRewriting:
             result,
         )
         if wrong != status.OK:
-            number = int(result[self._rewrite.LOOK_RECORD])
+            number = int(result[self._rewriting.MEASURED_RECORD])
             raise status.error_for(wrong, f"record {number} of the batch")
         return self._look(faults, result)
 
@@ -72,7 +72,7 @@ class KernelRewriting:
         claims_append_time: bool,
     ) -> bytearray | memoryview:
         out = self._room_for(found)
-        self._rewrite.write_records(
+        self._rewriting.write_records(
             self._bytes_of(section),
             start,
             end,
@@ -88,7 +88,7 @@ class KernelRewriting:
     ) -> RecordSummary:
         faults, result = self._outputs()
         of_all_ms = None if wrapper is None else wrapper.timestamp_ms
-        wrong = self._messages.look_at_messages(
+        wrong = self._messages.measure_messages(
             self._bytes_of(buffer),
             0,
             len(buffer),
@@ -105,8 +105,8 @@ class KernelRewriting:
             result,
         )
         if wrong != status.OK:
-            position = int(result[self._rewrite.LOOK_POSITION])
-            number = int(result[self._rewrite.LOOK_RECORD])
+            position = int(result[self._rewriting.MEASURED_POSITION])
+            number = int(result[self._rewriting.MEASURED_RECORD])
             raise message_error(wrong, position, number, allowed)
         return self._look(faults, result)
 
@@ -135,27 +135,27 @@ class KernelRewriting:
         return self._np.empty(at.BATCH_HEADER_BYTES + found.size_bytes, self._np.uint8)
 
     def _outputs(self) -> tuple[Any, Any]:
-        np, columns = self._np, self._rewrite.FAULT_COLUMNS
+        np, columns = self._np, self._rewriting.FAULT_COLUMNS
         faults = np.empty(NAMED_FAULTS * columns, np.int64)
-        return faults, np.empty(self._rewrite.LOOK_FIELDS, np.int64)
+        return faults, np.empty(self._rewriting.MEASURED_FIELDS, np.int64)
 
     def _look(self, faults: Any, result: Any) -> RecordSummary:
-        rewrite = self._rewrite
+        rewriting = self._rewriting
         fields = result.tolist()
-        keys = fields[rewrite.LOOK_KEY_FAULTS]
-        timestamps = fields[rewrite.LOOK_TIMESTAMP_FAULTS]
+        keys = fields[rewriting.MEASURED_KEY_FAULTS]
+        timestamps = fields[rewriting.MEASURED_TIMESTAMP_FAULTS]
         named = min(keys + timestamps, NAMED_FAULTS)
-        rows = faults[: named * rewrite.FAULT_COLUMNS].reshape(named, rewrite.FAULT_COLUMNS)
+        rows = faults[: named * rewriting.FAULT_COLUMNS].reshape(named, rewriting.FAULT_COLUMNS)
         return RecordSummary(
-            fields[rewrite.LOOK_POSITION],
-            fields[rewrite.LOOK_RECORD],
-            fields[rewrite.LOOK_SIZE_BYTES],
-            bool(fields[rewrite.LOOK_IN_ORDER]),
-            fields[rewrite.LOOK_FIRST_TIMESTAMP_MS],
-            fields[rewrite.LOOK_LEAST_TIMESTAMP_MS],
-            fields[rewrite.LOOK_MAX_TIMESTAMP_MS],
+            fields[rewriting.MEASURED_POSITION],
+            fields[rewriting.MEASURED_RECORD],
+            fields[rewriting.MEASURED_SIZE_BYTES],
+            bool(fields[rewriting.MEASURED_IN_ORDER]),
+            fields[rewriting.MEASURED_FIRST_TIMESTAMP_MS],
+            fields[rewriting.MEASURED_LEAST_TIMESTAMP_MS],
+            fields[rewriting.MEASURED_MAX_TIMESTAMP_MS],
             keys,
             timestamps,
-            fields[rewrite.LOOK_LAST_OFFSET],
+            fields[rewriting.MEASURED_LAST_OFFSET],
             tuple(Fault(*row) for row in rows.tolist()),
         )

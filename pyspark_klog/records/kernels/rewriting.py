@@ -24,18 +24,18 @@ from pyspark_klog.records.kernels.varints import (
 )
 from pyspark_klog.records.layout import INT64_MAX, MIN_RECORD_BYTES, NO_TIMESTAMP_MS
 
-# Indexes of the array ``result`` of look_at_records and look_at_messages.
-LOOK_POSITION = 0  # position of the record with the error; without an error, the end
-LOOK_RECORD = 1  # number of the record with the error; without an error, the record count
-LOOK_SIZE_BYTES = 2  # size of all records when rewritten
-LOOK_IN_ORDER = 3  # 1 if the offset delta of each record is its number
-LOOK_FIRST_TIMESTAMP_MS = 4
-LOOK_LEAST_TIMESTAMP_MS = 5
-LOOK_MAX_TIMESTAMP_MS = 6
-LOOK_KEY_FAULTS = 7
-LOOK_TIMESTAMP_FAULTS = 8
-LOOK_LAST_OFFSET = 9  # stored offset of the last message; -1 for records of a v2 batch
-LOOK_FIELDS = 10
+# Indexes of the array ``result`` of measure_records and measure_messages.
+MEASURED_POSITION = 0  # position of the record with the error; without an error, the end
+MEASURED_RECORD = 1  # number of the record with the error; without an error, the record count
+MEASURED_SIZE_BYTES = 2  # size of all records when rewritten
+MEASURED_IN_ORDER = 3  # 1 if the offset delta of each record is its number
+MEASURED_FIRST_TIMESTAMP_MS = 4
+MEASURED_LEAST_TIMESTAMP_MS = 5
+MEASURED_MAX_TIMESTAMP_MS = 6
+MEASURED_KEY_FAULTS = 7
+MEASURED_TIMESTAMP_FAULTS = 8
+MEASURED_LAST_OFFSET = 9  # stored offset of the last message; -1 for records of a v2 batch
+MEASURED_FIELDS = 10
 
 # Columns of ``faults``: the record's number, the kind of fault (status.py), the timestamp in ms.
 FAULT_COLUMNS = 3
@@ -78,7 +78,7 @@ def write_field(out: Array, position: int, buf: Array, start: int, count: int) -
 
 
 @kernel("in8", *["i64"] * 9, "out64", "out64")
-def look_at_records(
+def measure_records(
     buf: Array,
     start: int,
     end: int,
@@ -94,7 +94,7 @@ def look_at_records(
 ) -> int:
     """Check that ``buf[start:end]`` consists of ``count`` well-formed records.
 
-    Offset deltas may have any values. ``result`` (LOOK_FIELDS long) receives properties of the
+    Offset deltas may have any values. ``result`` (MEASURED_FIELDS long) receives properties of the
     records and the size that :func:`write_records` needs. With ``same_timestamp`` each record has
     the base timestamp, whatever its delta.
 
@@ -165,16 +165,16 @@ def look_at_records(
         at = next_at
     if status == OK and at != end:
         status = BAD_SECTION_END
-    result[LOOK_POSITION] = at
-    result[LOOK_RECORD] = index
-    result[LOOK_SIZE_BYTES] = size
-    result[LOOK_IN_ORDER] = in_order
-    result[LOOK_FIRST_TIMESTAMP_MS] = first_ms
-    result[LOOK_LEAST_TIMESTAMP_MS] = least_ms
-    result[LOOK_MAX_TIMESTAMP_MS] = max_ms
-    result[LOOK_KEY_FAULTS] = key_faults
-    result[LOOK_TIMESTAMP_FAULTS] = timestamp_faults
-    result[LOOK_LAST_OFFSET] = -1
+    result[MEASURED_POSITION] = at
+    result[MEASURED_RECORD] = index
+    result[MEASURED_SIZE_BYTES] = size
+    result[MEASURED_IN_ORDER] = in_order
+    result[MEASURED_FIRST_TIMESTAMP_MS] = first_ms
+    result[MEASURED_LEAST_TIMESTAMP_MS] = least_ms
+    result[MEASURED_MAX_TIMESTAMP_MS] = max_ms
+    result[MEASURED_KEY_FAULTS] = key_faults
+    result[MEASURED_TIMESTAMP_FAULTS] = timestamp_faults
+    result[MEASURED_LAST_OFFSET] = -1
     return status
 
 
@@ -184,7 +184,7 @@ def write_records(
 ) -> int:
     """Write the records of ``buf[start:end]`` to ``out`` at ``out_at``, with offset deltas from 0.
 
-    :func:`look_at_records` must have returned OK for these records. Timestamp deltas stay, or
+    :func:`measure_records` must have returned OK for these records. Timestamp deltas stay, or
     become 0 with ``same_timestamp``; headers are copied. Returns the position after the last
     record.
     """

@@ -21,7 +21,7 @@ RESULT_FIELDS = 4
 
 
 @kernel("in8", "i64", "i64", "i64", "i64", "i64", "i64", "i64", "out64")
-def walk_records(
+def validate_records(
     buf: Array,
     start: int,
     end: int,

@@ -24,7 +24,7 @@ class EntryHead(NamedTuple):
     magic: int
 
 
-def look(buffer: Buffer, position: int = 0) -> EntryHead:
+def read_entry_head(buffer: Buffer, position: int = 0) -> EntryHead:
     """Read the head of the entry at ``position``; only the first 17 bytes need to be in the buffer.
 
     Raises CorruptRecords if fewer than 17 bytes are left, for an unknown magic, and for a size
@@ -68,7 +68,7 @@ def entries(
 
 def entry_at(buffer: Buffer, position: int = 0, end: int | None = None) -> Entry:
     """Return a view of the entry at ``position``; CorruptRecords unless it ends before ``end``."""
-    if look(buffer, position).magic == at.MAGIC_V2:
+    if read_entry_head(buffer, position).magic == at.MAGIC_V2:
         return BatchView(buffer, position, end)
     return LegacyView(buffer, position, end)
 

@@ -53,7 +53,7 @@ def _check_section(
 
 
 @kernel("in8", "in64", "i64", "i64", "out64")
-def check_inside(buf: Array, table: Array, first: int, end: int, result: Array) -> int:
+def check_batch_contents(buf: Array, table: Array, first: int, end: int, result: Array) -> int:
     """Check the records of the batches in the rows ``first`` to ``end``, exclusive, of ``table``.
 
     ``table`` was filled by ``scan_batches`` from ``buf``. Only uncompressed v2 batches are checked:

@@ -16,7 +16,7 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.records.kernels import scan
 from pyspark_klog.records.kernels.status import FULL, INCOMPLETE, OK, error_for
-from pyspark_klog.records.sets import EntryHead, entry_at, look
+from pyspark_klog.records.record_sets import EntryHead, entry_at, read_entry_head
 from pyspark_klog.storage.errors import StorageFormatError
 from pyspark_klog.storage.names import Suffix
 from pyspark_klog.storage.partition_files import (
@@ -93,7 +93,7 @@ def walk(
 
 def _head(window: bytearray, filled: int) -> EntryHead | None:
     """Return the head of the entry at the window's start; None if the window is too short."""
-    return look(window) if filled >= at.BATCH_HEADER_BYTES else None
+    return read_entry_head(window) if filled >= at.BATCH_HEADER_BYTES else None
 
 
 def _row_of_header(window: bytearray, position: int) -> Table:
@@ -149,7 +149,7 @@ def _is_batch_of(file: ReadOnlyFile, position: int, base: int, last_offset: int)
     ``last_offset``."""
     data = file.read_at(position, at.UP_TO_MAGIC_BYTES)
     with suppress(CorruptRecords):
-        return base <= look(data).offset <= last_offset
+        return base <= read_entry_head(data).offset <= last_offset
     return False
 
 
@@ -165,7 +165,7 @@ def _step(file: ReadOnlyFile, position: int, offset: int) -> int:
         if len(data) < at.BATCH_HEADER_BYTES or not any(data[: at.LOG_OVERHEAD_BYTES]):
             return position
         try:
-            head = look(data)
+            head = read_entry_head(data)
         except CorruptRecords:
             return position
         if head.size_bytes > size - position:

@@ -1,8 +1,8 @@
 """Down-conversion of records to format v1 or v0, with the same results as Kafka 3.9.
 
 Clients that fetch with versions before 4, and brokers before 0.11, read only these formats. The
-kernels in kernels/down.py write the records; Python code handles compressed entries one by one.
-Nearly all work runs without the GIL, so that a broker can convert in a helper thread.
+kernels in kernels/down_conversion.py write the records; Python code handles compressed entries one
+by one. Nearly all work runs without the GIL, so that a broker can convert in a helper thread.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from pyspark_klog.records.errors import (
 from pyspark_klog.records.kernels import status
 from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.record import TimestampType
-from pyspark_klog.records.sets import Entry, entry_at
+from pyspark_klog.records.record_sets import Entry, entry_at
 
 # Fixed cost of a compressed entry: the time in which so many bytes could be written instead.
 _ENTRY_WORK_BYTES = 8 * 1024
@@ -80,10 +80,8 @@ def down_convert(
     messages take more than twice ``max_bytes``.
     """
     end = len(buffer) if end is None else end
-    conversion = _Conversion(
-        buffer, magic, first_offset, start, end, max_bytes, ConversionBudget(_UNBOUNDED)
-    )
-    ending = conversion.run(_UNBOUNDED)
+    conversion = _Conversion(buffer, magic, first_offset, start, end, max_bytes, ConversionBudget(_UNBOUNDED))
+    ending = conversion.convert_until(_UNBOUNDED)
     if ending.error is not None:
         raise ending.error
     if ending.is_cut_off and not allow_partial:
@@ -95,7 +93,7 @@ def down_convert(
     return found._replace(data=bytes(found.data))
 
 
-def down_convert_some(
+def down_convert_fetched(
     data: Buffer, magic: int, *, first_offset: int, max_bytes: int, work: ConversionBudget
 ) -> DownConverted | None:
     """Convert like :func:`down_convert` the bytes that were read for a Fetch.
@@ -109,7 +107,7 @@ def down_convert_some(
     :func:`overflow_message`.
     """
     conversion = _Conversion(data, magic, first_offset, 0, len(data), max_bytes, work)
-    ending = conversion.run(len(data))
+    ending = conversion.convert_until(len(data))
     if conversion.size_bytes:
         return conversion.converted()
     if ending.error is not None:
@@ -119,18 +117,18 @@ def down_convert_some(
     return DownConverted(overflow_message(len(data)), 0)
 
 
-def overflow_message(room_bytes: int) -> bytes:
-    """Return the head of a message larger than ``room_bytes``, the size of the response's set.
+def overflow_message(fetch_bytes: int) -> bytes:
+    """Return the head of a message larger than ``fetch_bytes``, the size of the response's set.
 
     Kafka sends this head when down-conversion leaves no message (control batches). An old client
     takes the head for a message that its fetch size cut off, and reports an error. With an empty
     set the client would fetch the same offset forever.
     """
-    size = max(room_bytes + 1, at.BATCH_HEADER_BYTES)
+    size = max(fetch_bytes + 1, at.BATCH_HEADER_BYTES)
     return _OVERFLOW_HEAD.pack(-1, size)
 
 
-class _Ending(NamedTuple):
+class _ConversionEnd(NamedTuple):
     """Why a conversion stopped: an error, or a partial entry at the end of the buffer.
 
     Without either, the conversion reached the end of the buffer, the size limit or the work limit.
@@ -157,12 +155,12 @@ class _Conversion:
             raise ValueError(f"magic {magic}: down-conversion writes only format 0 or 1")
         import numpy as np
 
-        from pyspark_klog.records.kernels import down
+        from pyspark_klog.records.kernels import down_conversion
 
         self.position = start
         self.size_bytes = 0
         self._np = np
-        self._down = down
+        self._kernels = down_conversion
         self._buffer = buffer
         self._source = self._array(buffer)
         self._magic = magic
@@ -170,25 +168,25 @@ class _Conversion:
         self._end = end
         self._max_bytes = max_bytes
         self._work = work
-        self._state = np.zeros(down.STATE_FIELDS, dtype=np.int64)
+        self._state = np.zeros(down_conversion.STATE_FIELDS, dtype=np.int64)
         # All kernel calls write to this buffer. Pages that are never written cost no time.
-        self._out = self._empty(down.MOST_GROWTH * (end - start))
+        self._out = self._empty(down_conversion.MOST_GROWTH * (end - start))
         self._pieces: list[Any] = []
 
-    def run(self, stop_bytes: int) -> _Ending:
+    def convert_until(self, stop_bytes: int) -> _ConversionEnd:
         """Convert entries until the set has ``stop_bytes``, the budget is used up or data ends."""
         while True:
             found = self._run_plain(stop_bytes)
             if found in (status.OK, status.FULL, status.INCOMPLETE):
-                return _Ending(None, found == status.INCOMPLETE)
+                return _ConversionEnd(None, found == status.INCOMPLETE)
             try:
                 if found != status.NOT_PLAIN:
                     raise status.error_for(found, f"the entry at byte {self.position}")
                 entry = entry_at(self._buffer, self.position, self._end)
                 if not entry.is_control and not self._convert_compressed(entry):
-                    return _Ending(None, False)
+                    return _ConversionEnd(None, False)
             except RecordsError as error:
-                return _Ending(error, False)
+                return _ConversionEnd(error, False)
             self.position += entry.size_bytes
 
     def converted(self) -> DownConverted:
@@ -198,7 +196,7 @@ class _Conversion:
             # Like ``b"".join``, but numpy copies without the GIL.
             joined: Any = self._np.concatenate(self._pieces)
             data = memoryview(joined)
-        return DownConverted(data, int(self._state[self._down.MESSAGES]))
+        return DownConverted(data, int(self._state[self._kernels.MESSAGES]))
 
     def _run_plain(self, stop_bytes: int) -> int:
         """Convert entries up to the next compressed one, and return the kernel's status.
@@ -210,13 +208,13 @@ class _Conversion:
             return status.OK
         if stop_bytes <= 0:
             return status.FULL
-        down, state = self._down, self._state
-        found: int = down.convert_entries(
+        kernels, state = self._kernels, self._state
+        found: int = kernels.convert_entries(
             *(self._source, self.position, self._end, self._magic, self._first_offset),
             *(stop_bytes, self._out, state),
         )
-        self.position = int(state[down.POSITION])
-        written = int(state[down.OUT_END])
+        self.position = int(state[kernels.POSITION])
+        written = int(state[kernels.OUT_END])
         self._work.done_bytes += written
         self._add(self._out[:written].copy())
         return found
@@ -257,18 +255,18 @@ class _Conversion:
         else:
             inflated = entry.inflate(max_bytes)
             out = self._empty(len(inflated))
-            found = self._down.convert_messages(
+            found = self._kernels.convert_messages(
                 self._array(inflated), 0, len(inflated), entry.offset, out, self._state
             )
         if found != status.OK:
             raise status.error_for(found, f"in the entry at byte {entry.position}")
-        return memoryview(out)[: int(self._state[self._down.OUT_END])], len(inflated)
+        return memoryview(out)[: int(self._state[self._kernels.OUT_END])], len(inflated)
 
     def _messages_of_batch(self, batch: BatchView, inflated: Buffer, max_bytes: int) -> Any:
-        down, count = self._down, batch.record_count
+        kernels, count = self._kernels, batch.record_count
         if not 0 <= count <= len(inflated) // at.MIN_RECORD_BYTES:
             return self._empty(0), status.BAD_COUNT
-        overhead = (down.V0_OVERHEAD_BYTES, down.V1_OVERHEAD_BYTES)[self._magic]
+        overhead = (kernels.V0_OVERHEAD_BYTES, kernels.V1_OVERHEAD_BYTES)[self._magic]
         size_bytes = len(inflated) + count * (overhead - at.MIN_RECORD_BYTES)
         if size_bytes > _MOST_GROWTH * max_bytes:
             raise DecompressedTooLarge(
@@ -277,7 +275,7 @@ class _Conversion:
             )
         is_append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
         out = self._empty(size_bytes)
-        return out, down.convert_section(
+        return out, kernels.convert_section(
             *(self._array(inflated), 0, len(inflated), count),
             *(batch.base_offset, batch.base_timestamp_ms),
             batch.max_timestamp_ms if is_append_time else at.NO_TIMESTAMP_MS,
@@ -286,18 +284,18 @@ class _Conversion:
 
     def _add_wrapper(self, entry: Entry, messages: memoryview) -> None:
         """Add a wrapper like ``encode_message``, but in pieces: the value may be large."""
-        codec, state, down = entry.codec, self._state, self._down
+        codec, state, kernels = entry.codec, self._state, self._kernels
         value = compress(codec, messages, magic=self._magic)
         attributes = int(codec)
         fields = _NULL_KEY + at.INT32.pack(len(value))
         if self._magic == at.MAGIC_V1:
             if entry.timestamp_type is TimestampType.LOG_APPEND_TIME:
                 attributes |= at.TIMESTAMP_TYPE_BIT
-            fields = at.INT64.pack(int(state[down.MAX_TIMESTAMP_MS])) + fields
+            fields = at.INT64.pack(int(state[kernels.MAX_TIMESTAMP_MS])) + fields
         head = at.INT8.pack(self._magic) + at.INT8.pack(attributes) + fields
         size = 4 + len(head) + len(value)
         crc = at.UINT32.pack(crc32(value, crc32(head)))
-        overhead = at.LOG_OVERHEAD.pack(int(state[down.LAST_OFFSET]), size)
+        overhead = at.LOG_OVERHEAD.pack(int(state[kernels.LAST_OFFSET]), size)
         self._add(self._array(overhead + crc + head))
         self._add(self._array(value))
 

@@ -36,7 +36,7 @@ class AbortedFilter:
         self._coming = deque(sorted(aborted, key=lambda transaction: transaction[1]))
         self._producers: set[int] = set()
 
-    def committed(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def committed_rows(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return a boolean for each row of a scan table: whether the batch is not aborted.
 
         ``rows`` must continue the batches of the previous call without a gap.
@@ -44,10 +44,12 @@ class AbortedFilter:
         shown = np.ones(len(rows), np.bool_)
         columns = [scan.PRODUCER_ID, scan.LAST_OFFSET, scan.ATTRIBUTES, scan.POSITION]
         for row, fields in enumerate(rows[:, columns].tolist()):
-            shown[row] = self.shows(*fields)
+            shown[row] = self.is_committed(*fields)
         return shown
 
-    def shows(self, producer_id: int, last_offset: int, attributes: int, position: int) -> bool:
+    def is_committed(
+        self, producer_id: int, last_offset: int, attributes: int, position: int
+    ) -> bool:
         """Whether the next batch, which begins at byte ``position``, is not aborted.
 
         The caller must pass every batch in log order, including control batches and batches of

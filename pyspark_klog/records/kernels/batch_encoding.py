@@ -164,7 +164,7 @@ def encode_rows(
 ) -> int:
     """Write the rows of each partition into batches of at most SETTING_MAX_BATCH_BYTES bytes.
 
-    ``starts`` and ``order`` come from order_by_partition. Rows with a ``row_status`` other than OK
+    ``starts`` and ``order`` come from sort_by_partition. Rows with a ``row_status`` other than OK
     are left out. Further rows are left out, and get a status, if they are too large for a batch
     (ROW_TOO_LARGE), have a null header key (ROW_NULL_HEADER_KEY) or a negative timestamp
     (ROW_BAD_TIMESTAMP). ``order`` is compacted: the rows of a batch begin at its BATCH_FIRST.

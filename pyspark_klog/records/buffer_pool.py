@@ -7,33 +7,33 @@ by Python. Clearing takes longer than receiving or encoding data into the buffer
 _SLACK_BYTES = 64 * 1024
 
 
-class KeptMemory:
-    """A pool of the last ``count`` buffers that :meth:`take` returned. Not thread-safe."""
+class BufferPool:
+    """A pool of the last ``count`` buffers that :meth:`get_buffer` returned. Not thread-safe."""
 
     def __init__(self, count: int, max_bytes: int) -> None:
         """Create an empty pool; buffers of more than ``max_bytes`` are never pooled."""
         self._count = count
         self._max_bytes = max_bytes
-        self._kept: list[bytearray] = []
+        self._buffers: list[bytearray] = []
 
-    def take(self, size_bytes: int) -> bytearray:
+    def get_buffer(self, size_bytes: int) -> bytearray:
         """Return a buffer of at least ``size_bytes`` bytes with arbitrary contents.
 
         The buffer belongs to the caller as long as a view of it exists (a memoryview or a numpy
-        array). The caller must create the first view before the next call of ``take``.
+        array). The caller must create the first view before the next call of ``get_buffer``.
         """
-        for place, kept in enumerate(self._kept):
-            fits = size_bytes <= len(kept) <= 2 * size_bytes + _SLACK_BYTES
-            if fits and _is_free(kept):
-                self._kept.append(self._kept.pop(place))
-                return kept
+        for place, pooled in enumerate(self._buffers):
+            fits = size_bytes <= len(pooled) <= 2 * size_bytes + _SLACK_BYTES
+            if fits and _has_no_view(pooled):
+                self._buffers.append(self._buffers.pop(place))
+                return pooled
         fresh = bytearray(size_bytes)
         if size_bytes <= self._max_bytes:
-            self._kept = [*self._kept, fresh][-self._count :]
+            self._buffers = [*self._buffers, fresh][-self._count :]
         return fresh
 
 
-def _is_free(memory: bytearray) -> bool:
+def _has_no_view(memory: bytearray) -> bool:
     """Whether no view of ``memory`` is left: a bytearray with a view refuses to change its size."""
     try:
         memory.append(memory.pop())
