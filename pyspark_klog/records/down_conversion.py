@@ -80,7 +80,9 @@ def down_convert(
     messages take more than twice ``max_bytes``.
     """
     end = len(buffer) if end is None else end
-    conversion = _Conversion(buffer, magic, first_offset, start, end, max_bytes, ConversionBudget(_UNBOUNDED))
+    conversion = _Conversion(
+        buffer, magic, first_offset, start, end, max_bytes, ConversionBudget(_UNBOUNDED)
+    )
     ending = conversion.convert_until(_UNBOUNDED)
     if ending.error is not None:
         raise ending.error
