@@ -41,7 +41,7 @@ class BrokerThread:
         self.stop()
 
     def stop(self) -> ExitCode:
-        """Stops it in good order."""
+        """Stop the broker in good order; return its exit code."""
         self.broker.stop()
         self._thread.join(60)
         assert self.exit_code is not None, "the broker did not stop"

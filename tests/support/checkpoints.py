@@ -40,7 +40,7 @@ def offsets_of(folder: Path, batch_id: int) -> Offsets:
 
 
 def initial_offsets_of(folder: Path) -> Offsets:
-    """Where the peer began, as it keeps it beside the logs."""
+    """Return the offsets at which Spark's connector began, from its own file in the checkpoint."""
     return json.loads((folder / "sources" / "0" / "0").read_text().splitlines()[1])
 
 

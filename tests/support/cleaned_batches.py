@@ -14,7 +14,7 @@ from pyspark_klog.records.record import TimestampType
 
 HORIZON_MS = 1_700_000_000_000
 FIRST_MS = 1_000_000
-"""Before all horizons: records that were cleaned have negative deltas."""
+"""Earlier than all delete horizons, so that cleaned records get negative timestamp deltas."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tests.support.manual_clock import ManualClock
 
 
 class ManualTimers:
-    """The loop's; what is to come later comes when the test says."""
+    """The event loop's timers; the test runs delayed callbacks."""
 
     def __init__(self) -> None:
         self.soon: deque[Callable[[], None]] = deque()
@@ -70,7 +70,7 @@ class CleanerBench:
             pass
 
     def look_again(self) -> None:
-        """Time passes: what is to come later comes, and what follows from it."""
+        """Run the delayed callbacks, and everything that follows from them."""
         waiting = [callback for _, callback in self.timers.later]
         self.timers.later.clear()
         for callback in waiting:
@@ -79,7 +79,7 @@ class CleanerBench:
 
 
 def clean(manager: LogManager, helpers: ManualHelpers, clock: Clock | None = None) -> Cleaner:
-    """Clean what is due."""
+    """Clean all logs that are due."""
     bench = CleanerBench(manager, helpers, clock)
     bench.begin()
     bench.run()
@@ -87,7 +87,7 @@ def clean(manager: LogManager, helpers: ManualHelpers, clock: Clock | None = Non
 
 
 def last_records(records: Iterable[Record]) -> dict[bytes | None, Record]:
-    """By key."""
+    """Return the last record of each key."""
     return {record.key: record for record in records}
 
 

@@ -132,7 +132,7 @@ class Served:
     """A broker's responses about one topic."""
 
     rows: tuple[list[Row], list[Row]]
-    """From the start: read_uncommitted, read_committed."""
+    """Records from the log start: read_uncommitted, read_committed."""
     offsets: dict[tuple[int, int], tuple[int, int]]
     """ListOffsets: by isolation level and time."""
     epochs: dict[int, tuple[int, int]]
@@ -157,7 +157,7 @@ def served(client: RawClient, topic: str, last_epoch: int) -> Served:
 
 
 def _check_offsets(client: RawClient, topic: str, rows: Sequence[Sequence[Row]]) -> None:
-    """A small Fetch here and there, in gaps too, gives what comes from there on."""
+    """A small Fetch from any offset, also within a gap, returns the next records."""
     for level, whole in enumerate(rows):
         begin = 0
         end, _ = offset_for(client, topic, -1, level)

@@ -250,7 +250,7 @@ def retried_batches_are_written_once(servers: str) -> None:
         for round_number in range(5):
             for number in range(6):
                 producer.add(partition, *batch([b"%d-%d" % (round_number, number)] * 3))
-            # The connection goes while requests are under way: what was written is not known.
+            # Close connections with requests in flight: the producer cannot know what was written.
             for link in client.links:
                 link.close()
             producer.flush()
@@ -276,7 +276,7 @@ def a_groups_offsets_are_kept(servers: str) -> None:
 
 
 def groups_are_deleted(servers: str) -> None:
-    """As a whole, or their offsets in some partitions."""
+    """Whole groups are deleted, or their offsets in some partitions."""
     topic = new_topic(servers, 2)
     group = f"group-of-{topic}"
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)

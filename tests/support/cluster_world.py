@@ -28,7 +28,7 @@ class ClusterWorld:
         self._admin: Session | None = None
 
     def sessions(self, *users: SessionUser) -> tuple[Sessions, Client]:
-        """A process whose sessions these use."""
+        """Start a process whose sessions the users share."""
         client = self.zookeeper.client("process")
         sessions = Sessions(self.loop, client.opener(SESSION_MS))
         sessions.use(users)

@@ -216,7 +216,7 @@ def _xerial(*blocks: bytes) -> bytes:
 
 
 def _frame(data: bytes, magic: int, **options: Any) -> bytes:
-    """As Kafka's clients write it; ``options`` are those of lz4.frame."""
+    """Compress as Kafka's clients do; ``options`` are those of lz4.frame."""
     usual = {"block_size": lz4.frame.BLOCKSIZE_MAX64KB, "block_linked": False, "store_size": False}
     frame = bytes(lz4.frame.compress(data, **(usual | options)))
     return lz4_v0.with_wrong_checksum(frame) if magic == 0 else frame

@@ -19,7 +19,7 @@ RECORDS = 10
 
 
 def klog(servers: str, *arguments: str) -> Result:
-    """A `klog` command on these brokers."""
+    """Run a `klog` command on these brokers."""
     words = [*arguments, "--bootstrap-server", servers]
     return CliRunner().invoke(command, words, prog_name="klog")
 
@@ -179,7 +179,7 @@ def quotas_are_changed(servers: str) -> None:
 
 
 def records_are_deleted(servers: str) -> None:
-    """Before an offset, all, and by a file; refused behind the end."""
+    """Records before an offset, all records, or those in a file; an offset behind the end fails."""
     topic = written(servers, 2)
     delete = ("records", "delete")
     at = ("--topic", topic, "--partition", "0", "--before-offset")

@@ -281,7 +281,7 @@ def check_damaged(data: bytes, skip: list[int], verdicts: list[int], settings: S
 
 
 def run_seeds(seeds: Iterable[int]) -> str:
-    """Check kernels against the model for each seed; a digest of all that came out."""
+    """Check kernels against the model for each seed; return a digest of all results."""
     digest = hashlib.sha256()
     for seed in seeds:
         rng = random.Random(seed)

@@ -54,7 +54,7 @@ def as_json(servers: str, topic: str, *options: str) -> list[dict[str, Any]]:
 
 
 def lines_are_records(servers: str) -> None:
-    """With any end, and none; empty ones; few and many, by record and by kernels."""
+    """Lines with any line end, or none, empty lines, few and many: by record and by kernels."""
     topic = new_topic(servers, 1)
     produced(servers, topic, b"one\r\n\ntw\xff\nlast")
     assert consumed(servers, topic) == [b"one", b"", b"tw\xff", b"last"]
@@ -68,7 +68,7 @@ def lines_are_records(servers: str) -> None:
 
 
 def keys_headers_and_nulls(servers: str) -> None:
-    """As Kafka's console producer writes and reads them."""
+    """`produce` and `consume` treat them as Kafka's console tools do."""
     topic = new_topic(servers, 3)
     given = b"a:1,b:NULL\tk1=v=1\n\tk2=NULL\n\tNULL=v3\n"
     options = ("--headers", "--key-separator", "=", "--null-value", "NULL")

@@ -142,7 +142,7 @@ class Controlled(ClusterWorld):
         return found[0]
 
     def topic_id(self, name: str) -> TopicId | None:
-        """As ZooKeeper has it."""
+        """Return the topic's id in ZooKeeper."""
         data = self.data(topic_path(name))
         return None if data is None else decode_topic(name, data).topic_id
 

@@ -78,7 +78,7 @@ def scenario(random: Random) -> Scenario:
 
 
 def kafkas_orders(scenarios: Sequence[Scenario]) -> list[list[str]]:
-    """For each scenario the requests of Kafka's controller, "BROKER API_KEY VERSION HEX"."""
+    """Return Kafka's controller's requests by scenario, each as "BROKER API_KEY VERSION HEX"."""
     text = "\n".join(line for lines in scenarios for line in lines)
     found: list[list[str]] = [[]]
     for line in run_java(OLDEST_KAFKA, "ControllerBatches.java", text):

@@ -141,7 +141,7 @@ def _plain(outcome: Outcome) -> Outcome:
 
 
 def run_seeds(seeds: Iterable[int]) -> str:
-    """Check the kernels for each seed; a digest of all that came out."""
+    """Check the kernels for each seed; return a digest of all results."""
     digest = hashlib.sha256()
     for seed in seeds:
         converted, expected = down_outcomes(random.Random(seed))

@@ -53,7 +53,7 @@ class Expected:
     topic_id: str
     records: list[list[list[Any]]]
     committed: list[tuple[int, str]]
-    """By partition: offset and metadata, of GROUP."""
+    """Offset and metadata that GROUP has committed, by partition."""
     producer: tuple[int, int, int, int]
     """Partition 0's last batch: producer id, epoch, base sequence, base offset."""
 

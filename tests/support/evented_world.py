@@ -29,7 +29,7 @@ DEFAULTS = EventedSettings(client_id="test", setup_timeout_ms=5_000, reconnect=B
 
 
 class KeptStream(FakeStream):
-    """Keeps what each send was given."""
+    """A stream that keeps the buffers of each send."""
 
     def __init__(self, fd: int, address: str) -> None:
         super().__init__(fd, address)
@@ -97,7 +97,7 @@ class BrokerEnd:
         return [topic_of(asked) for asked in self.requests()]
 
     def reply_to(self, asked: Asked) -> None:
-        """The versions, or metadata whose cluster id is the name of the topic asked for."""
+        """Respond with the API versions, or with metadata whose cluster id is the topic's name."""
         self.stream.inbox += reply_bytes(asked)
 
 
@@ -180,7 +180,7 @@ class EventedWorld:
         return [(n, a if isinstance(a, str) else type(a).__name__) for n, a in answers]
 
     def error(self) -> str:
-        """The text of the newest answer's error."""
+        """The error text of the newest response."""
         _, error = self.answers[-1]
         assert isinstance(error, KlogError)
         return str(error)

@@ -88,7 +88,7 @@ class Machine:
 
     @property
     def bin(self) -> Path:
-        """The one folder on PATH."""
+        """The only folder on PATH."""
         return self.home / "bin"
 
     def dev(self, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -77,7 +77,7 @@ class FaultyFront:
             return not self._actions
 
     def cut(self) -> None:
-        """End every connection, those that wait for an answer too."""
+        """Close every connection, even one that waits for a response."""
         with self._lock:
             for each in self._open:
                 with contextlib.suppress(OSError):

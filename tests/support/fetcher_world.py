@@ -264,7 +264,7 @@ def _logs(files: MemoryFiles, helpers: InlineHelpers | ManualHelpers, me: Broker
 
 
 class FetcherWorld:
-    """This broker is ME; OTHER leads and is `leader`, until the test says something else."""
+    """This broker is ME; OTHER leads, and `leader` is OTHER's model, unless the test changes it."""
 
     def __init__(self, files: MemoryFiles | None = None) -> None:
         self.files = files or MemoryFiles()
@@ -285,7 +285,7 @@ class FetcherWorld:
         self.addresses = {OTHER: ("other", 9092), THIRD: ("third", 9092)}
         self.connections: list[FakeConnection] = []
         self.requests: list[Any] = []
-        """All that were answered."""
+        """All requests that have got a response."""
         self.fetchers = Fetchers(
             self.replicas,
             FollowerIdentity(ME, lambda: self.broker_epoch),
@@ -369,7 +369,7 @@ class FetcherWorld:
         return True
 
     def run(self, *, works: bool = True) -> None:
-        """Until the leader holds a request, or there is none."""
+        """Respond to requests until the leader holds one, or there is none."""
         self.turns()
         for _ in range(100):
             if works:

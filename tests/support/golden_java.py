@@ -90,7 +90,7 @@ class _Case:
     name: str
     batch: JavaBatch
     header: dict[str, int | bool] = field(default_factory=dict)
-    expected: Sequence[Expected] | None = None  # if it differs from what is asked for
+    expected: Sequence[Expected] | None = None  # if they differ from the batch's records
 
 
 def java_goldens() -> Iterator[Golden]:

@@ -88,7 +88,7 @@ def transaction_log() -> list[Asked]:
 
 
 def committed_offset() -> list[Asked]:
-    """With the topic's id: what Kafka writes unless an expiry is asked for."""
+    """Records with the topic's id, as Kafka writes them unless the commit names an expiry."""
     fields: dict[str, Any] = {
         "offset": 123456789012,
         "leaderEpoch": 7,

@@ -48,7 +48,7 @@ class Sim:
         member_name: Callable[[str, int], str] = lambda client, number: f"{client}-{number}",
         log: MemoryStateLog | None = None,
     ) -> None:
-        """On a ``log`` that has records already they are replayed."""
+        """Replays the records of ``log``, if it has any."""
         ids = count(1)
         self.time = VirtualTime()
         self.log = log or MemoryStateLog()
@@ -97,7 +97,7 @@ class Sim:
         return found
 
     def fail_appends(self, error: ErrorCode) -> None:
-        """From now on the log refuses with this; NONE: no more."""
+        """Make all further appends to the log fail with this error; NONE ends that."""
         self.log.fails = None if error is NONE else BrokerError(error)
 
     def run(self, effects: GroupEffects) -> None:

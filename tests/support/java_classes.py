@@ -72,9 +72,9 @@ def make(options: str, root: Path = ROOT) -> None:
 
 
 def archive(root: Path = ROOT) -> Path | None:
-    """Where the archive belongs; None without Java.
+    """Return the path of the archive; None without Java.
 
-    Its name says what it was made from: Java by path, size and time, the environment, this file.
+    Its name depends on all inputs: Java by path, size and time, the environment, this file.
     """
     try:
         launcher = Path(java()).resolve()

@@ -46,4 +46,4 @@ MAX_VERSIONS: Mapping[str, Mapping[ApiKey, int]] = MappingProxyType(
         "0.10.0": MappingProxyType(_KAFKA_0_10_0),
     }
 )
-"""By release: the newest version of each API."""
+"""The newest version of each API, by release."""

@@ -75,7 +75,7 @@ def random_batch(rng: random.Random, base_offset: int, codec: Codec | None = Non
 
 
 def random_set(rng: random.Random, codec: Codec | None = None) -> bytes:
-    """A few batches that follow each other."""
+    """Return a few batches with rising offsets."""
     data = bytearray()
     offset = rng.choice([0, 5, 2**33])
     for _ in range(rng.randrange(1, 5)):
@@ -137,7 +137,7 @@ def outcome_of(read: Callable[[], Any]) -> Outcome:
 
 
 def rows_by_kernel(data: bytes, **options: Any) -> list[Row]:
-    # Damaged batches may say negative offsets; they are not what is looked for here.
+    # Damaged batches may have negative offsets: do not skip any.
     options.setdefault("start_offset", -(2**63))
     decoded = decode_to_arrow(data, topic="t", partition=3, columns=ALL_COLUMNS, **options)
     return rows_of(decoded.batches)
@@ -172,7 +172,7 @@ def has_timestamp_for_microseconds(outcome: Outcome) -> bool:
 
 
 def difference(kernel: Outcome, iterator: Outcome) -> str:
-    """Where two outcomes begin to differ, in a line."""
+    """Return the first difference of two outcomes, in a line."""
     if kernel[0] != iterator[0] or kernel[0] == "error":
         return f"kernel {str(kernel)[:150]}, iterator {str(iterator)[:150]}"
     pairs = zip(kernel[1], iterator[1], strict=False)
@@ -194,7 +194,7 @@ def decode_outcomes(data: bytes) -> tuple[Outcome, Outcome]:
 
 
 def walk_outcomes(data: bytes) -> tuple[Outcome, Outcome]:
-    """The broker's walk over the first batch, and what the iterator says of the same."""
+    """Return the results of the broker's walk and of the iterator for the first batch."""
     view = BatchView(data)
 
     def by_iterator() -> tuple[int, int]:
@@ -231,7 +231,7 @@ def walk_outcomes(data: bytes) -> tuple[Outcome, Outcome]:
 
 
 def inside_outcomes(data: bytes) -> tuple[Outcome, Outcome]:
-    """The check of stored batches, inflated or not, and what the iterator says of the same."""
+    """Return the results of the check of stored batches, inflated or not, and of the iterator."""
     views = list(entries(data))
 
     def by_iterator() -> bool:
@@ -342,7 +342,7 @@ def encode_digest(rng: random.Random) -> bytes:
 
 
 def run_seeds(seeds: Iterable[int]) -> str:
-    """Check kernels against iterators for each seed; a digest of all that came out."""
+    """Check kernels against iterators for each seed; return a digest of all results."""
     digest = hashlib.sha256()
     for seed in seeds:
         rng = random.Random(seed)

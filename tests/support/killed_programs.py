@@ -47,7 +47,7 @@ class Program:
         return self._output.read_text(encoding="utf-8", errors="replace").splitlines()
 
     def expect_running(self) -> None:
-        """Raises RuntimeError, with what it said last, if it has ended by itself."""
+        """Raise RuntimeError, with the last lines of its output, if the program has ended."""
         code = self._process.poll()
         if code is not None:
             last = "\n".join(self.lines()[-30:])

@@ -1,4 +1,4 @@
-"""A broker in memory that leads with followers: what these send, and what a controller answers."""
+"""A broker in memory that leads with followers: their requests, and a controller's responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A local metadata store that makes a change when it is asked for, with scripted orders."""
+"""A local metadata store that makes changes at once, with scripted role changes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -77,7 +77,7 @@ class ScriptedOrders:
             self._waiting.pop()()
 
     def release_one(self) -> None:
-        """Answer the oldest call."""
+        """Respond to the oldest call."""
         self._waiting.pop(0)()
 
     def release(self) -> None:
@@ -150,7 +150,7 @@ class BlockingStore:
         return outcome_of(lambda done: self.store.delete_topic(topic_id, done))
 
     def begin_topic_deletion(self, topic_id: TopicId) -> None:
-        """As far as the orders, which are not answered before `finish_deletions`."""
+        """Begin a deletion; its role changes get no response before `finish_deletions`."""
         self.orders.holds_deletions = True
         outcomes: list[Topic | Exception] = []
         self.store.delete_topic(topic_id, outcomes.append)

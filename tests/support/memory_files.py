@@ -128,7 +128,7 @@ class _Directory:
         return survivor
 
     def after_kill(self, done: dict[int, "_Inode | _Directory"]) -> "_Directory":
-        """As the next process finds it when only the old one died: nothing is lost yet."""
+        """Return the disk for the next process if only the old one died: no data are lost yet."""
 
         def twin_of(node: "_Inode | _Directory") -> "_Inode | _Directory":
             if id(node) not in done:
@@ -203,7 +203,7 @@ class MemoryFile:
         files.opened.add(self)
 
     def _use(self) -> None:
-        """As if the descriptor had always just been given back."""
+        """Open a descriptor, as if the file had just given its own back."""
         if not self._holders:
             self._files.open_descriptor()
 
@@ -336,12 +336,12 @@ class MemoryFiles:
         self.crash_at_step: int | None = None
         self.is_crashed = False
         self.open_mappings = 0
-        self.opened: WeakSet[MemoryFile] = WeakSet()  # files that somebody still refers to
+        self.opened: WeakSet[MemoryFile] = WeakSet()  # files that are still referenced
         self.fail_sync_at: int | None = None  # the sync with this number, from 1
         self.has_failed_sync = False
         self.failed_sync_kills = False  # the process dies before it sees the error
         self.free_bytes: int | None = None
-        self.short_write_bytes: int | None = None  # the next write stops after so many
+        self.short_write_bytes: int | None = None  # the next write stops after this many bytes
         self.fail_truncates = False
         self.bad_files: Callable[[Path], bool] = lambda _: False  # reading them fails with EIO
         self.opens = 0  # number of requests for a descriptor

@@ -73,7 +73,7 @@ def loaded(
 
 
 class Found(NamedTuple):
-    """All that a shard has loaded, comparable."""
+    """All state that a shard has loaded, in a comparable form."""
 
     groups: dict[str, Any]
     groups_by_topic: dict[str, set[str]]

@@ -46,7 +46,7 @@ def row_from_json(row: list[Any]) -> Row:
 
 
 def _until_stdin_ends() -> Callable[[], bool]:
-    """Says whether stdin has ended."""
+    """Return a function that returns whether stdin has ended."""
     ended = threading.Event()
 
     def wait() -> None:

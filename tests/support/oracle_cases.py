@@ -132,7 +132,7 @@ class Plan:
         done = [_apply(request, change, maker) for change in chosen]
         fit(request, version)
         if getattr(request, "group_id", None) == "":
-            # Other cases use the empty id, too: they must not see what this one commits.
+            # Other cases use the empty group id, too: delete the offsets that this case commits.
             maker.probe(DeleteGroupsRequest(groups_names=[""]), 1)
         return Case(
             number,

@@ -71,14 +71,14 @@ def is_of_another_case(name: str | None, number: int) -> bool:
 
 
 class Names:
-    """The ids that one broker chose."""
+    """The ids that one broker has chosen, and their placeholders."""
 
     def __init__(self) -> None:
         self._real: dict[object, object] = {}
         self._placeholders: dict[object, object] = {}
 
     def learn(self, placeholder: object, real: object) -> None:
-        """From now on ``placeholder`` in requests is sent as ``real``."""
+        """Replace ``placeholder`` in all further requests by ``real``."""
         self._real[placeholder] = real
         self._placeholders[real] = placeholder
 

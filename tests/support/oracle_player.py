@@ -1,4 +1,4 @@
-"""Sends the oracle's cases to one broker and notes what it answers."""
+"""Sends the oracle's cases to one broker and records its responses."""
 
 from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
@@ -106,7 +106,7 @@ class Player:
         return all(each.error_code == 0 for topic in answer.topics for each in topic.partitions)
 
     def play(self, cases: Iterable[Case]) -> list[tuple[list[Any], list[Any]]]:
-        """For each case the plain responses to its setup, and to its request and its probes."""
+        """Return each case's plain responses: to its setup, and to its request and its probes."""
         found = []
         for case in cases:
             before = [self._send(step, case.number, _SETUP_S) for step in case.setup]

@@ -1,4 +1,4 @@
-"""For each API a sound request, and the state before and the probes after it.
+"""Valid requests of each API, with the requests that set up their state, and probes afterwards.
 
 `oracle_cases` then changes one or more fields of the request.
 """

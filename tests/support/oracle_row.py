@@ -37,7 +37,7 @@ class Row:
 
 
 def is_changed(*words: str) -> Allows:
-    """A field of the request was changed as one of these says."""
+    """Allows the row if a change of the request's fields contains one of these words."""
     return lambda case, kafka, klog: any(
         word in change for word in words for change in case.changes
     )

@@ -17,7 +17,7 @@ from tests.support.oracle_requests import BASES
 from tests.support.oracle_steps import Case, Step
 
 FIRST = 1_000_000
-"""The number of the first of these cases: those of a seed are below it."""
+"""Number of the first of these cases; the cases of a seed have lower numbers."""
 
 _ZERO_ID = UUID(int=0)
 

@@ -1,4 +1,4 @@
-"""Where klog's responses may differ from both Kafkas': the one declaration of these differences.
+"""Allowed differences between klog's responses and both Kafkas': their only declaration.
 
 `tests/peers/test_data_api_oracle.py` reads the rows. `python -m tests.support.oracle_docs` prints
 them as the table in docs/differences-from-kafka.md. The rows of Produce are in

@@ -105,7 +105,7 @@ class Oracle:
         return found
 
     def _play_on(self, index: int, cases: Sequence[Case]) -> dict[int, tuple[Responses, Responses]]:
-        """By number, what `Player.play` found for the cases whose version this broker serves."""
+        """Return `Player.play`'s results, by number, for the cases that this broker serves."""
         player, served = self._players[index], self._served[index]
         able = [case for case in cases if case.version in served.get(case.request.api_key, ())]
         player.prepare()
@@ -131,7 +131,7 @@ def oracle(seed: int, folder: Path) -> Iterator[Oracle]:
 
 
 def main() -> int:
-    """Send one request and print what all three answer."""
+    """Send one request and print the responses of all three brokers."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.oracle_run")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--request", type=int, required=True)

@@ -24,7 +24,7 @@ class Step:
 
 @dataclass
 class Case:
-    """One generated request. ``setup`` comes before it; ``probes`` show what it changed."""
+    """One generated request. ``setup`` precedes it; ``probes`` show its effect."""
 
     number: int
     request: Request

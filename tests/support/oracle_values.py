@@ -169,4 +169,4 @@ VALUES: dict[str, Values] = {
 NEVER_LARGE = frozenset(("max_wait_ms", "num_partitions", "count", "transaction_timeout_ms"))
 """A large value here makes the broker wait, or make files for hours."""
 UNCHANGED = frozenset(("CreateTopics.timeout_ms", "CreatePartitions.timeout_ms"))
-"""With a short time-out the outcome is by chance."""
+"""Fields that stay unchanged, because the outcome of a short time-out is random."""

@@ -99,7 +99,7 @@ class OrderWorld:
         )
 
     def give(self, order: ControllerRequest, *, listener: str = "INSIDE") -> NotedReply:
-        """The order arrives; turns follow by `turns`."""
+        """Receive a controller's request; `turns` runs the turns that follow."""
         reply = NotedReply()
         context = SimpleNamespace(
             listener=listener,
@@ -114,7 +114,7 @@ class OrderWorld:
             self.loop.run_turn()
 
     def answer(self, order: ControllerRequest) -> Any:
-        """The answer to an order, once there is one."""
+        """Receive a controller's request, and run turns until it has a response."""
         reply = self.give(order)
         for _ in range(400):
             self.turns(1)

@@ -253,7 +253,7 @@ class Parity:
         return self._run("kafka", scenario) if self.has_peer else None
 
     def engine(self, name: str = "klog") -> Engine:
-        """One engine, for what is no scenario; its topics are those of the test."""
+        """Return an engine for code outside of a scenario; its topics are those of the test."""
         made = Engine(name, ScenarioTopics(self.servers))
         self._opened.append(made.topics)
         return made
@@ -273,7 +273,7 @@ class Parity:
         raise AssertionError(f"{engine} did not fail: {found.limit(10).collect()}")
 
     def _run(self, name: str, scenario: Scenario) -> "DataFrame":
-        """The frame of one engine, read once and kept, with the names of its topics replaced."""
+        """Return one engine's frame, read once and cached, with its topics' names replaced."""
         engine = self.engine(name)
         frame = scenario(engine)
         places = {topic: f"topic-{number}" for number, topic in enumerate(engine.topics.made, 1)}

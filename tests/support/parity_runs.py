@@ -1,4 +1,4 @@
-"""Where results of parity tests come from: the commit, the day and the releases of a run."""
+"""Origins of results of parity tests: the commit, the day and the releases of a run."""
 
 import platform
 import subprocess
@@ -10,7 +10,7 @@ Run = dict[str, str]
 """``commit`` (with ``+`` where the code had changes that were not committed), ``date``, ``spark``,
 ``python``."""
 Runs = dict[str, dict[str, Run]]
-"""By engine, by file of tests."""
+"""Runs by engine and by file of tests."""
 
 _CODE = ("pyspark_klog", "broker")
 _COMMIT_CHARACTERS = 10

@@ -16,7 +16,7 @@ from typing import Any
 KEPT = Path(__file__).resolve().parents[1] / "golden" / "peer_failures.json"
 WRITE_VARIABLE = "KLOG_WRITE_PEER_FAILURES"
 _SHOWN_CHARACTERS = 100
-# Classes that say what went wrong; their texts depend on where a client was just then.
+# Classes that name the failure; their texts depend on the client's state at that moment.
 _TELLING = (
     "org.apache.kafka.common.errors.",
     "org.apache.kafka.clients.",

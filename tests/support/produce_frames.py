@@ -1,4 +1,4 @@
-"""Produce requests for brokers in memory, their answers, and what the logs then hold."""
+"""Produce requests for brokers in memory, their responses, and the values in the logs."""
 
 from typing import Any
 

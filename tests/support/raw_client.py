@@ -1,4 +1,4 @@
-"""A client that says exactly what a test wants said: one socket, frames out and in."""
+"""A client that sends exactly the bytes that a test chooses: one socket, frames out and in."""
 
 import socket
 import struct
@@ -52,7 +52,7 @@ class RawClient:
         self._socket.sendall(data)
 
     def end_sending(self) -> None:
-        """Tells the broker that nothing more comes; answers can still be received."""
+        """Shut down the sending side; responses can still be received."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def receive_frame(self) -> bytes:
@@ -75,7 +75,7 @@ class RawClient:
         return decode_response(self.receive_frame(), request.api_key, version)
 
     def call(self, request: Request, version: int) -> Any:
-        """Sends a request and receives its answer."""
+        """Send a request and receive its response."""
         correlation_id = self.send(request, version)
         response = self.receive(request, version)
         assert self.last_correlation_id == correlation_id

@@ -132,7 +132,7 @@ def fetch_request(
 def fetch(
     client: RawClient, topic: str | UUID, version: int | None = None, **options: Any
 ) -> FetchResponse:
-    """Fetches; returns the whole answer."""
+    """Send a Fetch; return the whole response."""
     if version is None:
         version = 18 if isinstance(topic, UUID) else 12
     response: FetchResponse = client.call(fetch_request(topic, **options), version)
@@ -140,7 +140,7 @@ def fetch(
 
 
 def first_partition(response: FetchResponse) -> PartitionData:
-    """The first partition's answer."""
+    """Return the response's row of its first partition."""
     return response.responses[0].partitions[0]
 
 

@@ -382,7 +382,7 @@ class ModelController:
         return after_bounce(BROKERS, self.state, (broker,), self.live, unclean=False)
 
     def expired(self, broker: BrokerId) -> None:
-        """The broker's session is over."""
+        """Expire the broker's session."""
         was_leader = self.state.leader == broker
         del self.registered[broker]
         state = without_replica(self.state, broker)

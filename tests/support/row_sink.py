@@ -8,7 +8,7 @@ from pyspark_klog.spark.sink.stream_writer import RowStreamWriter
 
 
 class RowSink(DefaultSource):
-    """As its parent, but for the writer of streams."""
+    """A DefaultSource whose streams are written by a RowStreamWriter."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""Other brokers of a cluster as a test scripts them: what they are asked, and when they answer."""
+"""Other brokers of a cluster, scripted by a test: the requests they get, and their responses."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ def image_of(leaders: Mapping[TopicPartition, int], brokers: Mapping[int, int]) 
 
 @dataclass
 class Asked:
-    """A request that waits for its answer."""
+    """A request that waits for its response."""
 
     message: Any
     version: int
@@ -60,7 +60,7 @@ class Asked:
 
 @dataclass
 class ScriptedConnection:
-    """As much of an EventedConnection as a sender needs."""
+    """The part of an EventedConnection that a sender needs."""
 
     address: tuple[str, int]
     loop: Loop
@@ -96,11 +96,11 @@ class ScriptedConnection:
         self.fail()
 
     def answer(self, reply: Response) -> None:
-        """To the oldest question."""
+        """Respond to the oldest request."""
         self.asked.pop(0).tell(reply, None)
 
     def fail(self) -> None:
-        """The connection breaks: nobody is answered."""
+        """Break the connection: all pending requests fail."""
         asked, self.asked = self.asked, []
         for each in asked:
             each.tell(None, ConnectionFailed("it broke"))
@@ -113,7 +113,7 @@ class ScriptedBrokers:
         self.loop = loop
         self.made: list[ScriptedConnection] = []
         self.serve: dict[str, Callable[[Request, int], Any]] = {}
-        """By host: what answers at once."""
+        """Functions that respond at once, by host."""
 
     def connect(self, host: str, port: int, /, **_: Any) -> EventedConnection:
         made = ScriptedConnection((host, port), self.loop, self.serve.get(host))

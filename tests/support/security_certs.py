@@ -89,11 +89,11 @@ class Authority:
 
     @property
     def pem(self) -> str:
-        """Its certificate."""
+        """The authority's certificate in PEM."""
         return _pem(self.certificate)
 
     def pem_file(self) -> Path:
-        """Its certificate as a file."""
+        """The path of a file with the authority's certificate."""
         path = self.folder / "ca.pem"
         path.write_text(self.pem, encoding="ascii")
         return path

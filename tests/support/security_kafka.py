@@ -22,7 +22,7 @@ SCRAM_USERS = [
     for mechanism in MECHANISMS[1:3]
     for argument in ("--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]")
 ]
-"""For the storage tool: the users of SCRAM."""
+"""Arguments of Kafka's storage tool that create the users of SCRAM."""
 
 
 def jaas(mechanism: str, user: str = USER, password: str = PASSWORD) -> str:

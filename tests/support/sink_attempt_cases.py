@@ -122,7 +122,7 @@ def an_attempt_whose_id_is_taken_before_it_looks_again_takes_over_the_result(
 
 
 def an_attempt_that_is_fenced_by_one_that_dies_gives_up(servers: str) -> None:
-    """After the transaction's time-out: a third attempt goes on then."""
+    """The attempt gives up after the transaction's time-out; a third attempt goes on then."""
     world = World(servers)
     world.worker().write_and_end(0, "0")
     slow = world.worker(kafka_transaction_timeout_ms=1_500)
@@ -173,7 +173,7 @@ def an_attempt_of_an_older_run_stops(servers: str) -> None:
 
 
 def a_copy_that_wakes_after_the_commit_writes_nothing(servers: str) -> None:
-    """And takes the id from nobody: it looks when it has its first rows."""
+    """The copy reads the row when it has its first rows, and does not take the id."""
     world = World(servers)
     world.worker().write_and_end(0, "0")
     one, copy = world.worker(), world.worker()

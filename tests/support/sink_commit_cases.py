@@ -121,7 +121,7 @@ def _nothing_is_listed() -> Iterator[None]:
 
 # --- the client's side ---------------------------------------------------------------------------
 def transactional_ids_are_listed_with_their_states(servers: str) -> None:
-    """And one is fenced: its transaction is aborted, its producer out."""
+    """Fencing the listed id aborts its transaction, and its producer cannot go on."""
     partition, name = TopicPartition(new_topic(servers, 1), 0), new_id()
     with producer_of(servers, name) as producer, client_of(servers) as client:
         producer.begin_transaction()
@@ -191,7 +191,7 @@ def the_first_batch_of_a_run_is_visible_after_its_commit(servers: str) -> None:
 
 
 def more_tasks_than_before_are_a_matter_for_the_driver(servers: str) -> None:
-    """Within a run: the new ones leave their transactions open; fewer are none."""
+    """Within a run, new tasks leave their transactions open; a run with fewer tasks has none."""
     world = World(servers)
     world.batch(0, ["a"])
     written = world.tasks(1, ["b"], ["c"])
@@ -216,7 +216,7 @@ def a_batch_of_which_nothing_was_ended_may_be_split_anew(servers: str) -> None:
 
 
 def a_batch_that_was_ended_in_part_is_completed(servers: str) -> None:
-    """The driver died between two ends: the repetition verifies the one and writes the other."""
+    """The driver died between two ends: the repetition verifies one part and writes the other."""
     world = World(servers)
     lost = world.tasks(0, ["a"], ["b"])
     with client_of(servers) as client:
@@ -233,7 +233,7 @@ def a_batch_that_was_ended_in_part_is_completed(servers: str) -> None:
 
 
 def an_older_run_that_goes_on_ends_nothing(servers: str) -> None:
-    """Its driver comes to its commit() after the newer run has written."""
+    """The older run's driver reaches its commit() after the newer run has written."""
     world = World(servers)
     old = world.tasks(0, ["a"], ["b"], ["c"])
     world.batch(0, ["a", "b"], ["c"], run_id=RUN_2)
@@ -258,7 +258,7 @@ def a_task_of_an_older_run_that_wakes_late_ends_nothing(servers: str) -> None:
 
 # --- refusals ------------------------------------------------------------------------------------
 def a_batch_that_is_split_otherwise_is_refused(servers: str) -> None:
-    """Its tasks committed themselves, and the same rows come with one task less."""
+    """The batch's tasks committed themselves, and the same rows come with one task less."""
     world = World(servers)
     world.batch(0, ["a"], ["b"], ["c"])
     world.tasks(1, ["d"], ["e"], ["f"])
@@ -270,8 +270,8 @@ def a_batch_that_is_split_otherwise_is_refused(servers: str) -> None:
 
 
 def a_group_that_no_broker_lists_is_found(servers: str) -> None:
-    """Its coordinator moves while brokers are asked: the old one has it no more, the new one not
-    yet."""
+    """The group's coordinator moves while brokers are asked: the old one no longer has the group,
+    the new one does not have it yet."""
     world = World(servers)
     world.batch(0, ["a"], ["b"], ["c"])
     world.tasks(1, ["d"], ["e"], ["f"])
@@ -298,7 +298,7 @@ def a_checkpoint_that_is_older_than_the_rows_is_refused(servers: str) -> None:
 
 
 def a_row_that_changed_meanwhile_is_refused(servers: str) -> None:
-    """Another run of the query, or somebody who deletes groups, is at work."""
+    """Another run of the query, or a user who deletes groups, has changed the row."""
     world = World(servers)
     world.batch(0, ["a"], ["b"])
     written = world.tasks(1, ["c"], ["d"], run_id=RUN_2)
@@ -314,7 +314,7 @@ def a_row_that_changed_meanwhile_is_refused(servers: str) -> None:
 
 
 def a_copy_of_the_checkpoint_is_refused(servers: str) -> None:
-    """From both sides."""
+    """The copy's batch is refused, and so is the original query's."""
     world = World(servers)
     world.batch(0, ["a"])
     written = world.tasks(5, ["b"], ["c"])
@@ -417,7 +417,7 @@ def an_abort_lets_readers_go_on(servers: str) -> None:
 
 
 def a_batch_write_leaves_no_group(servers: str) -> None:
-    """And what comes too late writes nothing."""
+    """A batch write leaves no group of a task behind, and a late attempt writes nothing."""
     world = World(servers)
     worker, uuid = world.worker(), new_id()
     written = worker.write_batch(uuid, "a").progress

@@ -28,7 +28,7 @@ def _fail() -> None:
 
 
 def a_dead_attempt_holds_nobody_back(servers: str) -> None:
-    """Its transaction is open: the next attempt ends it, without waiting for its time-out."""
+    """A dead attempt's transaction is open: the next attempt ends it and waits for no time-out."""
     world = World(servers)
     world.worker().write_and_end(0, "0")
     with pytest.raises(Died):
@@ -57,7 +57,7 @@ def what_fails_is_aborted_at_once(servers: str) -> None:
 
 
 def a_record_that_the_topic_refuses_fails_the_task(servers: str) -> None:
-    """In the words of the refusal."""
+    """The task's error contains the text of the refusal."""
     world = World(servers, max_message_bytes="2000")
     with pytest.raises(ExactlyOnceRefused, match=r"task 0 of micro-batch 0: .*larger than") as got:
         world.worker().write(0, "a" * 3_000)
@@ -92,7 +92,7 @@ def a_time_out_that_the_broker_does_not_allow_is_explained(servers: str) -> None
 
 
 def dead_letters_are_in_the_transaction(servers: str) -> None:
-    """With the rows, or not at all."""
+    """Dead letters are committed with the rows, or not at all."""
     world = World(servers)
     dead = new_topic(servers, 1)
     place = TopicPartition(dead, 0)

@@ -50,7 +50,7 @@ def only_the_first_batch_of_a_run_is_left_to_the_driver(servers: str) -> None:
 
 
 def a_worker_that_holds_the_id_asks_for_no_new_epoch(servers: str) -> None:
-    """On transaction.version 2. Below it always asks: a late EndTxn could end the next batch."""
+    """From transaction.version 2 on. Below it a worker asks, as a late EndTxn could end a batch."""
     world = World(servers)
     worker = world.worker()
     worker.write_and_end(0, "0")
@@ -67,7 +67,7 @@ def a_worker_that_holds_the_id_asks_for_no_new_epoch(servers: str) -> None:
 
 
 def a_task_without_rows_stores_its_row(servers: str) -> None:
-    """So that a batch that is repeated with other tasks is recognised."""
+    """The stored row lets a batch be recognised that is repeated with other tasks."""
     world = World(servers)
     worker = world.worker()
     worker.write_and_end(0)
@@ -121,7 +121,7 @@ def a_partitioner_of_ones_own_chooses(servers: str) -> None:
 
 # --- repeated batches ----------------------------------------------------------------------------
 def a_repeated_batch_is_verified(servers: str) -> None:
-    """In this run by another attempt, in the next run; in any order and split into batches."""
+    """By another attempt or by the next run; with rows in any order and split into batches."""
     world = World(servers)
     world.worker().write_and_end(0, "a", "b", "a")
     row = world.row()
@@ -136,7 +136,7 @@ def a_repeated_batch_is_verified(servers: str) -> None:
 
 
 def other_rows_than_those_committed_are_refused(servers: str) -> None:
-    """Unless the option says to keep what was committed; but never another number of rows."""
+    """An option keeps the committed rows instead, but never if the number of rows differs."""
     world = World(servers)
     world.worker().write_and_end(0, "a", "b")
     with pytest.raises(
@@ -224,7 +224,7 @@ def another_programs_position_is_refused(servers: str) -> None:
 
 # --- batch writes --------------------------------------------------------------------------------
 def a_batch_write_ends_its_tasks_itself(servers: str) -> None:
-    """An attempt that comes later verifies; one that comes after the end writes nothing."""
+    """A later attempt verifies the rows; an attempt after the end writes nothing."""
     world = World(servers)
     uuid = new_id()
     written = world.worker().write_batch(uuid, "a", "b").progress

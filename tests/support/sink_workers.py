@@ -37,9 +37,9 @@ def rows(*values: str, **columns: list[object]) -> pa.RecordBatch:
 
 
 def own_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As a fixture: clients and producers of a test's workers end with it, and copies of a task
-    wait for each other only shortly."""
-    # For ever: no matter for a worker, but for the process of the tests.
+    """A fixture: clients and producers of a test's workers are closed at its end, and copies of a
+    task wait for each other only a short time."""
+    # gc.freeze lasts for ever: fine for a worker, but not for the process of the tests.
     monkeypatch.setattr(gc, "freeze", lambda: None)
     for name in ("_clients", "_producers", "_held"):
         monkeypatch.setattr(clients, name, {})
@@ -104,7 +104,7 @@ class Worker:
 
 
 def then(*steps: object) -> Iterator[pa.RecordBatch]:
-    """Rows one after the other; what can be called is called in its turn."""
+    """Yield rows one after the other; call each callable step in its turn."""
     for step in steps:
         if isinstance(step, pa.RecordBatch):
             yield step
@@ -118,5 +118,5 @@ class Died(BaseException):
 
 
 def die() -> None:
-    """Let a worker be gone, without a word to anybody."""
+    """End a worker at once, without closing anything."""
     raise Died

@@ -92,7 +92,7 @@ class MemoryStateLog:
 
 
 class _Bytes:
-    """As much of a File as a loader needs."""
+    """The part of a File that a loader needs."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -33,8 +33,8 @@ FOLDER_GROUPS = (("integration",), ("property",), ("faults",), ("simulation",), 
 nowhere share another one."""
 
 CLUSTER_FILES = ("integration", "test_cluster*.py")
-"""A folder, and those of its files that have a process of their own, which begins before it. Both
-wait most of the time, and the one for other things than the other."""
+"""A folder, and a pattern of its files that get a process of their own, which begins before the
+folder's. Both mostly wait, but for different things."""
 
 SPARK_GROUPS = (
     ("most files", ("test_*.py",)),
@@ -61,7 +61,7 @@ _WITH_VALUE = frozenset({"-k", "-m", "-p", "-c", "-o", "-W", "--deselect", "--ig
 _LANES = 4
 _MOST_SPARKS = 2
 _SHORT_LIVED_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""For JVMs of a minute or two: measured, notebooks took 36 % less processor time."""
+"""Options for JVMs that run a minute or two; they saved the notebooks 36 % of processor time."""
 _PAGE = "docs/testing.md"
 _REPORTS = ".dev/test-reports"
 _OLDEST_REPORTS = ".dev/test-reports-oldest"
@@ -161,7 +161,7 @@ def _group_of(file: str) -> str:
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Options (with their values) and other words, each in the order given."""
+    """Split the arguments into options (with their values) and other words, in their order."""
     options: list[str] = []
     words: list[str] = []
     takes_value = False

@@ -163,7 +163,7 @@ class Lanes:
             return Counts()
         counts = counts_of(report)
         if exit_code not in (0, NO_TESTS_COLLECTED) and not counts.failed and not self._stopped:
-            counts += Counts(failed=1)  # what the process itself calls failed is
+            counts += Counts(failed=1)  # a process with a failing exit code counts as a failure
         return counts
 
     def _stop(self, number: int = 0) -> None:

@@ -177,7 +177,7 @@ class World:
         )
 
     def start_broker(self) -> None:
-        """As a broker starts, with the store and the logs that there are."""
+        """Start a broker's parts on the present store and logs."""
         loop: Any = self.loop
         logs: Any = self.logs
         self.broker.replicas = ReplicaManager(

@@ -35,7 +35,7 @@ from tests.support.eventually import eventually
 
 
 def new_id() -> str:
-    """A transactional id that nobody has used."""
+    """Return an unused transactional id."""
     return f"id-{uuid.uuid4().hex[:8]}"
 
 
@@ -260,7 +260,7 @@ def a_fenced_producer_hears_so_when_it_writes(servers: str) -> None:
 
 
 def a_transaction_is_ended_by_another_process(servers: str) -> None:
-    """On its producer id and epoch, committed or aborted, and again."""
+    """Another process ends it by producer id and epoch, committed or aborted, even twice."""
     partition = TopicPartition(new_topic(servers, 1), 0)
     name = new_id()
     with producer_of(servers, name) as producer, client_of(servers) as driver:

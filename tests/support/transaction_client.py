@@ -145,7 +145,7 @@ class TransactionClient:
         generation_id: int = -1,
         **member: Any,
     ) -> list[int]:
-        """From version 6 on in the topic of ``topic_id``."""
+        """Commit offsets in the transaction; from version 6 on by ``topic_id``."""
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group,
@@ -180,7 +180,7 @@ class TransactionClient:
 
 
 class MemoryClient(TransactionClient):
-    """On a broker in memory: what Produce does, it does itself."""
+    """A client of a broker in memory, which does the work of Produce itself."""
 
     def __init__(
         self, broker: MemoryBroker, transactional_id: str = "tx", *, raises: bool = True

@@ -66,7 +66,7 @@ class Sim:
         *,
         now_ms: int | None = None,
     ) -> None:
-        """On a ``log`` that has records already they are replayed."""
+        """Replays the records of ``log``, if it has any."""
         self.time = VirtualTime()
         if now_ms is not None:
             self.time.clock.advance(now_ms - self.time.clock.now_ms())

@@ -212,7 +212,7 @@ class _Link:
         self.last_used_ms = 0
 
     def send_pending(self) -> None:
-        """All that was queued is sent already."""
+        """Do nothing: queued requests are sent at once."""
 
 
 class _Links:
@@ -254,4 +254,4 @@ def _kept(message: Request) -> Request:
 
 
 def _forget(_: Response) -> None:
-    """An answer that nobody waits for any more."""
+    """Ignore a response for which no caller waits any more."""

@@ -1,4 +1,4 @@
-"""Each znode by its path: what decodes it, and what encodes the value again."""
+"""Each kind of znode by its path: its decoder and its encoder."""
 
 import re
 from collections.abc import Callable

@@ -94,8 +94,8 @@ def fill(broker: ZooKeeperKafka) -> None:
 
 
 def leave_unfinished(brokers: dict[int, ZooKeeperKafka], zookeeper: KazooClient) -> None:
-    """With broker 2 standing still: a reassignment and a deletion that cannot end. At the end
-    broker 2 is gone, and a partition has lost its leader."""
+    """Begin a reassignment and a deletion that cannot end, because broker 2 is paused. At the end
+    broker 2 is dead, and a partition has lost its leader."""
     broker = brokers[0]
     for name, replicas in (("moving", "0:1"), ("going", "0:2"), ("lone", "2")):
         topics(broker, "--create", "--topic", name, "--replica-assignment", replicas)

@@ -6,7 +6,7 @@ from kazoo.client import KazooClient
 
 
 class ZooKeeperClient:
-    """For a with statement."""
+    """A ZooKeeper client for a with statement."""
 
     def __init__(self, connect: str) -> None:
         self._client = KazooClient(connect)

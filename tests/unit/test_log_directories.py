@@ -309,7 +309,7 @@ def test_a_deleted_partition_is_gone_at_once_and_its_files_later() -> None:
 def test_what_is_noted_of_a_deleted_partition_does_not_count_for_the_next_one(
     is_being_written: bool,
 ) -> None:
-    """Otherwise a start after a power cut would take unsynced data for synced."""
+    """A start after a power cut must not take unsynced data for synced."""
     config = replace(SMALL, segment_bytes=3_000, index_interval_bytes=200)
     checkpoint = "recovery-point-offset-checkpoint"
     for seed in range(20):
