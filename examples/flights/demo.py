@@ -98,7 +98,7 @@ class Driver:
         return result
 
     def tail(self) -> str:
-        """The end of what the driver printed."""
+        """The end of the driver's output."""
         return self._log_path.read_text(encoding="utf-8", errors="replace")[-3_000:]
 
 

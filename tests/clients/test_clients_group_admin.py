@@ -61,7 +61,7 @@ def commit(broker: BrokerProcess, group: str) -> None:
 
 
 def joined(broker: BrokerProcess, group: str) -> ConfluentConsumer:
-    """A member that is subscribed to `orders`."""
+    """Return a member that has subscribed to `orders`."""
     settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": group}
     member = ConfluentConsumer(settings)
     member.subscribe(["orders"])

@@ -42,7 +42,7 @@ def topic(broker: BrokerProcess, request: pytest.FixtureRequest) -> str:
     return name
 
 
-# Each of these reads ``count`` values in a group, commits, leaves, and returns what it read.
+# Each of these functions reads ``count`` values in a group, commits, leaves, and returns them.
 
 
 def read_confluent(servers: str, topic: str, group: str, count: int) -> list[bytes]:

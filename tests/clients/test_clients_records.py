@@ -202,7 +202,7 @@ def kcat(*arguments: str, text: bytes = b"") -> bytes:
 
 
 def read_kcat(servers: str, topic: str, count: int) -> list[Row]:
-    """Key length, key, value length, value: what tells null (-1) from empty."""
+    """Parse kcat's key length, key, value length and value: null has the length -1."""
     found = kcat(
         "-C", "-q", "-b", servers, "-t", topic, "-p", "0", "-o", "beginning",
         "-c", str(count), "-f", "%K:%k%S:%s",
@@ -307,7 +307,7 @@ def test_kafka_python_as_to_an_old_broker(
     idempotent = {"enable_idempotence": False} if version < (0, 11) else {}
     write_kafka_python(servers, topic, rows, codec, **options, **idempotent)
     assert read_kafka_python(servers, topic, len(rows), **options) == rows
-    # New clients read what the old one wrote, and the old one what new ones write.
+    # New clients read the old client's records, and the old client reads those of new ones.
     assert read_confluent(servers, topic, len(rows)) == rows
     write_confluent(servers, topic, PLAIN_ROWS, "gzip")
     both = read_kafka_python(servers, topic, len(rows) + len(PLAIN_ROWS), **options)

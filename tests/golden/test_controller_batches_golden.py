@@ -1,4 +1,4 @@
-"""A controller tells brokers what Kafka's controller tells them."""
+"""klog's controller sends brokers the same requests as Kafka's controller."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`klog dump-log` against what Kafka's own tool said of the same files."""
+"""`klog dump-log` against the output of Kafka's own tool for the same files."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from klog_broker.cli.commands import command
 
 FOLDER = Path(__file__).parent / "dump_log"
 NAMES = sorted(path.name for path in FOLDER.iterdir())
-# Kafka's tool does not know these.
+# Files that Kafka's tool does not know.
 OTHERS = ("leader-epoch-checkpoint", "partition.metadata")
 
 

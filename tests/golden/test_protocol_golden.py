@@ -108,7 +108,7 @@ def test_old_releases_are_those_of_kafka_python() -> None:
 
     for release, versions in MAX_VERSIONS.items():
         theirs = BROKER_API_VERSIONS[tuple(map(int, release.split(".")))]
-        # Their table has old versions of what goes between brokers, which no client sends.
+        # Their table has old versions of APIs between brokers, which no client sends.
         known = {
             key: limits
             for key, limits in theirs.items()

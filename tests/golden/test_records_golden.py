@@ -1,4 +1,4 @@
-"""Bytes that others wrote are read as what they were asked to write (support/golden_records)."""
+"""Bytes of other writers decode to the records that were written (support/golden_records)."""
 
 from collections import Counter
 from typing import Any
@@ -108,7 +108,7 @@ def test_what_klog_writes_is_kafkas_byte_for_byte() -> None:
     }
     for name, settings in cases.items():
         golden = golden_named(f"java-{name}")
-        # Kafka was asked for these times; under append time a reader sees other ones.
+        # Kafka wrote these timestamps; with append time a reader sees others.
         asked = golden.records if "append" not in name else golden_named("java-v2-none").records
         kind = TimestampType[golden.records[0].timestamp_type]
         batch = BatchBuilder(golden.records[0].offset, timestamp_type=kind, **settings)

@@ -298,7 +298,7 @@ STRICTER = [
     ("cluster_id", "goes", "a blank in an id"),
     ("cluster_id", '"id":""', "no id"),
 ]
-"""Where klog names a znode as bad that Kafka reads: a kind, a part of the text, and why."""
+"""Znodes that Kafka reads and klog reports as bad: a kind, a part of the text, the reason."""
 LAXER = [("reassign_partitions", "log_dirs", "a field that nobody knows")]
 
 

@@ -31,7 +31,7 @@ def test_case(broker: BrokerProcess, case: Callable[[str], None]) -> None:
 
 
 def test_a_hanging_transaction(tmp_path: Path) -> None:
-    """Its coordinator's log is lost."""
+    """The transaction hangs because its coordinator's log is lost."""
     data = tmp_path / "data"
     with BrokerProcess(data, SETTINGS) as broker, client_of(broker.bootstrap_servers) as client:
         topic = new_topic(broker.bootstrap_servers, 1)

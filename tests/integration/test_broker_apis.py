@@ -112,7 +112,7 @@ def test_a_software_name_must_be_one(client: RawClient, name: str) -> None:
 def test_a_client_that_means_another_broker_is_told_to_bootstrap_again(
     client: RawClient, cluster: str | None, node: int, code: ErrorCode
 ) -> None:
-    """As Kafka 4.4 (KIP-1242)."""
+    """Kafka 4.4 (KIP-1242) responds in the same way."""
     if cluster == "right":
         cluster = client.call(DescribeClusterRequest(), 1).cluster_id
     request = ApiVersionsRequest(

@@ -27,7 +27,7 @@ def open_descriptors(broker: BrokerProcess) -> int:
 
 
 def read_everything(client: RawClient) -> dict[int, list[bytes | None]]:
-    """By one Fetch for all partitions after another."""
+    """Read all partitions, by one Fetch for each offset."""
     found: dict[int, list[bytes | None]] = {number: [] for number in range(PARTITIONS)}
     for offset in range(2):
         request = fetch_request("many", offset, range(PARTITIONS))
@@ -53,7 +53,7 @@ def test_more_partitions_than_descriptors(tmp_path: Path) -> None:
         broker.kill()
     assert all(len(values) == 2 for values in expected.values())
     with BrokerProcess(data, descriptors=LIMIT) as broker, RawClient(broker.address) as client:
-        # After the start nothing is open that nobody has asked for.
+        # After the start only requested files are open.
         assert open_descriptors(broker) < 20
         assert read_everything(client) == expected
         assert produced(client, "many", batch(b"more"), partition=7) == 2

@@ -117,7 +117,7 @@ def test_conversion_down_refuses_zstd(client: RawClient, topic: str, version: in
 def test_a_topic_that_stores_zstd_is_sent_to_fetch_4_and_later(
     client: RawClient, version: int
 ) -> None:
-    """As Kafka 4.3.1 does; 3.9.1 refuses such a topic to Fetch before version 10."""
+    """Kafka 4.3.1 does the same; 3.9.1 refuses such a topic to Fetch before version 10."""
     name = f"stores-zstd-{version}"
     create_topic(client, name, compression_type="zstd")
     produced(client, name, batch(b"a" * 300))
@@ -170,7 +170,7 @@ def test_the_list_of_aborted_transactions_is_null_unless_the_log_was_read(
 def test_a_partition_that_is_named_twice_is_answered_once(
     client: RawClient, topic: str, version: int
 ) -> None:
-    """For the offset that is named last, as by Kafka."""
+    """The partition is read from the offset that is named last, as with Kafka."""
     for value in (b"a", b"b", b"c"):
         produced(client, topic, batch(value))
     request = fetch_request(topic, partitions=(0, 1, 0))

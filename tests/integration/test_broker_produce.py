@@ -101,7 +101,7 @@ def test_log_append_time_is_told(client: RawClient) -> None:
 def test_acks_0_is_not_answered(client: RawClient, topic: str) -> None:
     for number in range(20):
         client.send(produce_request(topic, batch(b"%d" % number), acks=0), 9)
-    # The next answer on the connection is the one to this request.
+    # The next response on the connection must belong to this request.
     client.call(MetadataRequest(topics=[]), 9)
     values = [record.value for record in read_all(client, topic)]
     assert values == [b"%d" % number for number in range(20)]

@@ -267,7 +267,7 @@ def test_this_machine(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 
 # --- register() ----------------------------------------------------------------------------------
 class _Session:
-    """As much of a session as register() uses; ``python`` None: a Connect client's."""
+    """The part of a session that register() uses; ``python`` None: a Connect client's."""
 
     def __init__(self, python: str | None) -> None:
         self._python = python

@@ -1,4 +1,4 @@
-"""klog's client on klog's broker, also when the broker goes away and comes back."""
+"""klog's client on klog's broker, and while the broker is down and after its restart."""
 
 import os
 import signal
@@ -140,7 +140,7 @@ def test_a_silent_broker_ends_the_call_in_time_and_serves_again(broker: testing.
     ) as client:
         assert list_offsets(client, {partition: LATEST})[partition].offset == 0
         os.kill(broker.pid, signal.SIGSTOP)
-        os.waitpid(broker.pid, os.WUNTRACED)  # until all of its threads stand
+        os.waitpid(broker.pid, os.WUNTRACED)  # until all of its threads are stopped
         try:
             with pytest.raises(TimedOut):
                 list_offsets(client, {partition: LATEST}, deadline_ms=client.deadline(700))

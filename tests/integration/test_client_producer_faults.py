@@ -288,7 +288,7 @@ def test_an_outage_while_records_are_written_is_told_and_its_end(
 
     def lead_elsewhere(request: Request, answer: Response) -> Response:
         if isinstance(answer, MetadataResponse) and 1 <= next(asked) <= 4:
-            answer.brokers[0].port = 1  # where nobody listens
+            answer.brokers[0].port = 1  # no broker listens there
         return answer
 
     with (

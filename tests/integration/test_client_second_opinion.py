@@ -36,7 +36,7 @@ def _fail(lost: OffsetsLost) -> None:
 
 @pytest.mark.parametrize("start", [5, 7])
 def test_a_replaced_leader_does_not_make_records_lost(start: int) -> None:
-    """Its log ends before the range, or where the range begins."""
+    """The replaced leader's log ends before the range, or where the range begins."""
     with cut_off_and_whole() as (old, new), _client(old) as client:
         fetcher = RangeFetcher(client, _P, start, 10, progress_timeout_ms=5_000, on_lost=_fail)
         found = [record.offset for chunk in fetcher for record in iterate(chunk.data)]

@@ -49,7 +49,7 @@ class Cluster:
             front.broker = (host, int(port))
 
     def rewrite(self) -> None:
-        """From now on replies name both addresses, and `leader` leads."""
+        """Make all further responses name both addresses, and `leader` as the leader."""
         for index, front in enumerate(self.fronts):
             front.edit = lambda reply, index=index: self._edit(reply, index)
 
@@ -147,7 +147,7 @@ def test_a_leader_that_moves_while_records_come(cluster: Cluster) -> None:
 
 
 def test_what_goes_wrong_for_good_while_records_come_ends_the_read(cluster: Cluster) -> None:
-    """After the connection is lost: the password is another now, then the certificate."""
+    """After the connection is lost, the password is changed, and then the certificate."""
     front = cluster.fronts[0]
     with BlockingClient(cluster.settings()) as client:
         partition = _fill(client)

@@ -195,7 +195,7 @@ def failing(options: dict[str, str]) -> object:
 
 
 def msk_token(options: dict[str, str]) -> object:
-    """As the docs have it for AWS_MSK_IAM: (token, the end of its life in ms of the epoch)."""
+    """The docs' function for AWS_MSK_IAM: returns (token, its expiry in ms of the epoch)."""
     return f"msk-{options.get('region', 'eu-west-1')}", 4_000_000_000_000
 
 
@@ -230,7 +230,7 @@ def test_a_token_from_a_function(broker: PlayedBroker, authority: Authority) -> 
 
 # --- client credentials --------------------------------------------------------------------------
 class TokenEndpoint:
-    """An endpoint of OAuth 2 on loopback. ``answers`` are used one after the other, then `good`."""
+    """An OAuth 2 endpoint on loopback. ``answers`` are used one after the other, then `good`."""
 
     def __init__(self, pem_file: Path | None = None) -> None:
         self.asked: list[dict[str, str]] = []
@@ -273,7 +273,7 @@ class TokenEndpoint:
 
 
 class SlowEndpoint:
-    """Answers with a header that never ends."""
+    """An endpoint whose response has a header that never ends."""
 
     def __init__(self, pem_file: Path | None) -> None:
         self._context = None if pem_file is None else server_context(pem_file)

@@ -90,7 +90,7 @@ def test_the_cluster_names_an_address_that_cannot_be_reached() -> None:
 
 
 class _Clock:
-    """Time that passes when somebody sleeps."""
+    """A clock that moves only during sleeps."""
 
     def __init__(self) -> None:
         self.now_ms = 0

@@ -139,7 +139,7 @@ def test_brokers_outlive_a_zookeeper_that_comes_back(cluster: Cluster) -> None:
 
 
 def test_brokers_end_in_good_order_though_zookeeper_is_away() -> None:
-    """The controller, which cannot write, does not answer who is about to stop."""
+    """The controller cannot write, and sends no response to a broker that is about to stop."""
     with Cluster(brokers=2) as cluster:
         cluster.zookeeper.stop()
         for broker in cluster.brokers:
@@ -260,7 +260,7 @@ def test_no_zookeeper(tmp_path: Path) -> None:
 def test_a_broker_that_no_controller_tells_of_the_partitions_is_ready_in_the_end(
     zookeeper: ZooKeeper,
 ) -> None:
-    """The controller is somebody who does nothing."""
+    """ZooKeeper names a controller that does nothing."""
     with ZooKeeperClient(f"{zookeeper.address}/untold") as client:
         nobody = ControllerRegistration(BrokerId(9), 0)
         client.create("/controller", encode_controller(nobody))

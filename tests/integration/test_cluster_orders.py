@@ -76,7 +76,7 @@ def cluster(shared: Cluster) -> Cluster:
 
 
 def make_topic(cluster: Cluster, name: str, *replicas: tuple[int, ...], **configs: str) -> None:
-    """As Kafka's tools do that write to ZooKeeper themselves."""
+    """Create a topic in ZooKeeper itself, as Kafka's old tools do."""
     partitions = {
         number: PartitionAssignment(tuple(map(BrokerId, each)))
         for number, each in enumerate(replicas)
@@ -88,7 +88,7 @@ def make_topic(cluster: Cluster, name: str, *replicas: tuple[int, ...], **config
 
 
 def leaders(cluster: Cluster, number: int, topic: str) -> dict[int, int]:
-    """By partition, as a broker tells it."""
+    """Return the leaders by partition, as a broker reports them."""
     with Admin(cluster.broker(number).bootstrap_servers) as admin:
         found = admin.describe_topics().get(topic)
     return {} if found is None else {n: each.leader for n, each in found.partitions.items()}

@@ -86,14 +86,14 @@ def done(futures: dict[Any, Any]) -> None:
 
 
 def ask(cluster: Cluster, number: int, response: Any, request: Any) -> Any:
-    """One broker's answer."""
+    """Return one broker's response."""
     with BlockingClient({"bootstrap.servers": cluster.broker(number).bootstrap_servers}) as client:
         link = client.link_to_any(client.deadline())
         return client.ask(link, response, lambda _: request)
 
 
 def told(cluster: Cluster, number: int, topic: str) -> dict[int, tuple[int, tuple[int, ...]]]:
-    """By partition leader and replicas, as a broker tells them; empty without such a topic."""
+    """Return leader and replicas by partition, as a broker reports them; {} without the topic."""
     with Admin(cluster.broker(number).bootstrap_servers) as admin:
         found = admin.describe_topics().get(topic)
     if found is None:
@@ -331,7 +331,7 @@ def test_replicas_out_of_sync_lead_once_all_brokers_allow_it(cluster: Cluster) -
 
 
 def write(cluster: Cluster, topic: str, partition: int) -> None:
-    """Acknowledged by all that are in sync."""
+    """Produce a record with acks=all."""
     errors: list[Any] = []
     servers = cluster.broker(3).bootstrap_servers
     producer = Producer({"bootstrap.servers": servers, "acks": "all"})

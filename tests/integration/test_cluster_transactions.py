@@ -80,7 +80,7 @@ def test_the_exactly_once_sink(
 
 
 def test_a_leader_that_is_away_gets_its_markers_when_it_is_back(cluster: Cluster) -> None:
-    """And the other partitions' readers see the transaction at once."""
+    """Readers of the other partitions see the transaction at once."""
     servers, topic = cluster.bootstrap_servers, "away"
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(topic, 3, 1, {"retention.ms": "-1"})])

@@ -1,4 +1,4 @@
-"""`./dev`: what it sets up, what it leaves alone, and what it says. Runs against a fake machine."""
+"""`./dev`: the parts that it sets up or leaves alone, and its output, on a fake machine."""
 
 import shutil
 import subprocess

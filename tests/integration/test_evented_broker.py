@@ -46,7 +46,7 @@ class InLoop:
         self.connections: list[EventedConnection] = []
 
     def connection(self, port: int | None = None) -> EventedConnection:
-        """To the broker itself, or to another port of this machine."""
+        """Connect to the broker itself, or to another port of this machine."""
         host, own_port = self.broker.address
         connection = EventedConnection(
             Address(host, port or own_port),

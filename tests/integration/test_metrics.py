@@ -259,7 +259,7 @@ def test_one_broker_of_a_cluster_tells_that_it_is_the_controller(tmp_path: Path)
             admin.create_topics([NewTopic("copied", num_partitions=2, replication_factor=2)])
 
         def followed() -> set[tuple[str, float]]:
-            """By whom each of the two is led that the other one follows."""
+            """Return (leader, lag) of the partition that each of the two brokers follows."""
             found = [scrape(each) for each in brokers]
             return {
                 (dict(labels)["leader"], lag)

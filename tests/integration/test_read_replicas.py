@@ -1,4 +1,4 @@
-"""A batch with `kafka.client.rack` on two nodes: from the option to what goes over the wire."""
+"""A batch with `kafka.client.rack` on two nodes: from the option to the requests on the wire."""
 
 import pytest
 

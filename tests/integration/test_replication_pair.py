@@ -1,4 +1,4 @@
-"""Two brokers over real sockets, one leads and the other follows; a test gives the orders."""
+"""Two brokers over real sockets, a leader and a follower; a test sends the role changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BOTH = (BrokerId(0), BrokerId(1))
 
 
 class NoController:
-    """Answers nothing."""
+    """A channel to the controller that gets no response."""
 
     def send(self, *_: Any) -> None: ...
 

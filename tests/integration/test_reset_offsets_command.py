@@ -55,7 +55,7 @@ def commit(broker: BrokerProcess, group: str, offsets: dict[TopicPartition, int]
 
 
 def committed(broker: BrokerProcess, group: str) -> dict[int, int]:
-    """By partition of the one topic."""
+    """Return the group's committed offsets in the one topic, by partition."""
     with client_of(broker.bootstrap_servers) as client:
         found = committed_offsets(client, group)
     return {partition.partition: at.offset for partition, at in found.items()}

@@ -30,7 +30,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture(scope="module")
 def topic(broker: BrokerProcess) -> str:
-    """With a record, which a member of a group reads when it has joined."""
+    """A topic with a record, which a member of a group reads when it has joined."""
     name = new_topic(broker.bootstrap_servers, 2)
     with client_of(broker.bootstrap_servers) as client:
         producer = Producer(client)
@@ -41,7 +41,7 @@ def topic(broker: BrokerProcess) -> str:
 
 @pytest.fixture
 def sink(broker: BrokerProcess, topic: str, request: pytest.FixtureRequest) -> SinkId:
-    """Its two tasks have written micro-batches 41 and 42, and its run has a mark."""
+    """A sink whose two tasks have written micro-batches 41 and 42, and whose run has a mark."""
     sink = SinkId("klog-sink", f"query-of-{request.node.name.replace('_', '-')}", "sink")
     commit(broker, sink.task(0), topic, ProgressRow(42, RUN, 5, 600, 0xABC, TIME_MS).to_offset())
     commit(broker, sink.task(1), topic, ProgressRow(41, RUN, 0, 0, 0, TIME_MS - 9_000).to_offset())

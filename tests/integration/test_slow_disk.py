@@ -69,7 +69,7 @@ class SlowFiles(RealFiles):
         super().sync_dir(path)
 
     def rename(self, old: Path, new: Path) -> None:
-        # A directory of partitions is synced after this; its own name tells nothing.
+        # The data directory is synced after a rename, but its name names no partition: wait here.
         self.pass_gate(old)
         super().rename(old, new)
 

@@ -70,7 +70,7 @@ def test_tasks_of_a_worker_share_a_connection(broker: Broker) -> None:
 
 
 def test_a_worker_outlives_its_broker(broker: Broker) -> None:
-    """The connections of the tasks before are gone, and the broker comes back on its port."""
+    """The broker restarts on its port, and all connections of earlier tasks are gone."""
     _create(broker, "t", "to")
     fill(broker.bootstrap_servers, "t", Records(400))
     source = _options(broker, subscribe="t").for_batch()
@@ -91,7 +91,7 @@ def test_a_worker_outlives_its_broker(broker: Broker) -> None:
 
 
 def test_a_worker_is_frozen_once(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the end of a task: Spark loads some of its own code when it takes the first rows."""
+    """A worker is frozen at the end of a task, since Spark loads more code with the first rows."""
     _create(broker, "t")
     fill(broker.bootstrap_servers, "t", Records(400))
     frozen: list[str] = []

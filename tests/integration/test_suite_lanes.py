@@ -1,4 +1,4 @@
-"""Processes of `./dev test` beside each other: nothing is lost, and nothing is left running."""
+"""Parallel processes of `./dev test`: no failure is lost, and no process is left running."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def test_two_run_at_once_and_each_ones_output_is_whole(
 ) -> None:
     for name in ("to-b", "to-a"):
         os.mkfifo(tmp_path / name)
-    # Each waits for the other in the middle of what it says: one after another they would hang.
+    # Each job waits for the other one between two outputs: one after the other they would hang.
     jobs = [
         job(tmp_path, "a", f"echo a1; echo >{tmp_path}/to-b; read x <{tmp_path}/to-a; echo a2 >&2"),
         job(tmp_path, "b", f"echo b1; read x <{tmp_path}/to-b; echo >{tmp_path}/to-a; echo b2"),

@@ -75,7 +75,7 @@ def test_a_broker_that_does_not_come_up_is_ended() -> None:
 
 
 def test_a_broker_ends_with_a_process_that_was_killed(tmp_path: Path) -> None:
-    """In good order, so that its data can be used at once."""
+    """The broker stops in good order, so that its data can be used at once."""
     script = (
         "import sys\n"
         "from pyspark_klog import testing\n"

@@ -1,4 +1,4 @@
-"""The ways between processes that a soak cuts: what waits, what arrives late, what ends."""
+"""The links between processes that a soak cuts: held data, late data, ended connections."""
 
 import contextlib
 import socket
@@ -21,7 +21,7 @@ def ways() -> Iterator[Ways]:
 
 @pytest.fixture
 def echo() -> Iterator[tuple[str, int]]:
-    """Somebody who sends back what it gets."""
+    """A server that sends back all that it receives."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

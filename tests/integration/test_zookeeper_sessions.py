@@ -47,7 +47,7 @@ class RealWorld:
         return noted
 
     def close(self) -> None:
-        """Ends what the test has left open."""
+        """Close the sessions that the test has left open."""
         ended: list[bool] = []
         for session in self._sessions:
             session.close(lambda: ended.append(True))
@@ -95,7 +95,7 @@ def world(server: ZooKeeper) -> Iterator[RealWorld]:
 
 
 class TestTheContract(ZooKeeperContract):
-    """With kazoo and a server."""
+    """The contract, tested with kazoo and a server."""
 
 
 def own_threads() -> list[threading.Thread]:
@@ -153,7 +153,7 @@ def test_a_server_that_stands_still_is_noticed(world: RealWorld) -> None:
     session.get("/", log.append)
     world.until(lambda: DISCONNECTED in log, "the end of the connection")
     world.resume()
-    # Its time is over or not, by what the server does first when it goes on.
+    # The session has expired or not, depending on the server's first action after it goes on.
     world.until(lambda: log[-1] in (EXPIRED, CONNECTED), "an event")
     assert isinstance(log[1], ConnectionLost)
     ended: list[int] = []

@@ -62,7 +62,7 @@ _LEFT_OUT = {
 
 
 class Play:
-    """Every answer is a line of ``lines``."""
+    """A series of requests; each response becomes a line of ``lines``."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._client = RawClient(address, timeout_s=60)
@@ -130,7 +130,7 @@ class Play:
         self.ask(request, version)
 
     def expect(self, topic: str, expected: dict[str, str]) -> None:
-        """Waits until these are the topic's own settings: Kafka answers a little before that."""
+        """Wait until the topic has these settings: Kafka's response comes a little earlier."""
         eventually(lambda: self._overrides(topic) == expected, 20, f"{topic} having {expected}")
 
     def _overrides(self, topic: str) -> dict[str, str]:
@@ -162,7 +162,7 @@ class Play:
         self.ask(request, version)
 
     def told(self, name: str, *keys: str, kind: int = BROKER, version: int = 4) -> list[str]:
-        """Value, source and synonyms of settings, in the order in which these count."""
+        """Return value, source and synonyms of settings, in the order of their precedence."""
         row = describing.DescribeConfigsResource(
             resource_type=kind, resource_name=name, configuration_keys=list(keys)
         )
@@ -214,7 +214,7 @@ class Play:
         self.ask(_limits(*rows, strict=strict), version)
 
     def expect_limits(self, count: int, value: float) -> None:
-        """Waits until so many entities have quotas, and one of these has the value."""
+        """Wait until ``count`` entities have quotas, and one of these has the value."""
 
         def has_come() -> bool:
             found = self._client.call(_limits(), 1).entries

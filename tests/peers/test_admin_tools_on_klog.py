@@ -46,7 +46,7 @@ def topic_of(version: str) -> str:
 
 
 def run(version: str, broker: BrokerProcess, main_class: str, *arguments: str) -> str:
-    """All that the tool printed."""
+    """Return all output of the tool."""
     result = run_tool(
         version, main_class, ["--bootstrap-server", broker.bootstrap_servers, *arguments]
     )

@@ -29,13 +29,13 @@ from tests.support.raw_client import RawClient
 pytestmark = pytest.mark.peers
 
 SEEDS = [int(each) for each in os.environ.get("KLOG_CLEANER_SEEDS", "1").split(",")]
-"""Others find others: KLOG_CLEANER_SEEDS=2,3,4."""
+"""Other seeds find other faults: KLOG_CLEANER_SEEDS=2,3,4."""
 WITH_PRODUCERS = 2
 ROUNDS = 4
 """The first is written before either cleans. In the last ones nothing but plain batches comes, so
 that what producers have left goes: their last batches, and then the markers."""
 _RETIMED = "appended"
-"""A topic whose times are those of the broker that appends."""
+"""A topic with append time, so that each broker sets its own timestamps."""
 _LOG_TIME = re.compile(r"log timestamp: (-?\d+)")
 _STOPPED_MARKER = ".kafka_cleanshutdown"
 

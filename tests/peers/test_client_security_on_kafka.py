@@ -218,7 +218,7 @@ def test_the_klog_command_with_a_file_of_settings(
     assert topic in klog("topics", "list").output
     (found,) = json.loads(klog("log-dirs", "--topic", topic, "--json").output)
     assert found["bytes"] == 0
-    # Without what the listener asks for.
+    # A client without the listener's security settings is refused.
     refused = klog("topics", "list", "--timeout", "5000", security__protocol="PLAINTEXT")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr.startswith("klog: ")

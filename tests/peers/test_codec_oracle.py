@@ -1,4 +1,4 @@
-"""Compressed batches on Apache Kafka and on klog: the same answers, and each reads the other's."""
+"""Compressed batches on Apache Kafka and on klog: equal responses, and each reads the other's."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +31,7 @@ readers take all frames for one stream and refuse it."""
 
 @pytest.mark.parametrize("release", [OLDEST_KAFKA, NEWEST_KAFKA])
 def test_the_golden_answers_are_kafkas_and_klog_reads_what_kafka_stores(release: str) -> None:
-    """The other half, that klog answers so, is in tests/golden."""
+    """tests/golden holds the other half: klog's responses equal the golden ones."""
     stored: list[bytes] = []
     answers = kafkas_answers(release, lambda client: stored.extend(stored_batches(client)))
     kafkas = golden_answers()

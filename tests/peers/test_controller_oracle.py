@@ -72,7 +72,7 @@ def subsets(items: Sequence[BrokerId], at_least: int) -> Iterator[tuple[BrokerId
 def cases() -> Iterator[
     tuple[str, tuple[BrokerId, ...], LeaderAndIsr, tuple[BrokerId, ...], tuple[BrokerId, ...]]
 ]:
-    """All that can be asked of a partition with two replicas and with three."""
+    """All elections of a partition with two replicas and with three."""
     for kind, count in product(KINDS, (2, 3)):
         for in_sync in chain.from_iterable(
             permutations(members) for members in subsets(BROKERS[:count], 1)

@@ -53,7 +53,7 @@ def _write(log: PartitionLog) -> int:
 
 
 def _sequence(number: int) -> int:
-    """Where the producer of batch ``number`` has come to."""
+    """The next sequence of the producer of batch ``number``."""
     return sum(1 + earlier % 7 for earlier in range(number % 6, number, 6))
 
 

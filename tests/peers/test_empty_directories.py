@@ -161,7 +161,7 @@ def test_a_cluster_handles_an_empty_directory_as_kafka_does(tmp_path: Path) -> N
 
 
 def test_kafka_reads_the_ids_of_directories_that_klog_writes(tmp_path: Path) -> None:
-    """And it refuses what klog refuses: a reserved id, and one id in two directories."""
+    """Kafka also refuses what klog refuses: a reserved id, and one id in two directories."""
     log_dirs = [tmp_path / name for name in ("a", "b")]
     settings = {"log.dirs": ",".join(map(str, log_dirs))}
 

@@ -17,7 +17,7 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitio
 TOPICS = {"orders": 2, "audit": 1}
 RECORDS = 5
 
-# In this order: what an earlier one has changed a later one shows.
+# The order matters: later commands show the changes of earlier ones.
 COMMANDS = [
     "--list",
     "--list --state",

@@ -61,7 +61,7 @@ def test_words_are_counted_once_whatever_is_killed(world: World) -> None:
 
 
 def test_what_was_read_of_the_repartition_topic_is_deleted(world: World) -> None:
-    """By DeleteRecords, `repartition.purge.interval.ms` after it was committed."""
+    """By DeleteRecords, `repartition.purge.interval.ms` after the commit of their offsets."""
     world.write(2_000)
     world.expect_counts()
     world.write(2_000)

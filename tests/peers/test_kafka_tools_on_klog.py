@@ -225,7 +225,7 @@ def _write_with_librdkafka(servers: str, partition: TopicPartition, records: lis
 
 
 def _printed(partition: int, record: Record) -> str:
-    """As the console consumer prints a record: the parts in its order, tabs between them."""
+    """Return a record in the console consumer's form: parts in its order, separated by tabs."""
 
     def text(data: bytes | None) -> str:
         return "null" if data is None else data.decode()

@@ -153,7 +153,7 @@ def test_killed_in_the_middle_of_a_batch(query: Query, tmp_path: Path) -> None:
     more = query.put(range(30, 36))
     engine = query.engines["klog"]
     taken_over = engine.collected(engine.stream(subscribe=query.topic), query.folder)
-    # Batch 2 again, the same records, then what nobody had read.
+    # Batch 2 is repeated with the same records; the next batches have the unread records.
     assert taken_over.sizes()[0] == len(found[2])
     kept = [*found[0], *found[1], *_numbers(taken_over)]
     assert sorted(kept) == [*everything, *more]

@@ -91,7 +91,7 @@ def test_a_log_that_is_shortened_keeps_the_epochs_that_kafkas_keeps() -> None:
 
 
 def test_a_diverged_log_is_cut_where_kafkas_follower_cuts_it() -> None:
-    """All that a leader can say of a divergence, to followers of all histories."""
+    """All divergences that a leader can report, to followers of all histories."""
     questions, ours = [], []
     for starts in histories():
         epochs = kept(starts)

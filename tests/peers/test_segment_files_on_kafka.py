@@ -277,7 +277,7 @@ def _is_cleaned(directory: Path, written: int) -> bool:
 
 @pytest.mark.parametrize("version", [OLDEST_KAFKA, NEWEST_KAFKA])
 def test_files_after_kill_9(version: str) -> None:
-    """Without the checkpoint, as a copy of a disk may be: all that is whole is read."""
+    """A copy of a disk may lack the checkpoint: all whole batches are read."""
     with KafkaServer(version, properties=_PROPERTIES, heap_mb=320) as kafka:
         _create(kafka, "killed")
         producer = _producer(kafka)

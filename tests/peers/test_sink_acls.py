@@ -1,5 +1,5 @@
-"""The exactly-once sink as a user of Apache Kafka 3.9 and 4.3 who may do little: what
-docs/exactly-once.md says that a user needs is enough, and each refusal names what is absent."""
+"""The exactly-once sink as a user of Apache Kafka 3.9 and 4.3 with few rights: the rights that
+docs/exactly-once.md lists are enough, and each refusal names the missing right."""
 
 import logging
 from collections.abc import Iterable, Iterator

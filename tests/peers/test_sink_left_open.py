@@ -18,7 +18,7 @@ from tests.support.sink_workers import own_caches
 from tests.support.sink_world import World
 
 _VERIFIED_SINCE = 12
-"""Before this version of Produce the leader verifies only if the setting says so."""
+"""Before this version of Produce the leader verifies only if a setting asks for it."""
 
 
 @pytest.fixture(params=[OLDEST_KAFKA, NEWEST_KAFKA])

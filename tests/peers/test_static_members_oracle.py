@@ -153,7 +153,7 @@ class Play:
         eventually(
             lambda: self.beat(first.member_id, first.generation_id, "i") != 0, 60, "a rebalance"
         )
-        # However often it was asked.
+        # The number of heartbeats is random.
         self.lines = [line for line in self.lines if not line.startswith("beat")]
         self.begin_join("i", first.member_id, instance="i", protocols=protocols)
         first, second = self.end_join("i"), self.end_join("j")

@@ -201,7 +201,7 @@ def _read(servers: str, level: str) -> tuple[list[bytes], int]:
             "isolation.level": level,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            # Several answers, each with its own list of aborted transactions.
+            # A small limit gives several responses, each with its own list of aborted transactions.
             "fetch.message.max.bytes": 50_000,
         }
     )

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.peers
 
 ABSENT, OWN = TopicPartition("plain", 9), TopicPartition("__consumer_offsets", 0)
 SWEEP = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
-FAR = 1 << 40  # a producer id that nobody has
+FAR = 1 << 40  # a producer id that no producer has
 NOT_YET = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 UNKNOWN_ID = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 

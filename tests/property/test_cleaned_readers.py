@@ -37,7 +37,7 @@ def rows_of(batches: Sequence[CleanedBatch]) -> Rows:
 
 
 def write(log: PartitionLog, batches: Sequence[CleanedBatch], rolls: Sequence[bool]) -> None:
-    """As the log's leader has them; ``rolls`` says behind which of them a segment ends."""
+    """Append the leader's batches; ``rolls`` says after which of them a segment ends."""
     for number, each in enumerate(batches):
         data = memoryview(bytearray(each.build()))
         log.append_as_follower(data, leader_epoch=LeaderEpoch(0), now_ms=5_000)
@@ -115,7 +115,7 @@ def test_a_log_serves_every_offset_and_time(
 
 
 def served_from(log: PartitionLog, offset: int) -> Rows:
-    """As a consumer goes on, from one answer to the next, behind each one's last batch."""
+    """Read on from the offset as a consumer does: from each fetch's last batch to the next one."""
     rows: Rows = []
     while offset < log.log_end_offset:
         region = log.read(offset, 1, min_one_batch=True).region

@@ -72,7 +72,7 @@ def test_every_record_once_and_in_order(
 @example(  # One partition gets a new identity while the other's batch may or may not be written.
     sizes=[(0, 1), (1, 1)], fates=["lost after", "set aside"], replies_late=[]
 )
-@example(  # The same within one partition: what is lost lies before what is set aside.
+@example(  # Both happen in one partition: the lost batch precedes the one that is set aside.
     sizes=[(1, 1), (1, 1)], fates=["set aside", "lost after"], replies_late=[]
 )
 def test_a_record_that_is_set_aside_lets_no_other_be_written_twice(

@@ -44,7 +44,7 @@ def shown(data: PartitionData, offset: int) -> tuple[list[bytes | None], int]:
 
 
 def read(broker: MemoryBroker, topic: str, max_bytes: int) -> list[bytes | None]:
-    """All that is committed, fetch by fetch."""
+    """Return all committed values, fetch by fetch."""
     values: list[bytes | None] = []
     offset = 0
     while True:

@@ -107,7 +107,7 @@ def keyed_batches(codec: Codec, batches: int) -> Iterator[BatchView]:
 
 
 def numbered(batches: Iterable[BatchView]) -> bytes:
-    """Their bytes, with offsets that follow each other."""
+    """Return the batches' bytes, with consecutive offsets."""
     data = b""
     offset = 0
     for each in batches:
@@ -145,7 +145,7 @@ def recoded(batch: BatchView, section: bytes) -> BatchView:
 
 
 def streamed_zstd(data: bytes) -> bytes:
-    """As Java's clients write it: without the size in the header."""
+    """Compress as Java's clients do: without the size in the header."""
     writer = zstandard.ZstdCompressor().compressobj()
     return writer.compress(data) + writer.flush()
 
@@ -270,7 +270,7 @@ def test_a_horizon_leaves_timestamps_as_they_are(codec: Codec) -> None:
     assert view.delete_horizon_ms == NOW_MS + DAY_MS
     assert (view.codec, view.record_count) == (codec, 4)
     assert [record.timestamp_ms for record in view.records()] == times
-    # The horizon stays what it is.
+    # A second round keeps the horizon.
     assert filtered(left, SET_HORIZON, delete_retention_ms=5) == left
 
 

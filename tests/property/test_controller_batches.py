@@ -1,4 +1,4 @@
-"""Orders of a controller: what holds for any batch, and for any course of their delivery."""
+"""A controller's requests: properties of any batch, and of any order of delivery."""
 
 from random import Random
 

@@ -111,7 +111,7 @@ def test_every_request_is_answered_exactly_once_and_in_order(
         assert world.connection.unanswered == run.sent - len(run.answered)
     if closes:
         world.connection.close()
-    else:  # Time alone must end everything: first what waits, then what its callbacks have sent.
+    else:  # Time alone must end all requests: first the pending ones, then their callbacks' ones.
         for _ in range(3):
             world.turns(3, after_ms=300)
     world.turns(3)

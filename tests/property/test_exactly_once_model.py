@@ -14,8 +14,8 @@ _SEEDS = 60
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_every_row_is_committed_once(version: int) -> None:
-    """With retries, copies, zombies, other numbers of tasks, expired rows; either version of
-    transactions. In the end the query goes on."""
+    """Schedules have retries, copies, zombies, changing task counts, expired rows, and either
+    transaction.version. In the end the query goes on."""
     seen: set[str] = set()
     for seed in range(_SEEDS):
         schedule = Schedule(seed, version)

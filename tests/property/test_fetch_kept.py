@@ -57,7 +57,7 @@ class Client:
         self.stream.inbox += frame
 
     def see(self) -> None:
-        """After an answer: the session, if it began one, or its next epoch."""
+        """Process a response: note the session, if it began one, or its next epoch."""
         sent = bytes(self.stream.sent[self._seen_bytes :])
         self._seen_bytes += len(sent)
         if not sent or self._asked_epoch < 0:
@@ -182,7 +182,7 @@ def resign(broker: MemoryBroker, _: list[Client]) -> None:
 
 
 def cut_and_lead(broker: MemoryBroker, _: list[Client]) -> None:
-    """As a follower the broker loses its newest record; then it leads again, in a new epoch."""
+    """As a follower the broker loses its newest record; it leads again later, in a new epoch."""
     resign(broker, _)
     log = broker.log("plain")
     log.truncate_async(max(log.log_end_offset - 1, log.log_start_offset), lambda _: None)

@@ -75,7 +75,7 @@ class Schedule:
         self.world.leader.append(self.epoch[number], count, number, value=value.ljust(size))
 
     def other_leader(self, number: int) -> None:
-        """The next leader's log may lack what nobody had confirmed, and have an own epoch."""
+        """Change the leader: its log may lack unconfirmed records, and may have its own epoch."""
         log = self.world.leader.log(number)
         bases = [place.base_offset for each in log.segments for place in each.places()]
         ends = [base for base in bases[-2:] if base >= log.log_start_offset]
@@ -85,7 +85,7 @@ class Schedule:
         self.follow(number)
 
     def lead_here(self, number: int) -> None:
-        """For an epoch in which nothing is confirmed."""
+        """Lead here for an epoch in which no record is confirmed."""
         log = self.world.log(number)
         if log.is_being_cut or self.world.replicas.partition(TOPIC, number) is None:
             return

@@ -75,7 +75,7 @@ def seen(shard: GroupShard) -> dict[Place, tuple[int | None, bool]]:
 
 
 class OffsetsOfGroups(RuleBasedStateMachine):
-    """The model: what is committed, and by producer what its open transaction has."""
+    """The model holds the committed offsets, and each producer's open transaction."""
 
     def __init__(self) -> None:
         super().__init__()

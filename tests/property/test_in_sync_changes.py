@@ -119,7 +119,7 @@ class Asking:
             self.under_way.append(self.last)
 
     def arrive(self, number: int) -> None:
-        """At the controller, whose answer is taken only if it is to what was sent last."""
+        """A request arrives at the controller; only the last request's response is used."""
         sending = self.under_way.pop(number)
         answer = self.decided(sending.change)
         if sending is self.last:

@@ -54,7 +54,7 @@ def load(path: Path, tmp_path: Path, **environ: str) -> list[str]:
 
 
 def forbid_package(package: Path) -> None:
-    """Make the place beside the kernels unwritable for anybody, root too: it is a file."""
+    """Make the folder in the package unwritable for every user, even root: it is a file."""
     (package / "records" / "kernels" / "__pycache__").write_text("")
 
 

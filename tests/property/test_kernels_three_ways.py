@@ -43,7 +43,7 @@ def test_another_form_gives_the_same(form: dict[str, str], digest: tuple[str, in
 
 
 def test_a_processor_without_a_crc_instruction_gives_the_same() -> None:
-    """By a table, which all kernels share: these cases are enough."""
+    """Without the instruction all kernels share one CRC table, so these cases are enough."""
     module, seeds = CASES["kernel_cases"]
     expected = module.run_seeds(range(seeds))
     assert_same_in({"NUMBA_CPU_NAME": "generic"}, (module.__name__, seeds, expected))

@@ -51,7 +51,7 @@ def appends(draw: st.DrawFn) -> Step:
 
 @st.composite
 def searches(draw: st.DrawFn) -> Step:
-    """Readers here and there, one after the other, and each goes on some way."""
+    """Several readers at random offsets take turns, and each reads on for a while."""
     starts = draw(st.lists(st.floats(0, 1), min_size=1, max_size=3))
     strides = draw(st.lists(st.integers(0, 9), min_size=1, max_size=6))
 

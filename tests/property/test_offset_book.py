@@ -32,7 +32,7 @@ ALL_OVER = Expiry(since_ms=-(2**70), kept_topics=frozenset)
 
 
 def pack(committed: OffsetAndMetadata) -> PackedOffset:
-    """As the kernel does it."""
+    """Pack an offset as the kernel does."""
     offset, leader_epoch, metadata, commit_ms, expire_ms, record_offset, topic_id = committed
     fixed = (offset, commit_ms, expire_ms, record_offset, leader_epoch, topic_id.bytes)
     return FIXED.pack(*fixed) + metadata.encode()

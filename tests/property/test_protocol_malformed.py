@@ -164,7 +164,7 @@ def peak_bytes(cls: type[Message], version: int, data: bytes) -> int:
 
 
 def swollen(cls: type[Struct], version: int, count: int) -> Iterator[Struct]:
-    """For each array in a message, one with so many elements that are as small as can be."""
+    """For each array in a message, yield a message with ``count`` minimal elements in it."""
     for name, row in cls.__fields__.items():
         if not row.in_version(version) or row.kind != "array" or row.element is None:
             continue

@@ -1,4 +1,4 @@
-"""Every message in every version: random instances survive, and their bytes are what rows say."""
+"""Every message in every version: random instances survive, in the bytes that the rows define."""
 
 from random import Random
 from typing import Any

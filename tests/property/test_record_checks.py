@@ -108,8 +108,8 @@ def test_both_forms_find_the_same_batches(
 def digest_of(
     checks: RecordChecks, buffer: bytearray, split: int, interval: int, done_before: int = 0
 ) -> object:
-    """All that a digest says, of two pieces one after the other; of the states what is so once all
-    before ``done_before`` is replicated."""
+    """Return all results of a digest of two consecutive pieces; for the producers' states, those
+    that hold once all records before ``done_before`` are replicated."""
     digest = Digest(
         position=0,
         end_offset=0,
@@ -142,7 +142,7 @@ def digest_of(
         digest.last_indexed_position,
         (digest.max_timestamp_ms, digest.max_timestamp_offset),
         digest.has_markers,
-        # The steps may be others, what they come to is the same.
+        # The steps may differ, but their result is the same.
         sorted(states.snapshot()),
         {each.producer_id: each.batches for each in states},
         list(states.transactions),

@@ -92,7 +92,7 @@ def test_a_row_that_was_changed_is_not_taken(row: ProgressRow, data: st.DataObje
         found = ProgressRow.from_offset(CommittedOffset(row.batch_id, metadata=changed))
     except ForeignProgress:
         return
-    # A digit less is another number: but what is read is what is written.
+    # Without one digit a number may still be valid; then the row is read exactly as written.
     assert found.to_offset().metadata == changed
 
 

@@ -21,7 +21,7 @@ def _cases(draw: st.DrawFn) -> tuple[list[OffsetRange], int | None, int | None]:
         for n, (start, size) in enumerate(zip(starts, sizes, strict=True))
     ]
     least = draw(st.none() | st.integers(1, 200))
-    # A bound on the tasks of an example, not on what the planner may be asked.
+    # This bounds the number of tasks in an example; the planner itself has no such bound.
     most = draw(st.none() | st.integers(max(1, max(sizes) // 50), 2**51))
     return ranges, least, most
 

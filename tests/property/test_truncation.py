@@ -71,7 +71,7 @@ def test_a_follower_keeps_exactly_what_its_leader_has_too() -> None:
     count = most = 0
     for leaders, followers in product(logs(), logs()):
         if can_be(leaders, followers):
-            # A leader has begun its own epoch, newer than all that its follower has.
+            # A leader has begun its own epoch, newer than all epochs of its follower.
             follower = model(followers)
             asked = questions_until_they_match(model(leaders, leads_in=5), follower)
             assert follower.log_end_offset == common(leaders, followers), (leaders, followers)

@@ -37,7 +37,7 @@ FETCH_BYTES = 65_536
 
 
 class CountingFront(FaultyFront):
-    """Counts what answers to Fetch bring."""
+    """Counts the bytes of records in Fetch responses."""
 
     fetched_bytes = 0
 

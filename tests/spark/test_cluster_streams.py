@@ -152,7 +152,7 @@ def test_copies_go_on_through_a_kill_moved_leaders_and_a_rolling_restart(
 
 
 def _lag_is_0(streams: Streams, servers: str, ends: dict[int, int]) -> None:
-    """In the progress of both queries, and in the group that follows one of them."""
+    """Check the lag in both queries' progress, and in the group that follows one of them."""
     for query in streams.queries:
 
         def is_at_the_end(query: "StreamingQuery" = query) -> bool:

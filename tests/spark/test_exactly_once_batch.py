@@ -39,7 +39,7 @@ def _task_groups(client: BlockingClient) -> set[str]:
 def test_a_batch_write_that_fails_leaves_whole_tasks(
     spark: "SparkSession", topics: Topics, client: BlockingClient
 ) -> None:
-    """And no group, and nothing that readers would wait for."""
+    """A failed write leaves no group either, and no open transaction that holds readers back."""
     topic = topics.create(2)
     before = _task_groups(client)
     # The third of three tasks fails with its last row.
@@ -119,7 +119,7 @@ def test_two_sinks_of_one_query(topics: Topics, client: BlockingClient, tmp_path
 
 
 def test_a_function_that_tries_again_within_a_run(topics: Topics, tmp_path: Path) -> None:
-    """The second call finds what the first one committed; other rows are refused."""
+    """The second call finds the first one's committed rows; other rows are refused."""
     source, topic = topics.create(1), topics.create(1)
     writer = pyspark_klog.batch_writer(
         **topics.options(topic=topic, exactlyOnce=True, exactlyOnceName="again")

@@ -68,7 +68,7 @@ class Copy:
         return [group for group in list_group_ids(client) if str(query.id) in group]
 
     def forget_last_commit(self) -> int:
-        """As if the driver had died before Spark noted the last micro-batch."""
+        """Forget the last commit, as if the driver had died before Spark noted the micro-batch."""
         commits = self.checkpoint / "commits"
         last = max(int(each.name) for each in commits.iterdir() if each.name.isdigit())
         (commits / str(last)).unlink()

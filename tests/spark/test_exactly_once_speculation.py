@@ -56,7 +56,7 @@ REFUSED = "ExactlyOnceRefused"
 
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traps]:
-    """The cluster, and where its Python processes note what calls of the sink came to."""
+    """Start the cluster, whose Python processes note the results of the sink's calls."""
     folder = tmp_path_factory.mktemp("standalone")
     traps = Traps(folder / "traps")
     paths = [str(ROOT / "tests" / "soak" / "site"), str(ROOT), os.environ.get("PYTHONPATH", "")]

@@ -69,7 +69,7 @@ def klog_in_front() -> Iterator[Fronted]:
                 front.leader = 1
 
             def end() -> None:
-                front.broker = (host, 1)  # nobody listens there
+                front.broker = (host, 1)  # no broker listens there
                 front.cut()
 
             faults = {"connection loss": front.cut, "broker restart": restart}
@@ -85,7 +85,7 @@ def fronted(request: pytest.FixtureRequest) -> Fronted:
 
 @pytest.fixture
 def parity(fronted: Fronted, request: pytest.FixtureRequest) -> Iterator[Parity]:
-    """As elsewhere, with the front in between."""
+    """The usual fixture, with the front in between."""
     behind = fronted.front.broker
     with_peer = kafka_release() is not None
     made = Parity(fronted.front.address, with_peer=with_peer, test=request.node.nodeid)
@@ -97,7 +97,7 @@ def parity(fronted: Fronted, request: pytest.FixtureRequest) -> Iterator[Parity]
 
 @pytest.fixture
 def klog_alone(klog_in_front: Fronted) -> Iterator[Parity]:
-    """klog, for what needs answers that are rewritten in the versions of its client."""
+    """klog alone, for cases that rewrite responses in the versions of its client."""
     behind = klog_in_front.front.broker
     made = Parity(klog_in_front.front.address, with_peer=False)
     yield made

@@ -41,7 +41,7 @@ def _json(topic: str, *numbers: int) -> str:
 
 
 def _once(engine: Engine, frame: "DataFrame", checkpoint: Path, **trigger: Any) -> list[int]:
-    """The numbers that one run reads."""
+    """Return the numbers that one run reads."""
     return _values(_numbers(engine.drain(frame, checkpoint, **trigger)))
 
 
@@ -257,7 +257,7 @@ def _lives_through(engine: Engine, folder: Path, *, again: bool, **options: Any)
         collected.wait_for(2)
         engine.topics.delete(goes)
         engine.topics.put_numbers(stays, [3])
-        collected.wait_for(3)  # planned after it was gone
+        collected.wait_for(3)  # planned after the topic was deleted
         if again:
             eventually(lambda: engine.topics.create(1, goes), deadline_s=60)
             engine.topics.put_numbers(goes, [4, 5])
@@ -584,7 +584,7 @@ def test_available_now_goes_on_when_partitions_are_added(parity: Parity, tmp_pat
             engine.topics.put_numbers(topic, [100], 1)
             engine.topics.put_numbers(topic, [6])
 
-        # The end is that of the start: what came meanwhile is for the next run.
+        # The end is fixed at the start: later records are for the next run.
         first = _while_running(engine, frame, tmp_path, grow)
         return _lists(engine, first, _once(engine, frame, tmp_path))
 

@@ -1,4 +1,4 @@
-"""Each source option, and what is refused at load: klog beside Spark's own connector."""
+"""Each source option, and errors at load: klog compared with Spark's own connector."""
 
 import json
 import random

@@ -107,7 +107,7 @@ def test_a_time_before_1970_is_one_sentence_in_every_session_time_zone(
     text = "column at is 1969-12-31 23:59:51+00:00 in a row; a record's timestamp cannot be before"
     assert text in str(caught.value)
     assert _rows(topics, dead, "string(value)") == [("0",)]
-    # The first write may have written the row of its other task.
+    # The first write may have written its other task's row.
     assert {("1", 0)} == set(_rows(topics, topic, "string(value)", "unix_millis(timestamp)"))
 
 

@@ -78,7 +78,7 @@ def _spark_environment() -> dict[str, str]:
 
 
 def _client_environment() -> dict[str, str]:
-    """Without the variables that would start a Spark of its own, and without this checkout."""
+    """An environment without this checkout and without variables that start a local Spark."""
     given = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     return given | {"PYTHONPATH": sysconfig.get_path("purelib")}
 

@@ -179,7 +179,7 @@ def test_string_columns_reach_a_topic(topics: Topics, tmp_path: Path) -> None:
 
 
 def test_rows_are_written_exactly_once(topics: Topics, tmp_path: Path) -> None:
-    """In a run's first micro-batch, in later ones, and in one that is repeated."""
+    """Rows of a run's first micro-batch, of later ones, and of a repeated one."""
     source, target = topics.create(1), topics.create(1)
     frame = topics.stream(subscribe=source, startingOffsets="earliest").select("value")
     writer = frame.writeStream.format("klog").option("checkpointLocation", str(tmp_path))

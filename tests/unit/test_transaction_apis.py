@@ -257,7 +257,7 @@ def test_offsets_of_a_group_that_was_not_added_are_refused_by_version(
 
 
 def test_offsets_of_a_topic_by_its_id_in_version_6(broker: MemoryBroker) -> None:
-    """As in Kafka 4.4 (KIP-1319), with its error for an unknown member of a group."""
+    """Kafka 4.4 (KIP-1319) behaves in the same way, with its error for an unknown group member."""
     client = MemoryClient(broker, raises=True)
     assert client.init() == 0
     plain = topic_ids()["plain"]
@@ -359,7 +359,7 @@ def test_the_transactions_version_is_a_feature(broker: MemoryBroker, version: in
 def test_a_cluster_has_finalized_no_feature(
     broker: MemoryBroker, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with Kafka 3.9 on ZooKeeper, clients use the protocol of transaction.version 0."""
+    """Clients use the protocol of transaction.version 0, as with Kafka 3.9 on ZooKeeper."""
     image = replace(
         broker.broker.services.metadata.image,
         features=ImageUpdater("c", lambda _: {}).image.features,
