@@ -112,7 +112,7 @@ EXPECTED = [b"%d" % number for number in range(RECORDS)]
 def test_a_connection_that_is_lost_while_records_come(
     cluster: Cluster, cut_after_bytes: int | None
 ) -> None:
-    """Between replies, or in the middle of one; also before or within its size."""
+    """The connection ends between responses or within one, even before or within its size."""
     front = cluster.fronts[0]
     with BlockingClient(cluster.settings()) as client:
         partition = _fill(client)

@@ -32,8 +32,9 @@ SEEDS = [int(each) for each in os.environ.get("KLOG_CLEANER_SEEDS", "1").split("
 """Other seeds find other faults: KLOG_CLEANER_SEEDS=2,3,4."""
 WITH_PRODUCERS = 2
 ROUNDS = 4
-"""The first is written before either cleans. In the last ones nothing but plain batches comes, so
-that what producers have left goes: their last batches, and then the markers."""
+"""Number of rounds. The first round is written before either broker cleans. From the round
+WITH_PRODUCERS on only plain batches come, so that the earlier producers' last batches and then
+their markers can be removed."""
 _RETIMED = "appended"
 """A topic with append time, so that each broker sets its own timestamps."""
 _LOG_TIME = re.compile(r"log timestamp: (-?\d+)")

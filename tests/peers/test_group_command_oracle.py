@@ -76,7 +76,7 @@ def prepare(servers: str) -> confluent_kafka.Consumer:
 
 
 def printed(version: str, servers: str, command: str) -> list[str]:
-    """The command, its exit code, and its lines: sorted, and without what chance has chosen."""
+    """Return the command with its exit code, and its output lines, sorted, without random ids."""
     arguments = ["--bootstrap-server", servers, *command.split()]
     result = run_tool(version, COMMAND, arguments)
     text = result.stdout.replace(servers, "the broker")

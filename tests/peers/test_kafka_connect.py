@@ -64,10 +64,10 @@ CLUSTER = {
     "offset.storage.segment.bytes": "16000",
     "status.storage.segment.bytes": "16000",
     "exactly.once.source.support": "enabled",
-    # A worker that starts reads the offsets up to the end, and for that waits for the end of the
-    # transaction that the one before has left open: 60 s by default.
+    # A worker reads the offsets up to their end when it starts, so it waits until the transaction
+    # that the killed worker left open has timed out: 60 s by default.
     "producer.transaction.timeout.ms": "3000",
-    # A worker that was killed is missed soon, and its work is given out again.
+    # A killed worker is detected soon, and its tasks are assigned again.
     "session.timeout.ms": "3000",
     "heartbeat.interval.ms": "500",
     "scheduled.rebalance.max.delay.ms": "500",

@@ -278,7 +278,7 @@ def a_hanging_transaction_is_found_and_aborted(servers: str, topic: str, offset:
     assert told(servers, *everything, topic, "--broker", "0") == [found]
     assert told(servers, *everything, "--broker", "77") == []
     assert rows(servers, *everything)[0][:3] == [topic, "0", str(offset)]
-    # Its record is of 1970, but that is not old enough.
+    # The transaction has been open since 1970, but this maximum is even longer.
     older = ("--max-transaction-timeout", "99999999")
     assert told(servers, "transactions", "find-hanging", *older) == []
     at = ("transactions", "abort", "--topic", topic, "--partition", "0", "--start-offset")

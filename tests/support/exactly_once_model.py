@@ -276,7 +276,7 @@ class World:
                     is_first = not lost
                     mine[index].append(self.start(plan, batch_id, index, count, is_first=is_first))
             yield
-        # Spark kills the copies that lost; some of them live on for a while.
+        # Spark kills the other copies of each task; some of these run on for a while.
         for attempts in mine.values():
             for each in attempts:
                 if not each.is_over:

@@ -257,7 +257,7 @@ def a_worker_that_lost_the_id_meanwhile_asks_again(servers: str) -> None:
     one.write_and_end(0, "0")
     one.write(1, "1")
     other.write(2, "2")
-    # Until its markers are there this worker takes the row that it wrote itself for the last one.
+    # Until the markers of batch 2 are written, this worker sees its own row of batch 1 as the last.
     world.is_at(2)
     assert one.write(3, "3").progress.opened is None
     assert world.committed == ["0", "1", "2", "3"]

@@ -230,7 +230,7 @@ def _oldest_job(options: Sequence[str], root: Path) -> Job:
 
 @contextmanager
 def _folder_of_reports(kept: Path | None) -> Iterator[Path]:
-    """A folder, emptied; without one a temporary one, so that runs disturb no whole run."""
+    """Empty and yield the folder ``kept``; without it yield a temporary folder."""
     if kept is not None:
         yield _emptied(kept)
     else:

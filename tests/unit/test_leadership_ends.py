@@ -200,7 +200,7 @@ def test_clients_are_told_of_an_offline_replica(broker: MemoryBroker) -> None:
 # --- coordinators --------------------------------------------------------------------------------
 @pytest.fixture
 def groups() -> MemoryBroker:
-    """Two replicas have to be in sync for a commit, and are."""
+    """A broker whose offsets topic needs two in-sync replicas for a commit, and has two."""
     broker = new_broker(with_kernel=False, offsets_topic_num_partitions=1)
     least = CreatableTopicConfig(name="min.insync.replicas", value="2")
     topic = CreatableTopic(name=OFFSETS, num_partitions=1, replication_factor=1, configs=[least])

@@ -109,5 +109,5 @@ def test_no_sync_begins_once_the_notes_are_closed() -> None:
         notes.close()
     with pytest.raises(OSError, match="notes of syncs were closed"), notes.noted("b-0"):
         raise AssertionError("the sync has begun")
-    # Whether the sync that was under way has failed, nobody has noted: the log is suspect.
+    # The failure of the running sync could not be noted any more, so the log is suspect.
     assert notes_on(files.killed()).is_suspect("a-0")

@@ -54,7 +54,7 @@ def written(*topics: str, data: tuple[Path, ...] = TWO, partitions: int = 4) -> 
 
 
 def refusal(files: MemoryFiles, **options: Any) -> str:
-    """The sentence of a start that is refused, and that changes nothing but makes directories."""
+    """Return the error of a refused start, which may make directories but changes nothing else."""
     before = tree(files, Path("/"))
     with pytest.raises(CannotStart) as refused:
         start(files, **{"data": TWO, **options})

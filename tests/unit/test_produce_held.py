@@ -80,7 +80,7 @@ def let_all_run(broker: MemoryBroker) -> None:
 
 
 def large(tag: bytes = b"", codec: Codec = Codec.GZIP, **options: Any) -> bytes:
-    """Some hundred bytes that inflate to more than the loop does itself."""
+    """A batch of some hundred bytes that inflates to more than the loop validates itself."""
     return batch(LARGE + tag, codec=codec, **options)
 
 

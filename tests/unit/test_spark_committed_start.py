@@ -15,8 +15,7 @@ _P = TopicPartition("t", 0)
 
 
 class _Lookup:
-    """A partition with offsets 0 to 12, of which a transaction is open from 5 on; the group is at
-    9."""
+    """A partition that ends at offset 12. A transaction is open from 5 on; the group is at 9."""
 
     def __init__(self, options: Options) -> None:
         self._committed_end = 5 if options.read_committed else 12
