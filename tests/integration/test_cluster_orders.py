@@ -267,7 +267,7 @@ def test_the_controller_answers_what_brokers_ask_and_others_do_not(cluster: Clus
     ids = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epochs[1])
     blocks = [asked(cluster, first, AllocateProducerIdsResponse, ids) for _ in range(2)]
     starts = [each.producer_id_start for each in blocks]
-    # Brokers that came late may ask for their first one in between.
+    # Brokers that started late may allocate their first block between the two.
     assert starts[1] > starts[0] and [each % 1000 for each in starts] == [0, 0]
     assert [each.producer_id_len for each in blocks] == [1000, 1000]
     stale = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epochs[1] - 1)

@@ -134,7 +134,7 @@ def test_a_data_directory_is_read_by_the_other_version(
             ENDS[end](broker)
             with broker_of(versions.reader, int(servers.rpartition(":")[2])):
                 check_stored(servers, stored)
-                # The producer of before goes on with its id, its epoch and its sequences.
+                # The earlier producer goes on with its id, its epoch and its sequences.
                 put(producer, TRANSACTIONS, "after")
                 producer.commit_transaction()
                 assert committed(servers, TRANSACTIONS) == ["committed", "before", "after"]

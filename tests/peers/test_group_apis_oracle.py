@@ -56,7 +56,7 @@ _MEMBER_ID = re.compile(r".+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Play:
-    """Requests about the group ``group``; every answer is a line of ``lines``."""
+    """Requests about the group ``group``; each response becomes a line of ``lines``."""
 
     def __init__(self, address: tuple[str, int], topic_ids: dict[str, UUID], group: str) -> None:
         self._address = address

@@ -150,7 +150,7 @@ class World:
         return self.sink.read_text(encoding="ascii").rpartition("\n")[0].splitlines()
 
     def until_sunk(self) -> None:
-        """Waits until all lines have come through, in their order."""
+        """Wait until the sink has written all lines, in their order."""
         wanted = len(self.lines)
 
         def is_there() -> bool:

@@ -55,7 +55,7 @@ def test_from_kafka_to_klog(tmp_path: Path, version: str) -> None:
         assert stable < end_offset
         indexes = _indexes(killed)
         assert sum(map(len, indexes)) > 5
-        # A start after a kill makes them from the batches.
+        # A start after a kill builds the transaction indexes from the batches.
         for path in (killed / f"{TOPIC}-0").glob("*.txnindex"):
             path.unlink()
         (killed / "recovery-point-offset-checkpoint").unlink()

@@ -225,7 +225,7 @@ def test_two_filters_of_one_load_each_get_their_rows(archive: Archive, pushing: 
 
 # --- limits --------------------------------------------------------------------------------------
 def _batches(frame: "DataFrame", checkpoint: Path) -> list[dict[str, int]]:
-    """Rows by topic of each batch that has any."""
+    """Return each non-empty batch's numbers of rows by topic."""
     found: list[dict[str, int]] = []
 
     def sink(batch: "DataFrame", _: int) -> None:

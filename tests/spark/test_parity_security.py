@@ -1,7 +1,7 @@
-"""Secured jobs in Spark: written as for `format("kafka")`, over TLS and SASL; secrets stay so.
+"""Secured jobs in Spark, with the options of `format("kafka")`: TLS, SASL, and hidden secrets.
 
-On klog's broker behind servers that the tests play; `./dev peers parity` has Apache Kafka with
-listeners of its own, and Spark's connector with the same options.
+The tests play secured servers in front of klog's broker. `./dev peers parity` uses Apache Kafka's
+own secured listeners instead, and compares Spark's connector with the same options.
 """
 
 import json

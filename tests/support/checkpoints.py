@@ -18,9 +18,9 @@ _CONF = {
 def write_peers_checkpoint(
     folder: Path, initial: Offsets, ends: Sequence[Offsets], *, committed: int
 ) -> None:
-    """The checkpoint of a query with one source that Spark 4.2's own connector left.
+    """Write the checkpoint of a query with one source, as Spark 4.2's own connector leaves it.
 
-    ``ends`` are the ends of its batches, of which the first ``committed`` were committed.
+    ``ends`` are the ends of the batches, of which the first ``committed`` were committed.
     The texts, byte by byte, were recorded from Spark 4.2.0 with spark-sql-kafka-0-10 4.2.0.
     """
     _write(folder / "metadata", json.dumps({"id": str(uuid.uuid4())}, separators=(",", ":")))

@@ -85,7 +85,7 @@ def run(path: Path, pictures: Path | None = None) -> dict[str, Any]:
 
 def _execute(source: str, name: str, namespace: dict[str, Any]) -> None:
     tree = ast.parse(source, name)
-    # Tracebacks quote lines of cells, too.
+    # Let tracebacks quote the lines of cells, too.
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     last = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
     exec(compile(tree, name, "exec"), namespace)

@@ -33,9 +33,9 @@ def spark_broker() -> Iterator[testing.Broker]:
 def new_kafka(
     release: str, properties: Mapping[str, str] | None = None, **more: Any
 ) -> KafkaServer:
-    """Apache Kafka set up as klog's broker of these tests is, for a with statement.
+    """Return Apache Kafka with the settings of these tests' klog broker, for a with statement.
 
-    ``more`` goes to KafkaServer as it is.
+    ``more`` is passed on to KafkaServer.
     """
     same = {name.replace("_", "."): str(value) for name, value in _SETTINGS.items()}
     own = {**same, **(properties or {})}

@@ -60,7 +60,7 @@ def lead(log: MemoryStateLog) -> GroupShard:
 
 @dataclass
 class Offsets:
-    """One shard's; each look is at what it says itself, and at what a replay of its log says."""
+    """One shard's offsets; each look compares the shard with a replay of its log."""
 
     log: MemoryStateLog = field(default_factory=MemoryStateLog)
 

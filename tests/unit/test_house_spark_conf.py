@@ -15,7 +15,7 @@ def paragraphs(name: str) -> Iterator[tuple[str, list[str]]]:
     """Each block of a file: its comment as one line of text, and its settings."""
     for block in (FOLDER / name).read_text(encoding="utf-8").strip().split("\n\n"):
         lines = block.splitlines()
-        # A setting that waits for its user to take off the # has no space behind it.
+        # A disabled setting has no space behind its #; a comment has one.
         words = [line[2:] for line in lines if line.startswith("# ") or line == "#"]
         yield " ".join(words), [line for line in lines if not line.startswith("# ")]
 

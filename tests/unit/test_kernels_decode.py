@@ -224,7 +224,7 @@ def test_gaps_between_and_inside_batches() -> None:
 
 
 def test_an_empty_batch_moves_the_next_offset_on() -> None:
-    # The cleaner leaves such batches behind to keep a producer's last sequence.
+    # The cleaner keeps such empty batches, because they hold a producer's last sequence.
     data = bytearray(batch(5, [b"v", b"w"]))
     empty = data[:61]
     empty[8:12] = (49).to_bytes(4, "big")
