@@ -17,7 +17,11 @@ from klog_broker.config import (
     Listener,
     topic_config,
 )
-from klog_broker.config.changes_without_effect import FOR_ALL, FOR_ONE, OF_ALL_LISTENERS
+from klog_broker.config.changes_without_effect import (
+    CHANGEABLE_FOR_ALL,
+    CHANGEABLE_FOR_ONE,
+    CHANGEABLE_LISTENER_SETTINGS,
+)
 from klog_broker.config.properties import parse_properties
 from klog_broker.config.refused_settings import REFUSED
 from klog_broker.config.setting_rows import DIFFERENT_DEFAULTS, KLOGS_OWN
@@ -140,10 +144,10 @@ def test_what_can_be_changed_while_the_broker_runs_is_kafkas() -> None:
         name, mode = line.split("\t")
         modes.setdefault(mode, set()).add(name)
     ours = {name for name, row in SETTINGS.items() if row.dynamic}
-    assert (ours - DROPPED - set(KLOGS_OWN)) | FOR_ALL == modes["cluster-wide"]
+    assert (ours - DROPPED - set(KLOGS_OWN)) | CHANGEABLE_FOR_ALL == modes["cluster-wide"]
     for_one = modes["per-broker"] - modes["behind a listener"] - NOT_CHANGED
-    assert for_one == FOR_ONE
-    assert modes["of all listeners"] == OF_ALL_LISTENERS
+    assert for_one == CHANGEABLE_FOR_ONE
+    assert modes["of all listeners"] == CHANGEABLE_LISTENER_SETTINGS
 
 
 def test_the_secret_names_are_kafkas(

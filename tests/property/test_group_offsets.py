@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from klog_broker.coordinator.group.classic.group_machine import GroupSettings
 from klog_broker.coordinator.group.deletions import Deletions, GroupCodes, OffsetCodes
-from klog_broker.coordinator.group.offset_cleanup import GroupRuntime, GroupShard, OffsetForgetting
+from klog_broker.coordinator.group.offset_cleanup import GroupRuntime, GroupShard, OffsetCleanup
 from klog_broker.coordinator.group.shard_state import (
     GROUP_RECORDS,
     GroupShardState,
@@ -83,7 +83,7 @@ class OffsetsOfGroups(RuleBasedStateMachine):
         self.time, runtime, self.shard = served(self.log)
         services = self.time.services
         self.deletions = Deletions(runtime, services.slices)
-        self.forgetting = OffsetForgetting(
+        self.forgetting = OffsetCleanup(
             runtime, services.clock, services.slices, retention_ms=1_000
         )
         self.committed: dict[Place, Kept] = {}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog_broker.coordinator.group.offsets import Expiry, OffsetAndMetadata, OffsetBook
+from klog_broker.coordinator.group.offsets import Expiry, GroupOffsets, OffsetAndMetadata
 from klog_broker.coordinator.group.packed_offsets import FIXED, PackedOffset, unpacked
 from pyspark_klog.ids import UUID, LeaderEpoch, Offset, TopicPartition
 
@@ -48,7 +48,7 @@ def test_an_offset_is_packed_and_unpacked(committed: OffsetAndMetadata) -> None:
 def test_a_book_is_as_a_dict(
     steps: list[tuple[str, str, int, list[OffsetAndMetadata]]], now_ms: int
 ) -> None:
-    book = OffsetBook()
+    book = GroupOffsets()
     plain: dict[TopicPartition, OffsetAndMetadata] = {}
     for what, topic, first, committed in steps:
         where, one = TopicPartition(topic, first), committed[0]
@@ -70,7 +70,7 @@ def test_a_book_is_as_a_dict(
 
 
 def _assert_same(
-    book: OffsetBook, plain: dict[TopicPartition, OffsetAndMetadata], now_ms: int
+    book: GroupOffsets, plain: dict[TopicPartition, OffsetAndMetadata], now_ms: int
 ) -> None:
     topics = {place.topic for place in plain}
     assert len(book) == len(plain)
@@ -108,7 +108,7 @@ def test_an_offset_expires_when_its_time_is_over_and_not_before() -> None:
         committed = OffsetAndMetadata(
             Offset(5), LeaderEpoch(-1), "", commit_ms, expire_ms, Offset(0), UUID(int=0)
         )
-        book = OffsetBook()
+        book = GroupOffsets()
         book.put(*partition, committed)
         assert book.expired([partition], expiry, over_at_ms - 1, 100) == []
         assert book.expired([partition], expiry, over_at_ms, 100) == [partition]

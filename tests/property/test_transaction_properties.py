@@ -15,7 +15,7 @@ from klog_broker.coordinator.transaction.decisions import (
     initialize,
     needs_producer_id,
 )
-from klog_broker.coordinator.transaction.end_decisions import end, end_needs_producer_id
+from klog_broker.coordinator.transaction.end_decisions import decide_end, end_needs_producer_id
 from klog_broker.coordinator.transaction.states import ENDED, ENDING
 from klog_broker.coordinator.transaction.transaction_metadata import (
     VERSION_RAISING,
@@ -110,7 +110,7 @@ class World:
             decision = initialize(self.known, who, TIMEOUT_MS, self.now_ms, self.fresh(needed))
         else:
             needed = end_needs_producer_id(self.known, self.version)
-            decision = end(
+            decision = decide_end(
                 self.known,
                 who,
                 self.version,

@@ -10,7 +10,7 @@ from klog_broker.coordinator.group import commit_kernel
 from klog_broker.coordinator.group.classic.group_machine import GroupSettings
 from klog_broker.coordinator.group.commit_loading import CommitLoading
 from klog_broker.coordinator.group.offset_cleanup import GroupRuntime, GroupShard
-from klog_broker.coordinator.group.packed_offsets import KeptOffset, unpacked
+from klog_broker.coordinator.group.packed_offsets import StoredOffset, unpacked
 from klog_broker.coordinator.group.shard_state import (
     GROUP_RECORDS,
     GroupEntry,
@@ -98,7 +98,7 @@ def found_in(shard: GroupShard) -> Found:
     )
 
 
-def _unpacked(places: Mapping[TopicPartition, Iterable[KeptOffset | None]]) -> Any:
+def _unpacked(places: Mapping[TopicPartition, Iterable[StoredOffset | None]]) -> Any:
     return {
         at: [None if each is None else unpacked(each) for each in kept]
         for at, kept in places.items()

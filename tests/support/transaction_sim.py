@@ -9,7 +9,7 @@ from klog_broker.coordinator.transaction.coordinator import (
 )
 from klog_broker.coordinator.transaction.markers import MarkerResults, TransactionMarker
 from klog_broker.coordinator.transaction.shard_state import TRANSACTION_RECORDS
-from klog_broker.coordinator.transaction.transaction_machine import TransactionReply
+from klog_broker.coordinator.transaction.transaction_machine import TransactionResult
 from klog_broker.coordinator.transaction.transaction_metadata import (
     ProducerIdAndEpoch,
     TransactionMetadata,
@@ -75,7 +75,7 @@ class Sim:
         self.ids: list[int | None] = list(range(500, 600))
         self.give_id: Callable[[Callable[[int | None], None]], None]
         self.give_id = lambda got: got(self.ids.pop(0))
-        self.replies: list[TransactionReply] = []
+        self.replies: list[TransactionResult] = []
         self.coordinator = TransactionCoordinator(
             TransactionSettings(
                 max_timeout_ms=900_000,
@@ -98,7 +98,7 @@ class Sim:
         *,
         key: str = "t",
         timeout_ms: int = TIMEOUT_MS,
-    ) -> TransactionReply | None:
+    ) -> TransactionResult | None:
         self.coordinator.initialize(key, timeout_ms, producer, self.replies.append)
         return self.reply()
 
@@ -119,11 +119,11 @@ class Sim:
 
     def end(
         self, producer: ProducerIdAndEpoch, *, is_commit: bool = True, version: int = 2
-    ) -> TransactionReply | None:
+    ) -> TransactionResult | None:
         self.coordinator.end("t", producer, version, self.replies.append, is_commit=is_commit)
         return self.reply()
 
-    def reply(self) -> TransactionReply | None:
+    def reply(self) -> TransactionResult | None:
         """The last response; None if no request was answered since the last call."""
         return self.replies.pop() if self.replies else None
 

@@ -6,7 +6,7 @@ import pytest
 
 from klog_broker.app import BrokerServer
 from klog_broker.config import SETTINGS, BrokerConfig
-from klog_broker.config.setting_changes import in_force
+from klog_broker.config.setting_changes import effective_settings
 from klog_broker.metadata.image import ALL_BROKERS
 from klog_broker.topics.broker_settings import MAX_SETTINGS_PER_BROKER
 from pyspark_klog.protocol.apis.describe_configs import DescribeConfigsResourceResult
@@ -309,12 +309,12 @@ def test_what_is_stored_for_a_topic_and_cannot_be_used_does_not_count(
 
 def test_of_settings_that_do_not_go_together_some_count() -> None:
     begun = BrokerConfig.load(overrides={"log.cleaner.dedupe.buffer.size": "2097154"})
-    one = in_force(begun, {"log.cleaner.threads": "4"}, {"log.roll.ms": "5"})
+    one = effective_settings(begun, {"log.cleaner.threads": "4"}, {"log.roll.ms": "5"})
     assert (one.config["log.cleaner.threads"], one.config["log.roll.ms"]) == (1, 5)
     (problem,) = one.problems
     assert problem.startswith("log.cleaner.threads, changed for all brokers: ")
     # Each setting is valid only with the other one, in whatever order both are set.
-    both = in_force(
+    both = effective_settings(
         begun,
         {"log.cleaner.min.compaction.lag.ms": "50", "log.retention.ms": "0"},
         {"log.cleaner.max.compaction.lag.ms": "60"},

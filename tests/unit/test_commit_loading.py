@@ -10,7 +10,7 @@ from klog_broker.coordinator import kernels, loading
 from klog_broker.coordinator.group import commit_kernel
 from klog_broker.coordinator.group.commit_loading import COMMIT_KERNEL, MOST_ROWS, CommitLoading
 from klog_broker.coordinator.kernels import loaded_kernel, records_kernels_loaded
-from klog_broker.coordinator.loading import BatchWalk, KernelWalk, Run
+from klog_broker.coordinator.loading import BatchRun, BatchWalk, KernelWalk
 from klog_broker.coordinator.shard import ShardStatus
 from klog_broker.runtime.event_loop.slices import SLICE_ELEMENTS, Steps
 from pyspark_klog.errors import ErrorCode
@@ -63,7 +63,7 @@ class Watched(CommitLoading):
 
     applied: list[tuple[int, int]]
 
-    def apply(self, run: Run) -> Steps:
+    def apply(self, run: BatchRun) -> Steps:
         pairs = run.rows.pairs[run.first_pair : run.pairs_end]
         self.applied.append((run.end, sum(pair[5] - pair[4] for pair in pairs)))
         return super().apply(run)
@@ -298,7 +298,7 @@ def test_kernels_are_loaded_once_much_was_read_without(
 
     few = loaded(log_of(*batches[:20]), IN_RUNS, no_walk)
     assert _Walk.made == 0
-    assert 20 * 30_000 < kernels.MUCH_BYTES < 120 * 30_000
+    assert 20 * 30_000 < kernels.KERNEL_WORTHWHILE_BYTES < 120 * 30_000
     many = loaded(log_of(*batches), IN_RUNS, no_walk)
     assert _Walk.made == int(has_kernels)
     assert (len(few.state.groups["g"].offsets), len(many.state.groups["g"].offsets)) == (20, 120)

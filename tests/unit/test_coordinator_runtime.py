@@ -6,10 +6,10 @@ import pytest
 
 from klog_broker.coordinator import loading
 from klog_broker.coordinator.effects import Effects, Machine
-from klog_broker.coordinator.errors import append_error
+from klog_broker.coordinator.errors import append_client_error
 from klog_broker.coordinator.loading import KernelWalk
 from klog_broker.coordinator.runtime import CoordinatorRuntime
-from klog_broker.coordinator.shard import Format, RecordProducer, Shard
+from klog_broker.coordinator.shard import RecordProducer, Shard, StateRecordFormat
 from klog_broker.coordinator.timeline import Timeline
 from klog_broker.log.errors import LogStorageError, RecordTooLarge
 from klog_broker.runtime.event_loop.slices import SLICE_ELEMENTS
@@ -51,7 +51,7 @@ class Texts:
 
 
 TextShard = Shard[str, str, Texts]
-TEXTS: Format[str, str] = Format(
+TEXTS: StateRecordFormat[str, str] = StateRecordFormat(
     lambda key, value: (key.encode(), None if value is None else value.encode()),
     lambda key, value: (key.decode(), None if value is None else value.decode()),
 )
@@ -254,7 +254,7 @@ def test_an_append_that_is_refused_changes_nothing() -> None:
     ],
 )
 def test_why_a_log_refuses_is_told_as_kafka_does(error: KlogError, told: ErrorCode) -> None:
-    assert append_error(error) is told
+    assert append_client_error(error) is told
 
 
 def test_a_state_that_cannot_be_kept_acknowledges_nothing_more() -> None:

@@ -8,8 +8,8 @@ from klog_broker.coordinator.group.classic.deletion_checks import group_deletion
 from klog_broker.coordinator.group.classic.group_machine import GroupMachine
 from klog_broker.coordinator.group.classic.member import Joiner
 from klog_broker.coordinator.group.classic.states import (
-    ANSWERS,
     PARKED,
+    REQUEST_ERRORS,
     GroupRequest,
     GroupState,
 )
@@ -76,16 +76,16 @@ def ask(machine: GroupMachine, asked: GroupRequest, protocol: str = "range") -> 
 def test_each_cell_is_what_the_machine_answers(asked: GroupRequest, state: GroupState) -> None:
     told = ask(machine_in(state), asked)
     parked = PARKED.get((asked, state), "")
-    if parked.startswith("waits") and ANSWERS[asked][state] is ErrorCode.NONE:
+    if parked.startswith("waits") and REQUEST_ERRORS[asked][state] is ErrorCode.NONE:
         # In PREPARING_REBALANCE only this request is missing; in EMPTY, without an initial delay,
         # one member suffices.
         is_last = state in (GroupState.EMPTY, GroupState.PREPARING_REBALANCE)
         assert told is (ErrorCode.NONE if is_last else None)
     else:
-        assert told is ANSWERS[asked][state]
+        assert told is REQUEST_ERRORS[asked][state]
 
 
 def test_the_tables_name_every_state() -> None:
-    assert set(ANSWERS) == set(GroupRequest)
-    assert all(list(row) == list(GroupState) for row in ANSWERS.values())
-    assert all(ANSWERS[asked][state] is ErrorCode.NONE for asked, state in PARKED)
+    assert set(REQUEST_ERRORS) == set(GroupRequest)
+    assert all(list(row) == list(GroupState) for row in REQUEST_ERRORS.values())
+    assert all(REQUEST_ERRORS[asked][state] is ErrorCode.NONE for asked, state in PARKED)

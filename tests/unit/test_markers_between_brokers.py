@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from klog_broker.coordinator.broker_request_sender import MOST_PARTITIONS, ToBrokers
+from klog_broker.coordinator.broker_request_sender import MOST_PARTITIONS, BrokerRequestSender
 from klog_broker.coordinator.transaction.coordinator import TRANSACTION_STATE
-from klog_broker.coordinator.transaction.marker_sender import MarkersApi, MarkersToLeaders
+from klog_broker.coordinator.transaction.marker_sender import LeaderMarkerSender, MarkersApi
 from klog_broker.coordinator.transaction.markers import MarkerResults, TransactionMarker
 from klog_broker.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 from klog_broker.metadata.image import NO_BROKER
@@ -40,15 +40,15 @@ class Cluster(Partitions):
         self.ports = dict(PORTS)
         self.may_exist: set[str] = set()
         self.own = Partitions()
-        self.sender: MarkersToLeaders | None = None
+        self.sender: LeaderMarkerSender | None = None
         self.sim = Sim(partitions=self)
         self.sim.log.leader_epoch = 7
         self.brokers = ScriptedBrokers(self.sim.time.loop)
         self.changed()
-        self.others = ToBrokers(
+        self.others = BrokerRequestSender(
             self.sim.time.loop, lambda: self.image, LISTENER, self.brokers.connect, MarkersApi()
         )
-        self.sender = MarkersToLeaders(
+        self.sender = LeaderMarkerSender(
             BrokerId(1),
             lambda: self.image,
             {OWN},

@@ -6,7 +6,7 @@ import pytest
 
 from klog_broker.coordinator.transaction.coordinator import TRANSACTION_STATE
 from klog_broker.coordinator.transaction.sweeps import TOMBSTONES_AT_ONCE
-from klog_broker.coordinator.transaction.transaction_machine import TransactionReply
+from klog_broker.coordinator.transaction.transaction_machine import TransactionResult
 from klog_broker.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import Offset
@@ -33,7 +33,7 @@ COMMITTED = ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit"]
 def test_a_commit_is_written_then_marked_then_written_as_done() -> None:
     sim = Sim()
     producer = sim.begun(A, B)
-    assert sim.end(producer) == TransactionReply(NONE, producer.producer_id, 1)
+    assert sim.end(producer) == TransactionResult(NONE, producer.producer_id, 1)
     assert sim.states() == COMMITTED
     assert sim.partitions.sent() == [(True, 1, (A, B))]
     known = sim.known()
@@ -45,7 +45,7 @@ def test_a_commit_is_written_then_marked_then_written_as_done() -> None:
 def test_a_plain_abort_keeps_the_epoch() -> None:
     sim = Sim()
     producer = sim.begun(A, version=0)
-    assert sim.end(producer, is_commit=False, version=0) == TransactionReply()
+    assert sim.end(producer, is_commit=False, version=0) == TransactionResult()
     assert sim.partitions.sent() == [(False, 0, (A,))]
     assert sim.partitions.markers[0].transaction_version == 0
     assert sim.add(producer, A, version=0) is NONE
@@ -98,7 +98,7 @@ def test_a_marker_is_sent_until_it_is_written_and_only_where_it_is_not(code: Err
     sim = Sim()
     sim.partitions.answers[B] = [code, code]
     producer = sim.begun(A, B)
-    assert sim.end(producer) == TransactionReply(NONE, producer.producer_id, 1)
+    assert sim.end(producer) == TransactionResult(NONE, producer.producer_id, 1)
     assert sim.states() == COMMITTED[:-1]
     assert sim.add(ProducerIdAndEpoch(producer.producer_id, 1), A) is CONCURRENT
     sim.time.advance(1_000)
@@ -144,12 +144,12 @@ def test_what_cannot_be_written_did_not_happen() -> None:
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
     ):
         sim.log.fails = BrokerError(error)
-        assert sim.end(producer) == TransactionReply(told)
+        assert sim.end(producer) == TransactionResult(told)
         assert sim.add(producer, B) is told
-        assert sim.init(key="other") == TransactionReply(told)
+        assert sim.init(key="other") == TransactionResult(told)
         assert sim.known("other") is None
     sim.log.fails = None
-    assert sim.end(producer) == TransactionReply(NONE, producer.producer_id, 1)
+    assert sim.end(producer) == TransactionResult(NONE, producer.producer_id, 1)
 
 
 def test_a_broker_that_leads_no_longer_sends_no_more_markers() -> None:
@@ -161,7 +161,7 @@ def test_a_broker_that_leads_no_longer_sends_no_more_markers() -> None:
     sim.time.advance(10_000)
     assert len(sim.partitions.markers) == sent
     assert sim.states() == COMMITTED[:-1]
-    assert sim.init() == TransactionReply(ErrorCode.NOT_COORDINATOR)
+    assert sim.init() == TransactionResult(ErrorCode.NOT_COORDINATOR)
 
 
 def test_late_answers_of_an_earlier_leadership_change_nothing() -> None:
@@ -218,12 +218,12 @@ def test_lost_anywhere_it_ends_once_and_as_decided(
 def test_a_second_producer_fences_the_first() -> None:
     sim = Sim()
     first = sim.begun(A)
-    assert sim.init() == TransactionReply(NONE, first.producer_id, 2)
+    assert sim.init() == TransactionResult(NONE, first.producer_id, 2)
     assert sim.partitions.sent() == [(False, 1, (A,))]
     assert sim.add(first, A) is FENCED
     for is_commit in (True, False):
-        assert sim.end(first, is_commit=is_commit) == TransactionReply(FENCED)
-    assert sim.init(first) == TransactionReply(FENCED)
+        assert sim.end(first, is_commit=is_commit) == TransactionResult(FENCED)
+    assert sim.init(first) == TransactionResult(FENCED)
 
 
 def test_a_second_producer_asks_again_while_the_first_ones_markers_are_on_their_way() -> None:
@@ -231,9 +231,9 @@ def test_a_second_producer_asks_again_while_the_first_ones_markers_are_on_their_
     first = sim.begun(A)
     sim.partitions.is_silent = True
     for _ in range(2):
-        assert sim.init() == TransactionReply(CONCURRENT)
+        assert sim.init() == TransactionResult(CONCURRENT)
     sim.partitions.unanswered.pop()()
-    assert sim.init() == TransactionReply(NONE, first.producer_id, 2)
+    assert sim.init() == TransactionResult(NONE, first.producer_id, 2)
     assert len(sim.partitions.markers) == 1
 
 
@@ -302,20 +302,20 @@ def test_ids_whose_tombstones_do_not_fit_into_one_batch_are_forgotten_by_several
 def test_a_time_out_must_be_positive_and_within_the_brokers_bound() -> None:
     sim = Sim()
     for timeout_ms in (0, -1, 900_001):
-        assert sim.init(timeout_ms=timeout_ms) == TransactionReply(
+        assert sim.init(timeout_ms=timeout_ms) == TransactionResult(
             ErrorCode.INVALID_TRANSACTION_TIMEOUT
         )
     for timeout_ms in (60_000, 0):
         empty = sim.init(key="", timeout_ms=timeout_ms)
-        assert empty == TransactionReply(ErrorCode.INVALID_REQUEST), "the id is checked first"
+        assert empty == TransactionResult(ErrorCode.INVALID_REQUEST), "the id is checked first"
     assert sim.log.batches == []
 
 
 def test_without_a_producer_id_the_client_asks_again() -> None:
     sim = Sim()
     sim.ids.insert(0, None)
-    assert sim.init() == TransactionReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    assert sim.init() == TransactionReply(NONE, 500, 0)
+    assert sim.init() == TransactionResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert sim.init() == TransactionResult(NONE, 500, 0)
 
 
 def test_requests_that_overtake_one_that_waits_for_a_producer_id_count() -> None:
@@ -325,9 +325,9 @@ def test_requests_that_overtake_one_that_waits_for_a_producer_id_count() -> None
     assert sim.init() is None
     assert sim.init() is None
     waiting[1](7)
-    assert sim.reply() == TransactionReply(NONE, 7, 0)
+    assert sim.reply() == TransactionResult(NONE, 7, 0)
     waiting[0](6)
-    assert sim.reply() == TransactionReply(NONE, 7, 1)
+    assert sim.reply() == TransactionResult(NONE, 7, 1)
 
 
 def test_verification_says_which_partitions_take_part_and_adds_if_asked() -> None:
@@ -358,11 +358,11 @@ def test_records_of_later_versions_are_passed_over_and_damaged_ones_refused(
     log = MemoryStateLog(TRANSACTION_STATE)
     log.put(bytes(later))
     with caplog.at_level(logging.WARNING, "klog.transaction"):
-        assert Sim(log).init() == TransactionReply(NONE, 500, 0)
+        assert Sim(log).init() == TransactionResult(NONE, 500, 0)
     assert caplog.text.count("record-skipped") == 2
     log = MemoryStateLog(TRANSACTION_STATE)
     log.put(bytes(plain_batch([(encode_key("t"), b"\x00\x01")], 1)))
-    assert Sim(log).init() == TransactionReply(ErrorCode.NOT_COORDINATOR)
+    assert Sim(log).init() == TransactionResult(ErrorCode.NOT_COORDINATOR)
 
 
 def test_tools_are_told_while_a_shard_loads() -> None:
@@ -372,7 +372,7 @@ def test_tools_are_told_while_a_shard_loads() -> None:
     assert log.log_end_offset == Offset(1)
     sim.coordinator.on_lead(log)
     assert sim.coordinator.machines() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
-    assert sim.init() == TransactionReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert sim.init() == TransactionResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def test_partitions_that_do_not_answer_yet_are_not_asked_twice() -> None:

@@ -14,13 +14,13 @@ from klog_broker.coordinator.transaction.decisions import (
     needs_producer_id,
     verify,
 )
-from klog_broker.coordinator.transaction.end_decisions import end, end_needs_producer_id
+from klog_broker.coordinator.transaction.end_decisions import decide_end, end_needs_producer_id
 from klog_broker.coordinator.transaction.states import (
-    ANSWERS,
     ENDED,
     ENDING,
     LASTING,
     REMARKS,
+    REQUEST_ERRORS,
     TRANSITIONS,
     TransactionRequest,
     check_transition,
@@ -78,13 +78,13 @@ def ask(asked: TransactionRequest, now: TransactionMetadata) -> TransactionDecis
             return add_partitions(now, who(), [B], VERSION_RAISING, NOW_MS)
         case TransactionRequest.COMMIT | TransactionRequest.ABORT:
             is_commit = asked is TransactionRequest.COMMIT
-            return end(now, who(), VERSION_PLAIN, NOW_MS, is_commit=is_commit)
+            return decide_end(now, who(), VERSION_PLAIN, NOW_MS, is_commit=is_commit)
         case TransactionRequest.COMMIT_RAISING | TransactionRequest.ABORT_RAISING:
             is_commit = asked is TransactionRequest.COMMIT_RAISING
-            return end(now, who(), VERSION_RAISING, NOW_MS, is_commit=is_commit)
+            return decide_end(now, who(), VERSION_RAISING, NOW_MS, is_commit=is_commit)
         case TransactionRequest.COMMIT_AGAIN | TransactionRequest.ABORT_AGAIN:
             is_commit = asked is TransactionRequest.COMMIT_AGAIN
-            return end(now, who(EPOCH - 1), VERSION_RAISING, NOW_MS, is_commit=is_commit)
+            return decide_end(now, who(EPOCH - 1), VERSION_RAISING, NOW_MS, is_commit=is_commit)
 
 
 CHANGES = {
@@ -118,7 +118,7 @@ def test_each_state_answers_what_the_table_says(
     asked: TransactionRequest, state: TransactionState
 ) -> None:
     decision = ask(asked, known(state))
-    assert decision.error is ANSWERS[asked][state]
+    assert decision.error is REQUEST_ERRORS[asked][state]
     becomes = CHANGES.get((asked, state))
     assert (decision.becomes and decision.becomes.state) == becomes
     if becomes is not None:
@@ -137,9 +137,9 @@ def test_another_epoch_or_producer_id_changes_nothing(state: TransactionState) -
         assert added == TransactionDecision(error)
         assert verify(now, producer, [A]) is error
         for version, is_commit in product((VERSION_PLAIN, VERSION_RAISING), (True, False)):
-            assert end(now, producer, version, NOW_MS, is_commit=is_commit) == TransactionDecision(
-                error
-            )
+            assert decide_end(
+                now, producer, version, NOW_MS, is_commit=is_commit
+            ) == TransactionDecision(error)
         init = initialize(now, producer, TIMEOUT_MS, NOW_MS)
         concurrent = state in ENDING and error is FENCED
         assert init == TransactionDecision(CONCURRENT if concurrent else FENCED)
@@ -149,7 +149,7 @@ def test_of_an_unknown_id_nobody_is_a_producer() -> None:
     assert add_partitions(None, who(), [A], VERSION_PLAIN, NOW_MS).error is UNKNOWN
     assert verify(None, who(), [A]) is UNKNOWN
     for version in (VERSION_PLAIN, VERSION_RAISING):
-        assert end(None, who(), version, NOW_MS, is_commit=True).error is UNKNOWN
+        assert decide_end(None, who(), version, NOW_MS, is_commit=True).error is UNKNOWN
     assert needs_producer_id(None, None)
     made = initialize(None, who(), TIMEOUT_MS, NOW_MS, NEW_ID)
     assert made[0] is NONE
@@ -210,19 +210,19 @@ def test_the_epoch_before_the_last_is_not_handed_out_for_a_used_up_one() -> None
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_an_end_of_the_newest_kind_raises_the_epoch(is_commit: bool) -> None:
     now = known(TransactionState.ONGOING)
-    decision = end(now, who(), VERSION_RAISING, NOW_MS, is_commit=is_commit)
+    decision = decide_end(now, who(), VERSION_RAISING, NOW_MS, is_commit=is_commit)
     assert decision[2:] == (ID, EPOCH + 1)
     prepared = decision.becomes
     assert prepared is not None
     assert prepared.producer_epoch == EPOCH + 1
     done = completed(prepared, NOW_MS)
     for retried_on, error in ((prepared, CONCURRENT), (done, NONE)):
-        again = end(retried_on, who(), VERSION_RAISING, NOW_MS, is_commit=is_commit)
+        again = decide_end(retried_on, who(), VERSION_RAISING, NOW_MS, is_commit=is_commit)
         assert again.error is error
         assert again.becomes is None
-        other = end(retried_on, who(), VERSION_RAISING, NOW_MS, is_commit=not is_commit)
+        other = decide_end(retried_on, who(), VERSION_RAISING, NOW_MS, is_commit=not is_commit)
         assert other == TransactionDecision(ErrorCode.INVALID_TXN_STATE)
-    again = end(done, who(), VERSION_RAISING, NOW_MS, is_commit=is_commit)
+    again = decide_end(done, who(), VERSION_RAISING, NOW_MS, is_commit=is_commit)
     assert again[2:] == (ID, EPOCH + 1)
 
 
@@ -231,7 +231,7 @@ def test_an_end_in_the_last_epoch_goes_on_with_another_producer_id(is_commit: bo
     now = known(TransactionState.ONGOING, LAST_USABLE)
     assert end_needs_producer_id(now, VERSION_RAISING)
     assert not end_needs_producer_id(now, VERSION_PLAIN)
-    decision = end(
+    decision = decide_end(
         now,
         who(LAST_USABLE),
         VERSION_RAISING,
@@ -248,17 +248,19 @@ def test_an_end_in_the_last_epoch_goes_on_with_another_producer_id(is_commit: bo
     done = completed(prepared, NOW_MS)
     assert (done.producer_id, done.producer_epoch) == (NEW_ID, 0)
     reloaded = from_record(to_record(done))
-    again = end(reloaded, who(LAST_USABLE), VERSION_RAISING, NOW_MS, is_commit=is_commit)
+    again = decide_end(reloaded, who(LAST_USABLE), VERSION_RAISING, NOW_MS, is_commit=is_commit)
     assert again == (NONE, None, NEW_ID, 0)
 
 
 def test_a_plain_end_keeps_the_epoch() -> None:
     now = known(TransactionState.ONGOING, version=VERSION_PLAIN)
-    decision = end(now, who(), VERSION_PLAIN, NOW_MS, is_commit=True)
+    decision = decide_end(now, who(), VERSION_PLAIN, NOW_MS, is_commit=True)
     assert decision.becomes is not None
     assert decision.becomes.producer_epoch == EPOCH
     done = completed(decision.becomes, NOW_MS)
-    assert end(done, who(), VERSION_PLAIN, NOW_MS, is_commit=True) == TransactionDecision(NONE)
+    assert decide_end(done, who(), VERSION_PLAIN, NOW_MS, is_commit=True) == TransactionDecision(
+        NONE
+    )
     begun = add_partitions(done, who(), [A], VERSION_PLAIN, NOW_MS)
     assert begun.error is NONE
 
@@ -270,10 +272,10 @@ def test_an_end_of_who_was_fenced_is_not_the_last_one_again(is_commit: bool) -> 
     successor = initialize(known(TransactionState.EMPTY), None, TIMEOUT_MS, NOW_MS)
     assert successor[2:] == (ID, EPOCH + 1)
     begun = add_partitions(successor.becomes, who(EPOCH + 1), [A], VERSION_PLAIN, NOW_MS).becomes
-    ended = end(begun, who(EPOCH + 1), VERSION_PLAIN, NOW_MS, is_commit=is_commit).becomes
+    ended = decide_end(begun, who(EPOCH + 1), VERSION_PLAIN, NOW_MS, is_commit=is_commit).becomes
     assert ended is not None
     for now in (ended, completed(ended, NOW_MS)):
-        late = end(now, fenced, VERSION_RAISING, NOW_MS, is_commit=is_commit)
+        late = decide_end(now, fenced, VERSION_RAISING, NOW_MS, is_commit=is_commit)
         assert late == TransactionDecision(FENCED)
 
 
@@ -285,7 +287,7 @@ def test_the_version_of_the_begin_holds_until_the_end() -> None:
     assert more is not None
     assert (more.client_version, more.start_ms) == (VERSION_PLAIN, NOW_MS)
     assert more.partitions == (A, B)
-    ended = end(more, who(), VERSION_RAISING, NOW_MS, is_commit=True)
+    ended = decide_end(more, who(), VERSION_RAISING, NOW_MS, is_commit=True)
     assert ended[2:] == (ID, EPOCH)
     assert ended.becomes is not None
     assert ended.becomes.client_version == VERSION_PLAIN
@@ -295,7 +297,7 @@ def test_the_version_of_the_begin_holds_until_the_end() -> None:
 
 def test_a_client_that_cannot_be_told_an_epoch_keeps_its_own() -> None:
     now = known(TransactionState.ONGOING, version=VERSION_RAISING)
-    ended = end(now, who(), VERSION_PLAIN, NOW_MS, is_commit=True).becomes
+    ended = decide_end(now, who(), VERSION_PLAIN, NOW_MS, is_commit=True).becomes
     assert ended is not None
     assert (ended.producer_epoch, ended.client_version) == (EPOCH, VERSION_PLAIN)
 
@@ -306,7 +308,9 @@ def test_a_fenced_producer_may_come_back_with_its_epoch_and_no_other(version: in
     fenced = aborted(known(TransactionState.ONGOING, version=version), NOW_MS)
     assert fenced.producer_epoch == EPOCH + 1
     done = completed(fenced, NOW_MS)
-    assert end(done, who(), VERSION_PLAIN, NOW_MS, is_commit=False) == TransactionDecision(FENCED)
+    assert decide_end(done, who(), VERSION_PLAIN, NOW_MS, is_commit=False) == TransactionDecision(
+        FENCED
+    )
     assert add_partitions(done, who(), [A], version, NOW_MS) == TransactionDecision(FENCED)
     back = initialize(done, who(), TIMEOUT_MS, NOW_MS)
     assert back[2:] == (ID, EPOCH + 1)
@@ -380,8 +384,8 @@ def test_a_record_with_another_state_is_refused(number: int) -> None:
 def test_the_tables_name_every_state() -> None:
     told = [*STATES, TransactionState.DEAD]
     assert set(TRANSITIONS) == set(TransactionState)
-    assert set(ANSWERS) == set(TransactionRequest)
-    assert all(list(row) == told for row in ANSWERS.values())
+    assert set(REQUEST_ERRORS) == set(TransactionRequest)
+    assert all(list(row) == told for row in REQUEST_ERRORS.values())
     assert all(state in told for _, state in REMARKS)
 
 

@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
-from klog_broker.coordinator.broker_request_sender import ToBrokers
+from klog_broker.coordinator.broker_request_sender import BrokerRequestSender
 from klog_broker.coordinator.transaction.coordinator import TRANSACTION_STATE
-from klog_broker.coordinator.transaction.transaction_verifier import VerificationApi, Verifier
+from klog_broker.coordinator.transaction.transaction_verifier import (
+    TransactionVerifier,
+    VerificationApi,
+)
 from klog_broker.metadata.image import CONSUMER_OFFSETS
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, TopicPartition
@@ -52,10 +55,12 @@ class Cluster:
         self.leader = 2
         self.ports = {1: 9093, 2: 9093}
         self.brokers = ScriptedBrokers(services.loop)
-        self.others = ToBrokers(
+        self.others = BrokerRequestSender(
             services.loop, self.image, LISTENER, self.brokers.connect, VerificationApi()
         )
-        self.verifier = Verifier(BrokerId(1), self.image, services.transactions, self.others)
+        self.verifier = TransactionVerifier(
+            BrokerId(1), self.image, services.transactions, self.others
+        )
         services.verify_transactions = self.verifier.verify
         services.verifies_elsewhere = lambda each: services.transactions.find(each) is not NONE
         self.results: list[dict[TopicPartition, ErrorCode]] = []

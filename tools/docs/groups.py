@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from klog_broker.coordinator.group.classic.states import (
-    ANSWERS,
     PARKED,
+    REQUEST_ERRORS,
     TRANSITIONS,
     GroupRequest,
     GroupState,
@@ -91,7 +91,7 @@ def _answers() -> Iterator[str]:
 
 
 def _answer(asked: GroupRequest, state: GroupState) -> str:
-    error = ANSWERS[asked][state]
+    error = REQUEST_ERRORS[asked][state]
     if error is not ErrorCode.NONE:
         return error.name
     return PARKED.get((asked, state), "done")

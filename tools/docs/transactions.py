@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from klog_broker.config.transaction_rows import TRANSACTIONS
 from klog_broker.coordinator.transaction.states import (
-    ANSWERS,
     LASTING,
     REMARKS,
+    REQUEST_ERRORS,
     TRANSITIONS,
     TransactionRequest,
 )
@@ -164,7 +164,7 @@ def _answers() -> Iterator[str]:
 
 
 def _answer(asked: TransactionRequest, state: TransactionState) -> str:
-    error = ANSWERS[asked][state]
+    error = REQUEST_ERRORS[asked][state]
     told = "done" if error is ErrorCode.NONE else error.name
     return REMARKS.get((asked, state), told)
 

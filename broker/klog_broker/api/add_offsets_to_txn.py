@@ -5,7 +5,7 @@ Clients with transaction.version 2 do not send it: TxnOffsetCommit adds the part
 
 from klog_broker.api.services import TransactionServices
 from klog_broker.api.transaction_errors import as_known_by
-from klog_broker.coordinator.transaction.transaction_machine import TransactionReply
+from klog_broker.coordinator.transaction.transaction_machine import TransactionResult
 from klog_broker.coordinator.transaction.transaction_metadata import (
     VERSION_PLAIN,
     ProducerIdAndEpoch,
@@ -34,7 +34,7 @@ def handle(
         services.group_finder.find(request.group_id, context)
         raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    def answer(reply: TransactionReply) -> None:
+    def answer(reply: TransactionResult) -> None:
         error = as_known_by(reply.error_code, context.api_version)
         context.reply.send(AddOffsetsToTxnResponse(error_code=error))
 

@@ -11,7 +11,7 @@ from functools import partial
 from klog_broker.api.services import TransactionServices
 from klog_broker.api.transaction_errors import absent_partitions, as_known_by
 from klog_broker.coordinator.transaction.coordinator import partitions_of
-from klog_broker.coordinator.transaction.transaction_machine import TransactionReply
+from klog_broker.coordinator.transaction.transaction_machine import TransactionResult
 from klog_broker.coordinator.transaction.transaction_metadata import (
     VERSION_PLAIN,
     ProducerIdAndEpoch,
@@ -125,7 +125,7 @@ def _ask(
         )
         return
 
-    def answer(reply: TransactionReply) -> None:
+    def answer(reply: TransactionResult) -> None:
         told(dict.fromkeys(partitions, reply.error_code))
 
     transactions.add_partitions(

@@ -15,7 +15,7 @@ from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.commits import is_too_long
 from klog_broker.coordinator.group.coordinator import MemberName
 from klog_broker.coordinator.group.offset_cleanup import GroupShard
-from klog_broker.coordinator.group.offsets import NEVER_MS, OffsetAndMetadata, OffsetPlace
+from klog_broker.coordinator.group.offsets import NEVER_MS, OffsetAndMetadata, OffsetKey
 from klog_broker.coordinator.group.shard_state import GroupShardState
 from klog_broker.coordinator.shard import ShardStatus
 from klog_broker.dispatch.cached_requests import ReplyBytes
@@ -64,7 +64,7 @@ class _CommitPlace:
     ) -> None:
         self.partition = partition
         self.metadata = metadata
-        self.place = OffsetPlace(group_id, *partition)
+        self.place = OffsetKey(group_id, *partition)
         self.record = OffsetRecord(group_id, *partition, metadata, topic_id)
 
 

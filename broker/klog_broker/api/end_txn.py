@@ -6,7 +6,7 @@ import struct
 
 from klog_broker.api.services import TransactionServices
 from klog_broker.api.transaction_errors import as_known_by, client_version
-from klog_broker.coordinator.transaction.transaction_machine import TransactionReply
+from klog_broker.coordinator.transaction.transaction_machine import TransactionResult
 from klog_broker.coordinator.transaction.transaction_metadata import (
     VERSION_RAISING,
     ProducerIdAndEpoch,
@@ -36,7 +36,7 @@ _REPLY = struct.Struct(">i4sBihqhB")
 def handle(services: TransactionServices, request: EndTxnRequest, context: RequestContext) -> None:
     version = context.api_version
 
-    def answer(reply: TransactionReply) -> None:
+    def answer(reply: TransactionResult) -> None:
         context.reply.send(
             EndTxnResponse(
                 error_code=as_known_by(reply.error_code, version),
@@ -83,7 +83,7 @@ class _CachedEndTxn:
         if behind != self._behind or head != self._head or tags:
             return False
 
-        def answer(reply: TransactionReply) -> None:
+        def answer(reply: TransactionResult) -> None:
             self._requests.count_error(ApiKey.END_TXN, reply.error_code)
             told = (reply.error_code, reply.producer_id, reply.producer_epoch)
             slot.complete([_REPLY.pack(_REPLY.size - 4, correlation_id, 0, 0, *told, 0)])

@@ -3,7 +3,7 @@
 from typing import Any
 
 from klog_broker.api.services import FindCoordinatorServices
-from klog_broker.coordinator_hosting.state_topics import CoordinatorAnswer
+from klog_broker.coordinator_hosting.state_topics import CoordinatorResult
 from klog_broker.dispatch.access import on_groups, on_transactional_ids
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
@@ -33,13 +33,13 @@ _RESOURCES = {
 resource."""
 
 
-def _refused(code: ErrorCode, text: str | None = None) -> CoordinatorAnswer:
-    return CoordinatorAnswer(code, NO_BROKER, "", -1, text or code.message)
+def _refused(code: ErrorCode, text: str | None = None) -> CoordinatorResult:
+    return CoordinatorResult(code, NO_BROKER, "", -1, text or code.message)
 
 
 def _find(
     services: FindCoordinatorServices, key_type: int, key: str, context: RequestContext
-) -> CoordinatorAnswer:
+) -> CoordinatorResult:
     if key_type == SHARE:
         return _refused(ErrorCode.INVALID_REQUEST, "this broker has no share groups (KIP-932)")
     if key_type not in (GROUP, TRANSACTION):
@@ -70,7 +70,7 @@ def handle(
     )
 
 
-def _entry(key: str, found: CoordinatorAnswer) -> api.Coordinator:
+def _entry(key: str, found: CoordinatorResult) -> api.Coordinator:
     return api.Coordinator(
         key=key,
         node_id=found.broker_id,

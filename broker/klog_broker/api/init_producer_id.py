@@ -6,7 +6,7 @@ from typing import Any
 
 from klog_broker.api.services import TransactionServices
 from klog_broker.api.transaction_errors import as_known_by
-from klog_broker.coordinator.transaction.transaction_machine import TransactionReply
+from klog_broker.coordinator.transaction.transaction_machine import TransactionResult
 from klog_broker.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 from klog_broker.dispatch.access import on_topics, on_transactional_id, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
@@ -64,7 +64,7 @@ def _begin_to_use(
     request: InitProducerIdRequest,
     context: RequestContext,
 ) -> None:
-    def answer(reply: TransactionReply) -> None:
+    def answer(reply: TransactionResult) -> None:
         context.reply.send(
             InitProducerIdResponse(
                 error_code=as_known_by(reply.error_code, context.api_version, _FENCED_SINCE),

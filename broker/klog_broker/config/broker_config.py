@@ -13,8 +13,8 @@ from typing import Any
 
 from klog_broker.config.cluster import (
     GENERATED,
-    check_alone,
     check_cluster,
+    check_standalone,
     inter_broker_listener,
     joins_cluster,
 )
@@ -351,7 +351,7 @@ class BrokerConfig(Mapping[str, Any]):
                 )
             check_cluster(self, self.advertised_listeners)
         else:
-            check_alone(self)
+            check_standalone(self)
         self._check_cleaner()
 
     def _check_cleaner(self) -> None:

@@ -5,7 +5,7 @@ the TLS settings for a key only after the prefix of a listener (``listener.name.
 """
 
 #: Settings that can be changed for all brokers, or for one broker.
-FOR_ALL = frozenset(
+CHANGEABLE_FOR_ALL = frozenset(
     (
         "background.threads",
         "config.providers",
@@ -39,7 +39,7 @@ FOR_ALL = frozenset(
     )
 )
 #: Settings that can be changed only for one broker.
-FOR_ONE = frozenset(
+CHANGEABLE_FOR_ONE = frozenset(
     (
         "cordoned.log.dirs",
         "principal.builder.class",
@@ -70,6 +70,6 @@ FOR_ONE = frozenset(
 )
 #: Settings that can be changed for all brokers after the prefix ``listener.name.NAME.``. All other
 #: settings with this prefix can be changed only for one broker.
-OF_ALL_LISTENERS = frozenset(
+CHANGEABLE_LISTENER_SETTINGS = frozenset(
     ("max.connection.creation.rate", "max.connections", "num.network.threads")
 )

@@ -35,7 +35,7 @@ def check_cluster(values: Mapping[str, Any], advertised: tuple[Listener, ...]) -
     inter_broker_listener(values, advertised)
 
 
-def check_alone(values: Mapping[str, Any]) -> None:
+def check_standalone(values: Mapping[str, Any]) -> None:
     """Raise ConfigError unless these settings are valid for a standalone broker."""
     if values["broker.id"] < 0:
         raise ConfigError(

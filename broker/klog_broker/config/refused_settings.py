@@ -15,8 +15,8 @@ _NO_ACCESS_CONTROL = (
     "klog has no access control yet and would let every client do everything; remove the line if"
     " all clients that reach its listeners may do everything"
 )
-_ALONE = "klog joins no KRaft cluster and would start a cluster of its own"
-_EITHER = (
+_STANDALONE = "klog joins no KRaft cluster and would start a cluster of its own"
+_ZOOKEEPER_OR_KRAFT = (
     "zookeeper.connect makes the broker join a cluster through ZooKeeper, and this line is for"
     " KRaft; remove one of both lines"
 )
@@ -96,15 +96,15 @@ def refusals(texts: Mapping[str, str]) -> Iterator[RefusedSetting]:
         if name in given and not is_fine[name](given[name], given):
             yield RefusedSetting(
                 name,
-                f"{name}={given[name]} is refused: {_ALONE}; expected {expected}, or no such line,"
-                " for a standalone broker",
+                f"{name}={given[name]} is refused: {_STANDALONE}; expected {expected}, or no such"
+                " line, for a standalone broker",
             )
 
 
 def _refusals_in_cluster(given: Mapping[str, str]) -> Iterator[RefusedSetting]:
     for name in REFUSED_UNLESS:
         if name in given:
-            yield RefusedSetting(name, f"{name}={given[name]} is refused: {_EITHER}")
+            yield RefusedSetting(name, f"{name}={given[name]} is refused: {_ZOOKEEPER_OR_KRAFT}")
     for name, (fine, reason) in REFUSED_IN_CLUSTER.items():
         if name in given and given[name].lower() != fine:
             yield RefusedSetting(name, f"{name}={given[name]} is refused: {reason}")

@@ -10,7 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from klog_broker.config.broker_config import STRICT, BrokerConfig, Origin, unknown_name
-from klog_broker.config.changes_without_effect import FOR_ALL, FOR_ONE, OF_ALL_LISTENERS
+from klog_broker.config.changes_without_effect import (
+    CHANGEABLE_FOR_ALL,
+    CHANGEABLE_FOR_ONE,
+    CHANGEABLE_LISTENER_SETTINGS,
+)
 from klog_broker.config.refused_settings import REFUSED, REFUSED_UNLESS
 from klog_broker.config.setting_rows import SETTINGS
 from klog_broker.config.settings_without_effect import (
@@ -44,7 +48,9 @@ def row_of(name: str) -> Setting | None:
         SettingType.PASSWORD if is_secret_name(name) else SettingType.UNKNOWN,
         None,
         "A setting of Kafka's.",
-        dynamic=name in FOR_ALL or name in FOR_ONE or name.startswith(_LISTENER),
+        dynamic=name in CHANGEABLE_FOR_ALL
+        or name in CHANGEABLE_FOR_ONE
+        or name.startswith(_LISTENER),
         effect=reason,
     )
 
@@ -72,20 +78,20 @@ def check_change(start: BrokerConfig, name: str, text: str, *, all_brokers: bool
 def _is_for_one(name: str) -> bool:
     if name.startswith(_LISTENER):
         _, _, rest = name.removeprefix(_LISTENER).partition(".")
-        return rest not in OF_ALL_LISTENERS
-    return name in FOR_ONE
+        return rest not in CHANGEABLE_LISTENER_SETTINGS
+    return name in CHANGEABLE_FOR_ONE
 
 
-class InForce(NamedTuple):
+class EffectiveSettings(NamedTuple):
     """The effective settings; ``problems`` has a sentence for each change that is ignored."""
 
     config: BrokerConfig
     problems: tuple[str, ...]
 
 
-def in_force(
+def effective_settings(
     start: BrokerConfig, all_brokers: Mapping[str, str], this_broker: Mapping[str, str]
-) -> InForce:
+) -> EffectiveSettings:
     """Return the settings of the broker's start, changed by all valid texts of the two mappings."""
     problems: list[str] = []
     usable: list[_Text] = []
@@ -97,10 +103,10 @@ def in_force(
         else:
             usable.append(each)
     try:
-        return InForce(_with(start, usable), tuple(problems))
+        return EffectiveSettings(_apply_changes(start, usable), tuple(problems))
     except ConfigError:
         config, apart = _one_by_one(start, usable)
-        return InForce(config, (*problems, *apart))
+        return EffectiveSettings(config, (*problems, *apart))
 
 
 class _Text(NamedTuple):
@@ -119,7 +125,7 @@ def _texts(all_brokers: Mapping[str, str], this_broker: Mapping[str, str]) -> It
             yield _Text(name, text, for_all)
 
 
-def _with(start: BrokerConfig, texts: list[_Text]) -> BrokerConfig:
+def _apply_changes(start: BrokerConfig, texts: list[_Text]) -> BrokerConfig:
     return start.with_changes(
         {each.name: each.text for each in texts if each.for_all},
         {each.name: each.text for each in texts if not each.for_all},
@@ -132,13 +138,13 @@ def _one_by_one(start: BrokerConfig, left: list[_Text]) -> tuple[BrokerConfig, l
     A text may be valid only together with another text. So each refused text is tried again, until
     a round applies no further text.
     """
-    config, taken = _with(start, []), list[_Text]()
+    config, taken = _apply_changes(start, []), list[_Text]()
     while True:
         refused: list[_Text] = []
         problems: list[str] = []
         for each in left:
             try:
-                config = _with(start, [*taken, each])
+                config = _apply_changes(start, [*taken, each])
             except ConfigError as error:
                 refused.append(each)
                 problems.append(each.problem(error))

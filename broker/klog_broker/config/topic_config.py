@@ -8,7 +8,7 @@ from klog_broker.config.topic_rows import TOPIC_SETTINGS
 from klog_broker.config.types import LONG_MAX, ConfigError, Setting, Value
 
 _FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
-_INSTEAD = {
+_SAFE_REPLACEMENTS = {
     "cleanup.policy": {"cleanup.policy": "delete", **_FOREVER},
     "retention.ms": {"retention.ms": "-1"},
     "retention.bytes": {"retention.bytes": "-1"},
@@ -142,7 +142,7 @@ def stored_topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> T
             except ConfigError as error:
                 problems.append(str(error))
                 unused.add(name)
-                instead.update(_INSTEAD.get(name, {}))
+                instead.update(_SAFE_REPLACEMENTS.get(name, {}))
             else:
                 usable[name] = overrides[name]
         return TopicConfig(broker, {**usable, **instead}, unused, problems)

@@ -42,7 +42,7 @@ Codes = PartitionCodes | ErrorCode
 that it is unknown whether the broker has carried out the request."""
 
 
-class Question(NamedTuple, Generic[Q]):
+class RequestPart(NamedTuple, Generic[Q]):
     """One transaction's part of a request to a broker.
 
     Responses identify it only by ``key``, so one request never has two questions of one key.
@@ -79,12 +79,12 @@ class _Link(Generic[Q]):
     def __init__(self, address: tuple[str, int], connection: EventedConnection) -> None:
         self.address = address
         self.connection = connection
-        self.waiting: deque[Question[Q]] = deque()
-        self.sent: list[Question[Q]] = []
+        self.waiting: deque[RequestPart[Q]] = deque()
+        self.sent: list[RequestPart[Q]] = []
         self.is_called = False
 
 
-class ToBrokers(Generic[Q, R]):
+class BrokerRequestSender(Generic[Q, R]):
     """Sends the questions of one API to the brokers of a cluster. Loop thread only.
 
     ``listener`` is the name of the inter-broker listener.
@@ -111,7 +111,7 @@ class ToBrokers(Generic[Q, R]):
         """Whether the metadata image has an endpoint for the broker."""
         return self._address(broker_id) is not None
 
-    def ask(self, broker_id: BrokerId, question: Question[Q]) -> None:
+    def ask(self, broker_id: BrokerId, question: RequestPart[Q]) -> None:
         """Put the question into the broker's next request, which leaves once no other is in flight.
 
         After `close`, and for a broker that is not in the metadata image, ``told`` is called soon
@@ -222,10 +222,10 @@ def known_code(number: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def _batch(waiting: deque[Question[Q]]) -> list[Question[Q]]:
+def _batch(waiting: deque[RequestPart[Q]]) -> list[RequestPart[Q]]:
     """Take the next request's questions out of the queue; questions of a key stay in order."""
-    taken: list[Question[Q]] = []
-    left: list[Question[Q]] = []
+    taken: list[RequestPart[Q]] = []
+    left: list[RequestPart[Q]] = []
     keys: set[Hashable] = set()
     count = 0
     while waiting:

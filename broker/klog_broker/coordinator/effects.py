@@ -14,7 +14,7 @@ Waiter = Callable[[Any], object]
 
 
 @dataclass(frozen=True, slots=True)
-class WaiterReply:
+class ParkedResponse:
     """A response to one parked request, with the callback that sends it."""
 
     waiter: Waiter
@@ -35,12 +35,12 @@ class Effects(Generic[K, V]):
     ``append_failed`` if the append fails.
     """
 
-    answers: list[WaiterReply] = field(default_factory=list)
+    answers: list[ParkedResponse] = field(default_factory=list)
     records: Callable[[int], Sequence[tuple[K, V | None]]] | None = None
 
     def answer(self, waiter: Waiter | None, reply: Any) -> None:
         if waiter is not None:
-            self.answers.append(WaiterReply(waiter, reply))
+            self.answers.append(ParkedResponse(waiter, reply))
 
 
 class Machine(Protocol[K, V]):

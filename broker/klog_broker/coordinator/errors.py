@@ -10,7 +10,7 @@ from klog_broker.runtime.system.descriptors import is_exhausted
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 
 # The same translations as in Kafka's GroupMetadataManager and CoordinatorOperationExceptionHelper.
-_TOLD = {
+_CLIENT_ERRORS = {
     ErrorCode.NONE: ErrorCode.NONE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -21,25 +21,25 @@ _TOLD = {
 }
 
 
-def told(code: ErrorCode) -> ErrorCode:
+def client_error(code: ErrorCode) -> ErrorCode:
     """Translate an error of a state partition into the error code that the client gets.
 
     COORDINATOR_NOT_AVAILABLE means that this broker cannot serve the request now, NOT_COORDINATOR
     that it is not the coordinator. After both, clients look the coordinator up and retry.
     """
-    return _TOLD.get(code, ErrorCode.NOT_COORDINATOR)
+    return _CLIENT_ERRORS.get(code, ErrorCode.NOT_COORDINATOR)
 
 
-def append_error(error: KlogError) -> ErrorCode:
+def append_client_error(error: KlogError) -> ErrorCode:
     """Translate an error that :meth:`StateLog.append` raised into the client's error code."""
     if isinstance(error, RecordTooLarge | RecordBatchTooLarge):
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     if isinstance(error, InvalidProducerEpoch):
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    return told(error.code) if isinstance(error, BrokerError) else ErrorCode.NOT_COORDINATOR
+    return client_error(error.code) if isinstance(error, BrokerError) else ErrorCode.NOT_COORDINATOR
 
 
-def wants_descriptor(error: BaseException) -> bool:
+def is_out_of_descriptors(error: BaseException) -> bool:
     """Whether a read failed only because no file descriptor was free, so a retry can succeed."""
     return isinstance(error, OutOfDescriptors) or (
         isinstance(error, OSError) and is_exhausted(error)

@@ -13,7 +13,7 @@ from typing import Any
 from klog_broker.runtime.event_loop.switching import short_switch_interval
 from klog_broker.runtime.system.compiling import kernel_source
 
-MUCH_BYTES = 3 * 1024 * 1024
+KERNEL_WORTHWHILE_BYTES = 3 * 1024 * 1024
 """Size of logs that Python code reads in about the time that it takes to load the kernels."""
 
 
@@ -26,7 +26,7 @@ class PlainReads:
     def are_enough(self, size_bytes: int) -> bool:
         """Add ``size_bytes`` to the count; return whether loading the kernels is worth it now."""
         self._bytes += size_bytes
-        return self._bytes > MUCH_BYTES
+        return self._bytes > KERNEL_WORTHWHILE_BYTES
 
 
 def records_kernels_loaded() -> bool:

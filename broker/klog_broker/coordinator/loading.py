@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
-from klog_broker.coordinator.errors import wants_descriptor
+from klog_broker.coordinator.errors import is_out_of_descriptors
 from klog_broker.coordinator.kernels import PlainReads, records_kernels_loaded
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.log.errors import ColdRead
@@ -98,7 +98,7 @@ class KernelWalk:
         return CheckedBytes(data, int(state[scan.STATE_POSITION]), inflated, table)
 
 
-class Run(NamedTuple):
+class BatchRun(NamedTuple):
     """Adjacent batches whose records were decoded together.
 
     ``end`` is the position after the batches in their region, ``next_offset`` the offset after
@@ -118,14 +118,14 @@ class BulkLoading(Protocol):
     The implementation chooses the batches; none of them may be part of a transaction.
     """
 
-    def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, Run]:
+    def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, BatchRun]:
         """Return the runs among the checked batches, by position. Called in a helper thread.
 
         Records before ``from_offset`` are skipped. So are records that the previous batch's
         offsets have passed.
         """
 
-    def apply(self, run: Run) -> Steps:
+    def apply(self, run: BatchRun) -> Steps:
         """Apply a run whose records are below the high watermark. Called in the loop."""
 
 
@@ -254,7 +254,7 @@ class Loader:
         is_much = walk is None and self._plain_reads.are_enough(region.size)
         bulk, from_offset = self._bulk, self._position
 
-        def read() -> tuple[CheckedBytes, Mapping[int, Run]]:
+        def read() -> tuple[CheckedBytes, Mapping[int, BatchRun]]:
             data = region.file.pread(region.size, region.position)
             checks = walk
             if is_much and records_kernels_loaded():
@@ -269,7 +269,7 @@ class Loader:
 
     def _on_read(
         self,
-        found: tuple[CheckedBytes, Mapping[int, Run]] | None,
+        found: tuple[CheckedBytes, Mapping[int, BatchRun]] | None,
         error: BaseException | None,
     ) -> None:
         if not self._is_wanted():
@@ -279,7 +279,7 @@ class Loader:
         elif isinstance(error, Exception):
             self._failed(error)
 
-    def _apply(self, checked: CheckedBytes, runs: Mapping[int, Run]) -> Steps:
+    def _apply(self, checked: CheckedBytes, runs: Mapping[int, BatchRun]) -> Steps:
         before = self._position
         try:
             data, position = checked.data, 0
@@ -312,7 +312,7 @@ class Loader:
     def _failed(self, error: Exception) -> None:
         if not self._is_wanted():
             return
-        if wants_descriptor(error):
+        if is_out_of_descriptors(error):
             self._loop.call_later(_NO_DESCRIPTOR_PAUSE_MS, self._go_on)
         else:
             self._done(error)

@@ -11,12 +11,18 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from klog_broker.coordinator.effects import Effects, WaiterReply
-from klog_broker.coordinator.errors import append_error, told
+from klog_broker.coordinator.effects import Effects, ParkedResponse
+from klog_broker.coordinator.errors import append_client_error, client_error
 from klog_broker.coordinator.hashing import partition_for_key
 from klog_broker.coordinator.kernels import PlainReads
 from klog_broker.coordinator.loading import BatchWalk, BulkLoading, Loader
-from klog_broker.coordinator.shard import Changes, CoordinatorState, Format, Shard, ShardStatus
+from klog_broker.coordinator.shard import (
+    BatchObserver,
+    CoordinatorState,
+    Shard,
+    ShardStatus,
+    StateRecordFormat,
+)
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.log.errors import LogError
 from klog_broker.runtime.event_loop.loop import Loop
@@ -67,8 +73,8 @@ class CoordinatorRuntime(Generic[K, V, S]):
     def __init__(
         self,
         services: RuntimeServices,
-        records: Format[K, V],
-        new_state: Callable[[], tuple[S, Changes]],
+        records: StateRecordFormat[K, V],
+        new_state: Callable[[], tuple[S, BatchObserver]],
         *,
         num_partitions: Callable[[], int | None],
         append_timeout_ms: int,
@@ -226,7 +232,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
             if self._not_recorded.allows(self._services.loop.now_ms()):
                 more = self._not_recorded.take_note()
                 _log.warning("key=%r not recorded, clients get an error: %s%s", key, failure, more)
-            code = append_error(failure)
+            code = append_client_error(failure)
             too_large = code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
             return ErrorCode.UNKNOWN_SERVER_ERROR if too_large else code
         return _NONE
@@ -288,9 +294,9 @@ def _unloading(shard: Shard[Any, Any, Any]) -> Steps:
         yield 1
 
 
-def _answer_when_visible(shard: Shard[Any, Any, Any], answers: list[WaiterReply]) -> None:
+def _answer_when_visible(shard: Shard[Any, Any, Any], answers: list[ParkedResponse]) -> None:
     def send(code: ErrorCode) -> None:
-        error = told(code)
+        error = client_error(code)
         for answer in answers:
             answer.send(error)
 

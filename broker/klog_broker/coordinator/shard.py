@@ -81,13 +81,13 @@ class CoordinatorState(Protocol[K, V]):
 S = TypeVar("S", bound=CoordinatorState[Any, Any])
 
 
-class Changes(Protocol):
+class BatchObserver(Protocol):
     """Gets notice of each batch that a shard applies. Implemented by Timeline."""
 
     def begin(self, end_offset: Offset, high_watermark: Offset) -> None: ...
 
 
-class Format(NamedTuple, Generic[K, V]):
+class StateRecordFormat(NamedTuple, Generic[K, V]):
     """Encodes and decodes records; ``decode`` returns None for a record that is to be skipped."""
 
     encode: Callable[[K, V | None], tuple[bytes, bytes | None]]
@@ -106,7 +106,7 @@ class ShardStatus(Enum):
 _NONE = ErrorCode.NONE
 _SERVING = ShardStatus.SERVING
 
-_TOLD = {
+_STATUS_ERRORS = {
     ShardStatus.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ShardStatus.SERVING: ErrorCode.NONE,
     ShardStatus.FAILED: ErrorCode.NOT_COORDINATOR,
@@ -121,8 +121,8 @@ class Shard(Generic[K, V, S]):
         self,
         log: StateLog,
         state: S,
-        changes: Changes,
-        records: Format[K, V],
+        changes: BatchObserver,
+        records: StateRecordFormat[K, V],
         *,
         purgatory: Purgatory,
         clock: Clock,
@@ -150,7 +150,7 @@ class Shard(Generic[K, V, S]):
         if self.log.ended is not None:
             return ErrorCode.NOT_COORDINATOR
         status = self.status
-        return _NONE if status is _SERVING else _TOLD[status]
+        return _NONE if status is _SERVING else _STATUS_ERRORS[status]
 
     # --- appending to the log --------------------------------------------------------------------
     def append(

@@ -23,7 +23,7 @@ class AdvertisedAddress(NamedTuple):
     port: int
 
 
-class CoordinatorAnswer(NamedTuple):
+class CoordinatorResult(NamedTuple):
     """The result of FindCoordinator for one key."""
 
     error_code: ErrorCode
@@ -90,7 +90,7 @@ class CoordinatorFinder:
         self._is_creating = False
         self.num_partitions = StateTopic(lambda: services.metadata, topic).num_partitions
 
-    def find(self, key: str, context: RequestContext) -> CoordinatorAnswer:
+    def find(self, key: str, context: RequestContext) -> CoordinatorResult:
         """Return the leader of the key's partition, or COORDINATOR_NOT_AVAILABLE (retriable).
 
         The error is returned until the topic exists, and while its partition has no leader. A
@@ -109,15 +109,15 @@ class CoordinatorFinder:
         if leader == self._services.broker_id:
             if self._find(key) is not ErrorCode.NOT_COORDINATOR:
                 own = self._services.advertised[context.listener]
-                return CoordinatorAnswer(ErrorCode.NONE, leader, own.host, own.port)
+                return CoordinatorResult(ErrorCode.NONE, leader, own.host, own.port)
         elif leader in image.brokers:
             other = image.brokers[leader].endpoint(context.listener)
             if other is not None:
-                return CoordinatorAnswer(ErrorCode.NONE, leader, other.host, other.port)
+                return CoordinatorResult(ErrorCode.NONE, leader, other.host, other.port)
         text = f"the key's partition of {self._topic} has no leader, or could not be loaded"
         return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
 
-    def _create_topic(self) -> CoordinatorAnswer:
+    def _create_topic(self) -> CoordinatorResult:
         answer = _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic} is being created")
         if self._is_creating:
             return answer
@@ -139,5 +139,5 @@ class CoordinatorFinder:
         self._is_creating = False
 
 
-def _none(code: ErrorCode, message: str) -> CoordinatorAnswer:
-    return CoordinatorAnswer(code, NO_BROKER, "", -1, message)
+def _none(code: ErrorCode, message: str) -> CoordinatorResult:
+    return CoordinatorResult(code, NO_BROKER, "", -1, message)

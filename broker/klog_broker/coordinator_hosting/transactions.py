@@ -5,14 +5,17 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from klog_broker.cluster.producer_ids import ProducerIds
 from klog_broker.config import BrokerConfig
-from klog_broker.coordinator.broker_request_sender import BatchedApi, ToBrokers
+from klog_broker.coordinator.broker_request_sender import BatchedApi, BrokerRequestSender
 from klog_broker.coordinator.transaction.coordinator import (
     TransactionCoordinator,
     TransactionSettings,
 )
-from klog_broker.coordinator.transaction.marker_sender import MarkersApi, MarkersToLeaders
+from klog_broker.coordinator.transaction.marker_sender import LeaderMarkerSender, MarkersApi
 from klog_broker.coordinator.transaction.markers import MarkerSender
-from klog_broker.coordinator.transaction.transaction_verifier import VerificationApi, Verifier
+from klog_broker.coordinator.transaction.transaction_verifier import (
+    TransactionVerifier,
+    VerificationApi,
+)
 from klog_broker.coordinator_hosting.hosting import HostingServices, runtime_services
 from klog_broker.coordinator_hosting.marker_writer import MarkerServices, MarkerWriter
 from klog_broker.coordinator_hosting.state_topics import StateTopic
@@ -79,7 +82,7 @@ def new_transactions(services: TransactionHosting) -> TransactionParts:
 
 def new_transactions_in_cluster(services: TransactionHosting, peers: Peers) -> TransactionParts:
     """Make the parts of a broker in a cluster, which also asks other leaders and coordinators."""
-    sender = MarkersToLeaders(
+    sender = LeaderMarkerSender(
         services.broker_id,
         lambda: services.metadata.image,
         services.replicas.led,
@@ -89,7 +92,9 @@ def new_transactions_in_cluster(services: TransactionHosting, peers: Peers) -> T
     )
     coordinator = _coordinator(services, sender)
     others = _to_brokers(services, peers, VerificationApi())
-    verifier = Verifier(services.broker_id, lambda: services.metadata.image, coordinator, others)
+    verifier = TransactionVerifier(
+        services.broker_id, lambda: services.metadata.image, coordinator, others
+    )
     return TransactionParts(
         coordinator,
         verifier.verify,
@@ -109,10 +114,10 @@ def _coordinator(services: TransactionHosting, sender: MarkerSender) -> Transact
 
 def _to_brokers(
     services: TransactionHosting, peers: Peers, api: BatchedApi[Q, R]
-) -> ToBrokers[Q, R]:
+) -> BrokerRequestSender[Q, R]:
     """Make the sender of an API's requests to other brokers, with connections of its own."""
     listener = services.config.inter_broker_listener
-    to_brokers = ToBrokers(
+    to_brokers = BrokerRequestSender(
         services.loop, lambda: services.metadata.image, listener, peers.connect, api
     )
     services.on_image.append(to_brokers.look)

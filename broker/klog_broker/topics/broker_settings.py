@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from klog_broker.config import SETTINGS, BrokerConfig, ConfigError
 from klog_broker.config.setting_changes import (
-    InForce,
+    EffectiveSettings,
     UnknownSetting,
     WithoutEffect,
     check_change,
-    in_force,
+    effective_settings,
 )
 from klog_broker.metadata.image import ALL_BROKERS
 from klog_broker.topics.planning import list_setting
@@ -26,9 +26,9 @@ Given = Mapping[str, Mapping[str, str]]
 """The dynamic settings of brokers, as texts: those of MetadataImage.broker_configs."""
 
 
-def given_to(start: BrokerConfig, given: Given, broker_id: BrokerId) -> InForce:
+def given_to(start: BrokerConfig, given: Given, broker_id: BrokerId) -> EffectiveSettings:
     """Return the settings of a broker: those of its start, overridden by its dynamic settings."""
-    return in_force(start, given.get(ALL_BROKERS, {}), given.get(str(broker_id), {}))
+    return effective_settings(start, given.get(ALL_BROKERS, {}), given.get(str(broker_id), {}))
 
 
 def checked_broker_configs(

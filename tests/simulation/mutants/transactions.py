@@ -174,14 +174,14 @@ def _again_of_any(original: Any) -> Any:
 
 
 MUTANTS = (
-    Mutant("fenced one's end known again", end_decisions, "_is_again", _again_of_any),
-    Mutant("end not known again", end_decisions, "_is_again", _never_again),
+    Mutant("fenced one's end known again", end_decisions, "_is_repeated_end", _again_of_any),
+    Mutant("end not known again", end_decisions, "_is_repeated_end", _never_again),
     Mutant("marker before the decision", TransactionCoordinator, "end", _markers_first),
     Mutant("epoch of an id not raised", coordinator, "initialize", _same_epoch),
     Mutant(
         "stable at the watermark", LogTransactions, "last_stable_offset", _stable_at_the_watermark
     ),
-    Mutant("zombie's EndTxn taken", coordinator, "end", _anybody_ends),
+    Mutant("zombie's EndTxn taken", coordinator, "decide_end", _anybody_ends),
     Mutant("pending offsets shown", GroupShardState, "apply", _counts_at_once),
     Mutant("pending offsets not told", VisibleOffsets, "is_stable", _always_stable),
     Mutant("sequences kept over epochs", ProducerEntry, "begin_epoch", _keeps_sequences),

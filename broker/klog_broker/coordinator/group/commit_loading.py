@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from klog_broker.coordinator.group.offsets import OffsetBook, OffsetPlace, TopicRows
+from klog_broker.coordinator.group.offsets import GroupOffsets, OffsetKey, TopicRows
 from klog_broker.coordinator.group.packed_offsets import FIXED, PackedOffset
 from klog_broker.coordinator.group.shard_state import GroupShardState
 from klog_broker.coordinator.kernels import loaded_kernel
-from klog_broker.coordinator.loading import LOAD_READ_BYTES, CheckedBytes, Run
+from klog_broker.coordinator.loading import LOAD_READ_BYTES, BatchRun, CheckedBytes
 from klog_broker.runtime.event_loop.slices import Steps
 from pyspark_klog.ids import Offset
 from pyspark_klog.records import layout as at
@@ -75,10 +75,10 @@ class CommitLoading:
         self._load_kernel: Callable[[], Any | None] | None = load_kernel
         self._least_bytes = least_bytes
         self._kernel: Any | None = None
-        self._targets: dict[bytes, tuple[OffsetBook, TopicRows]] = {}
+        self._targets: dict[bytes, tuple[GroupOffsets, TopicRows]] = {}
 
     # --- decoding, in a helper thread ------------------------------------------------------------
-    def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, Run]:
+    def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, BatchRun]:
         """Decode a region's batches; returns the runs by their position in the region."""
         if checked.table is None or not len(checked.table):
             return {}
@@ -89,7 +89,7 @@ class CommitLoading:
         return _Reading(self._kernel, checked, from_offset).runs()
 
     # --- storing, in the loop --------------------------------------------------------------------
-    def apply(self, run: Run) -> Steps:
+    def apply(self, run: BatchRun) -> Steps:
         """Store the offsets of a run in the shard's state."""
         rows, targets, spent = run.rows, self._targets, 0
         data = rows.data
@@ -109,7 +109,7 @@ class CommitLoading:
                 target = targets[name] = self._state.rows_for(*names)
             spent += _PARTS_A_PAIR
             for each in range(span, span_end):
-                spent += _PARTS_A_SPAN + _keep(rows, each, *target)
+                spent += _PARTS_A_SPAN + _store_span(rows, each, *target)
                 if spent >= _PARTS_A_STEP:
                     yield spent // _PARTS_AN_ELEMENT
                     spent = 0
@@ -120,10 +120,10 @@ class CommitLoading:
         state, spent = self._state, 0
         for span in spans:
             if rows.alone.get(rows.span_rows[span], b"") is None:
-                state.forget_offset(OffsetPlace(group_id, topic, rows.span_partitions[span]))
+                state.forget_offset(OffsetKey(group_id, topic, rows.span_partitions[span]))
                 spent += _PARTS_AN_ELEMENT
             else:
-                count = _keep(rows, span, *state.rows_for(group_id, topic))
+                count = _store_span(rows, span, *state.rows_for(group_id, topic))
                 spent += _PARTS_AN_ELEMENT + count
             if spent >= _PARTS_A_STEP:
                 yield spent // _PARTS_AN_ELEMENT
@@ -131,7 +131,7 @@ class CommitLoading:
         yield spent // _PARTS_AN_ELEMENT
 
 
-def _keep(rows: _Rows, span: int, book: OffsetBook, kept: TopicRows) -> int:
+def _store_span(rows: _Rows, span: int, book: GroupOffsets, kept: TopicRows) -> int:
     """Store the offsets of a span that is not a tombstone; returns its number of rows."""
     first, end = rows.span_rows[span], rows.span_rows[span + 1]
     alone = rows.alone.get(first)
@@ -177,7 +177,7 @@ class _Reading:
         self._state = np.zeros(kernel.STATE_FIELDS, dtype=np.int64)
         self._state[kernel.STATE_FROM_OFFSET] = from_offset
 
-    def runs(self) -> dict[int, Run]:
+    def runs(self) -> dict[int, BatchRun]:
         kernel, state, table, scan = self._kernel, self._state, self._table, self._scan
         flat = table.reshape(-1)
         bounds: list[tuple[int, int, int, int]] = []
@@ -208,7 +208,7 @@ class _Reading:
         runs = {}
         for row, rows_end, first_pair, pairs_end in bounds:
             last = table[rows_end - 1]
-            runs[int(table[row, scan.POSITION])] = Run(
+            runs[int(table[row, scan.POSITION])] = BatchRun(
                 int(last[scan.POSITION] + last[scan.SIZE_BYTES]),
                 Offset(int(table[row:rows_end, scan.LAST_OFFSET].max()) + 1),
                 rows,

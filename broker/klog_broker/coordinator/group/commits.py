@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from klog_broker.coordinator.errors import append_error, told
+from klog_broker.coordinator.errors import append_client_error, client_error
 from klog_broker.coordinator.group.offset_cleanup import GroupShard
-from klog_broker.coordinator.group.offsets import OffsetAndMetadata, OffsetPlace
+from klog_broker.coordinator.group.offsets import OffsetAndMetadata, OffsetKey
 from klog_broker.coordinator.group.shard_state import GroupShardState
 from klog_broker.log.errors import LogError, RecordBatchTooLarge, RecordTooLarge
 from klog_broker.runtime.event_loop.loop import Loop
@@ -61,7 +61,7 @@ class CommitRequest(NamedTuple):
     """The error for a member if its group does not exist."""
 
 
-class Committing(Protocol):
+class PackableCommits(Protocol):
     """A commit request for TurnCommits: encodes its records, and stores its offsets."""
 
     @property
@@ -104,8 +104,8 @@ def is_too_long(metadata: str, longest: int) -> bool:
     return len(metadata.encode("utf-16-le")) > longest * 2
 
 
-class AskedCommits:
-    """The commits of a CommitRequest, in the form that TurnCommits needs (Committing).
+class RequestedCommits:
+    """The commits of a CommitRequest, in the form that TurnCommits needs (PackableCommits).
 
     ``metadata_max_bytes`` limits each commit's metadata (`is_too_long`).
     """
@@ -150,7 +150,7 @@ class AskedCommits:
                 committed = OffsetAndMetadata.from_record(
                     commit_value(commit, self._now_ms), offset
                 )
-                state.keep_offset(OffsetPlace(self.group_id, *commit.partition), committed)
+                state.keep_offset(OffsetKey(self.group_id, *commit.partition), committed)
                 offset += 1
         return offset
 
@@ -172,9 +172,9 @@ class TurnCommits:
     def __init__(self, loop: Loop, clock: Clock) -> None:
         self._loop = loop
         self._clock = clock
-        self._collected: dict[GroupShard, list[Committing]] = {}
+        self._collected: dict[GroupShard, list[PackableCommits]] = {}
 
-    def add(self, shard: GroupShard, request: Committing) -> None:
+    def add(self, shard: GroupShard, request: PackableCommits) -> None:
         """Append the request's commits in this turn; it is answered once they are visible."""
         collected = self._collected
         if not collected:
@@ -193,7 +193,7 @@ class TurnCommits:
             if allowed:
                 _append(shard, allowed, now_ms)
 
-    def _allowed(self, shard: GroupShard, requests: list[Committing]) -> list[Committing]:
+    def _allowed(self, shard: GroupShard, requests: list[PackableCommits]) -> list[PackableCommits]:
         """Return the requests that may commit, and answer the others with their error."""
         shard_error = shard.error()
         groups, time_ms = shard.state.groups, self._loop.time_ms
@@ -215,7 +215,7 @@ class TurnCommits:
         return allowed
 
 
-def _append(shard: GroupShard, requests: list[Committing], now_ms: int) -> None:
+def _append(shard: GroupShard, requests: list[PackableCommits], now_ms: int) -> None:
     """Append the requests as one batch, or as several if it exceeds the log's largest batch."""
     batch = bytearray(BATCH_HEADER_BYTES)
     count = 0
@@ -236,13 +236,13 @@ def _append(shard: GroupShard, requests: list[Committing], now_ms: int) -> None:
             _append(shard, requests[:half], now_ms)
             _append(shard, requests[half:], now_ms)
             return
-        code = append_error(failure)
+        code = append_client_error(failure)
         for request in requests:
             request.tell(code)
         return
 
     def tell(code: ErrorCode) -> None:
-        error = told(code)
+        error = client_error(code)
         for request in requests:
             request.tell(error)
 

@@ -15,14 +15,14 @@ from klog_broker.coordinator.group.classic.member import Joiner
 from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.coordinator.group.commit_loading import CommitLoading
 from klog_broker.coordinator.group.commits import (
-    AskedCommits,
     Commit,
     CommitRequest,
     MemberName,
+    RequestedCommits,
     TurnCommits,
 )
 from klog_broker.coordinator.group.deletions import Deletions
-from klog_broker.coordinator.group.offset_cleanup import GroupRuntime, GroupShard, OffsetForgetting
+from klog_broker.coordinator.group.offset_cleanup import GroupRuntime, GroupShard, OffsetCleanup
 from klog_broker.coordinator.group.shard_state import (
     GROUP_RECORDS,
     GroupEntry,
@@ -105,7 +105,7 @@ class GroupCoordinator:
         )
         self.commits = TurnCommits(services.loop, services.clock)
         """Collects offset commits; public for handlers that look up the shard with ``shard_of``."""
-        self._forgetting = OffsetForgetting(
+        self._forgetting = OffsetCleanup(
             self._runtime,
             services.clock,
             services.slices,
@@ -201,7 +201,7 @@ class GroupCoordinator:
             request.answer([error] * len(request.commits))
         else:
             longest = self._settings.offset_metadata_max_bytes
-            self.commits.add(shard, AskedCommits(request, longest))
+            self.commits.add(shard, RequestedCommits(request, longest))
 
     def commit_in_transaction(self, request: CommitRequest, producer: RecordProducer) -> None:
         """Append the commits now; they take effect when the producer's transaction is committed.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 
-from klog_broker.coordinator.errors import append_error, told
+from klog_broker.coordinator.errors import append_client_error, client_error
 from klog_broker.coordinator.group.classic.deletion_checks import (
     group_deletion_error,
     offset_deletion_error,
@@ -93,7 +93,7 @@ class Deletions:
                     records.append((GroupMetadataKey(group=group_id), None))
                 error = self._append(shard, group_id, records)
                 yield len(records)
-        shard.when_visible(lambda code: answer(error or told(code)))
+        shard.when_visible(lambda code: answer(error or client_error(code)))
 
     # --- single offsets --------------------------------------------------------------------------
     def _delete_offsets(
@@ -116,7 +116,7 @@ class Deletions:
             part = partitions[first : first + TOMBSTONES_AT_ONCE]
             error = self._delete_some(shard, entry, part, codes)
             yield len(part) + len(entry.group.members)
-        shard.when_visible(lambda code: answer(error or told(code), codes))
+        shard.when_visible(lambda code: answer(error or client_error(code), codes))
 
     def _delete_some(
         self,
@@ -148,7 +148,7 @@ class Deletions:
         try:
             shard.append_in_parts(records)
         except (LogError, BrokerError) as failure:
-            return append_error(failure)
+            return append_client_error(failure)
         self._runtime.schedule(shard, group_id)
         return _NONE
 

@@ -30,7 +30,7 @@ TOMBSTONES_AT_ONCE = 500
 _SEEN_AN_ELEMENT = 20
 
 
-class OffsetForgetting:
+class OffsetCleanup:
     """Deletes the offsets of all groups of a runtime, in slices of the loop."""
 
     def __init__(

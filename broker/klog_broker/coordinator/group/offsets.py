@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from klog_broker.coordinator.group.packed_offsets import KeptOffset, PackedOffset
 from klog_broker.coordinator.group.packed_offsets import OffsetAndMetadata as OffsetAndMetadata
+from klog_broker.coordinator.group.packed_offsets import PackedOffset, StoredOffset
 from klog_broker.coordinator.group.topic_rows import TopicRows as TopicRows
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey
@@ -13,7 +13,7 @@ from pyspark_klog.state_records.offset_commit import OffsetCommitKey
 NEVER_MS = -1
 
 
-class OffsetPlace(NamedTuple):
+class OffsetKey(NamedTuple):
     """The key of a committed offset: the group, and the partition that it was committed for."""
 
     group_id: str
@@ -30,7 +30,7 @@ class Expiry(NamedTuple):
     """Topics whose offsets never expire; None: all topics. Called only if an offset is due."""
 
 
-class OffsetBook:
+class GroupOffsets:
     """Committed offsets by topic and partition. Loaded offsets are packed, to save memory."""
 
     __slots__ = ("_by_topic", "_count")
@@ -58,7 +58,7 @@ class OffsetBook:
         found = self._by_topic.get(topic)
         return None if found is None else found.record_offset(partition)
 
-    def put(self, topic: str, partition: int, committed: OffsetAndMetadata) -> KeptOffset | None:
+    def put(self, topic: str, partition: int, committed: OffsetAndMetadata) -> StoredOffset | None:
         """Store a committed offset; returns the offset that it replaces, or None."""
         found = self._by_topic.get(topic)
         if found is None:
@@ -89,7 +89,7 @@ class OffsetBook:
         """Store a committed offset that may have metadata."""
         self._count += rows.put_alone(partition, packed)
 
-    def remove(self, topic: str, partition: int) -> KeptOffset | None:
+    def remove(self, topic: str, partition: int) -> StoredOffset | None:
         """Remove a committed offset and return it; None if there is none."""
         found = self._by_topic.get(topic)
         if found is None:

@@ -62,10 +62,10 @@ class OffsetAndMetadata(NamedTuple):
         return self.topic_id in (topic_id, NO_TOPIC_ID) or topic_id == NO_TOPIC_ID
 
 
-KeptOffset = OffsetAndMetadata | PackedOffset
+StoredOffset = OffsetAndMetadata | PackedOffset
 
 
-def unpacked(kept: KeptOffset) -> OffsetAndMetadata:
+def unpacked(kept: StoredOffset) -> OffsetAndMetadata:
     if not isinstance(kept, bytes):
         return kept
     found = committed_at(kept, 0)
@@ -84,7 +84,7 @@ def committed_at(data: bytes | bytearray, at: int) -> OffsetAndMetadata:
     )
 
 
-def times_of(kept: KeptOffset) -> tuple[int, int]:
+def times_of(kept: StoredOffset) -> tuple[int, int]:
     """The commit time and the expiry (-1 if the commit set none), both in ms of wall clock."""
     return times_at(kept, 0) if isinstance(kept, bytes) else (kept.commit_ms, kept.expire_ms)
 
@@ -95,7 +95,7 @@ def times_at(data: bytes | bytearray, at: int) -> tuple[int, int]:
     return commit_ms, expire_ms
 
 
-def record_offset_of(kept: KeptOffset) -> int:
+def record_offset_of(kept: StoredOffset) -> int:
     """The offset of the commit's record in __consumer_offsets."""
     return record_offset_at(kept, 0) if isinstance(kept, bytes) else kept.record_offset
 

@@ -7,9 +7,9 @@ from klog_broker.coordinator.group.classic.group import ClassicGroup
 from klog_broker.coordinator.group.classic.group_machine import GroupMachine, GroupSettings
 from klog_broker.coordinator.group.classic.records import apply_metadata
 from klog_broker.coordinator.group.classic.states import GroupState
-from klog_broker.coordinator.group.offsets import OffsetBook, OffsetPlace, TopicRows, commit_key
-from klog_broker.coordinator.group.packed_offsets import KeptOffset, OffsetAndMetadata, unpacked
-from klog_broker.coordinator.shard import Format, RecordProducer
+from klog_broker.coordinator.group.offsets import GroupOffsets, OffsetKey, TopicRows, commit_key
+from klog_broker.coordinator.group.packed_offsets import OffsetAndMetadata, StoredOffset, unpacked
+from klog_broker.coordinator.shard import RecordProducer, StateRecordFormat
 from klog_broker.coordinator.timeline import Timeline
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import Offset, TopicPartition
@@ -27,7 +27,7 @@ from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetComm
 _log = logging.getLogger("klog.group")
 
 Records = list[tuple[Key, Value | None]]
-OffsetTimeline = Timeline[TopicPartition, KeptOffset]
+OffsetTimeline = Timeline[TopicPartition, StoredOffset]
 
 
 class GroupEntry:
@@ -38,16 +38,16 @@ class GroupEntry:
     def __init__(self, group: ClassicGroup, machine: GroupMachine) -> None:
         self.group = group
         self.machine = machine
-        self.offsets = OffsetBook()
+        self.offsets = GroupOffsets()
         self.pending_offsets: dict[TopicPartition, int] = {}
         """How many open transactions have committed an offset of each partition."""
 
-    def now_pending(self, place: OffsetPlace) -> None:
+    def now_pending(self, place: OffsetKey) -> None:
         """Count one more open transaction that has committed an offset of ``place``."""
         partition = TopicPartition(place.topic, place.partition)
         self.pending_offsets[partition] = self.pending_offsets.get(partition, 0) + 1
 
-    def no_longer_pending(self, place: OffsetPlace) -> None:
+    def no_longer_pending(self, place: OffsetKey) -> None:
         """Count one open transaction less that has committed an offset of ``place``."""
         partition = TopicPartition(place.topic, place.partition)
         left = self.pending_offsets.pop(partition) - 1
@@ -82,7 +82,7 @@ class GroupShardState:
         self._settings = settings
         self._new_member_id = new_member_id
         self._groups_by_topic: dict[str, dict[str, None]] = {}
-        self._pending: dict[int, dict[OffsetPlace, OffsetAndMetadata]] = {}
+        self._pending: dict[int, dict[OffsetKey, OffsetAndMetadata]] = {}
         """Offsets that take effect when the producer's transaction is committed, by producer id."""
 
     # --- groups by id, and by topic --------------------------------------------------------------
@@ -134,7 +134,7 @@ class GroupShardState:
         self, offset: Offset, key: Key, value: Value | None, producer: RecordProducer | None
     ) -> None:
         if isinstance(key, OffsetCommitKey):
-            place = OffsetPlace(key.group, key.topic, key.partition)
+            place = OffsetKey(key.group, key.topic, key.partition)
             if value is None:
                 self.forget_offset(place)
                 return
@@ -172,7 +172,7 @@ class GroupShardState:
                 self.keep_offset(place, committed)
             self.settled(place.group_id)
 
-    def keep_offset(self, place: OffsetPlace, committed: OffsetAndMetadata) -> None:
+    def keep_offset(self, place: OffsetKey, committed: OffsetAndMetadata) -> None:
         """Store a committed offset, like ``apply`` does for the offset's record.
 
         TurnCommits calls this method directly: it has just encoded the record and need not decode
@@ -186,7 +186,7 @@ class GroupShardState:
         if self.timeline.is_ahead:
             self.timeline.replaced(group_id, TopicPartition(topic, partition), before)
 
-    def rows_for(self, group_id: str, topic: str) -> tuple[OffsetBook, TopicRows]:
+    def rows_for(self, group_id: str, topic: str) -> tuple[GroupOffsets, TopicRows]:
         """Return the book and rows in which to store a group's loaded offsets in a topic.
 
         The caller puts offsets there instead of calling ``keep_offset`` for each. The caller must
@@ -199,7 +199,7 @@ class GroupShardState:
             self._groups_by_topic.setdefault(topic, {})[entry.group.group_id] = None
         return entry.offsets, rows
 
-    def forget_offset(self, place: OffsetPlace) -> None:
+    def forget_offset(self, place: OffsetKey) -> None:
         """Remove the committed offset, and the pending offsets of open transactions.
 
         Markers that come later find no pending offset, so they cannot bring it back.
@@ -237,7 +237,7 @@ class GroupShardState:
         self.timeline.passed(high_watermark)
         entry = self.groups.get(group_id)
         if entry is None:
-            return VisibleOffsets(group_id, OffsetBook(), self.timeline, {})
+            return VisibleOffsets(group_id, GroupOffsets(), self.timeline, {})
         return VisibleOffsets(group_id, entry.offsets, self.timeline, entry.pending_offsets)
 
 
@@ -252,7 +252,7 @@ class VisibleOffsets:
     def __init__(
         self,
         group_id: str,
-        newest: OffsetBook,
+        newest: GroupOffsets,
         timeline: OffsetTimeline,
         pending: Mapping[TopicPartition, int],
     ) -> None:
@@ -308,4 +308,4 @@ def _decode(key: bytes, value: bytes | None) -> tuple[Key, Value | None] | None:
         return None
 
 
-GROUP_RECORDS: Format[Key, Value] = Format(_encode, _decode)
+GROUP_RECORDS: StateRecordFormat[Key, Value] = StateRecordFormat(_encode, _decode)

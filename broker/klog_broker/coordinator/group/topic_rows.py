@@ -10,9 +10,9 @@ from itertools import chain
 
 from klog_broker.coordinator.group.packed_offsets import (
     FIXED,
-    KeptOffset,
     OffsetAndMetadata,
     PackedOffset,
+    StoredOffset,
     committed_at,
     record_offset_at,
     record_offset_of,
@@ -46,7 +46,7 @@ class TopicRows:
     __slots__ = ("_block", "alone", "in_block")
 
     def __init__(self) -> None:
-        self.alone: dict[int, KeptOffset] = {}
+        self.alone: dict[int, StoredOffset] = {}
         self.in_block = 0
         """The number of offsets in the block."""
         self._block = bytearray()
@@ -146,7 +146,7 @@ class TopicRows:
             for partition, row in enumerate(rows, first)
         )
 
-    def put_alone(self, partition: int, kept: KeptOffset) -> int:
+    def put_alone(self, partition: int, kept: StoredOffset) -> int:
         """Store an offset outside the block; returns 1 if the partition had none, or else 0."""
         before = self.alone.get(partition)
         self.alone[partition] = kept

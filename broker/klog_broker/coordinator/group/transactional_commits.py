@@ -1,6 +1,6 @@
 """Commits offsets in a producer's transaction: they take effect when it is committed."""
 
-from klog_broker.coordinator.errors import append_error, told
+from klog_broker.coordinator.errors import append_client_error, client_error
 from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.coordinator.group.commits import CommitRequest, commit_value, is_too_long
 from klog_broker.coordinator.group.offset_cleanup import GroupShard
@@ -67,6 +67,6 @@ def append_in_transaction(
         if records:
             shard.append(records, producer)
     except (LogError, BrokerError) as failure:
-        tell(append_error(failure))
+        tell(append_client_error(failure))
         return
-    shard.when_visible(lambda code: tell(told(code)))
+    shard.when_visible(lambda code: tell(client_error(code)))

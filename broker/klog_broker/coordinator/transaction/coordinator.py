@@ -1,6 +1,6 @@
 """The transaction coordinator of a broker: finds a request's shard and decides on the id.
 
-``answer`` is a callable that gets a TransactionReply, once the high watermark has passed all
+``answer`` is a callable that gets a TransactionResult, once the high watermark has passed all
 records that the reply depends on. Loop thread only.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from klog_broker.coordinator.errors import told
+from klog_broker.coordinator.errors import client_error
 from klog_broker.coordinator.runtime import CoordinatorRuntime, RuntimeServices, counted
 from klog_broker.coordinator.shard import ShardStatus
 from klog_broker.coordinator.state_log import StateLog
@@ -21,20 +21,20 @@ from klog_broker.coordinator.transaction.decisions import (
     needs_producer_id,
     verify,
 )
-from klog_broker.coordinator.transaction.end_decisions import end, end_needs_producer_id
-from klog_broker.coordinator.transaction.markers import MarkerSender, TransactionEnds
+from klog_broker.coordinator.transaction.end_decisions import decide_end, end_needs_producer_id
+from klog_broker.coordinator.transaction.markers import MarkerSender, TransactionCompletion
 from klog_broker.coordinator.transaction.shard_state import (
     TRANSACTION_RECORDS,
-    NoTimeline,
     TransactionRuntime,
     TransactionShard,
     TransactionShardState,
+    UntrackedChanges,
 )
 from klog_broker.coordinator.transaction.states import ENDED
 from klog_broker.coordinator.transaction.sweeps import Sweeps
 from klog_broker.coordinator.transaction.transaction_machine import (
     TransactionMachine,
-    TransactionReply,
+    TransactionResult,
 )
 from klog_broker.coordinator.transaction.transaction_metadata import (
     VERSION_RAISING,
@@ -56,7 +56,7 @@ _END = 10
 APPEND_TIMEOUT_MS = 30_000
 """How long a response waits for its record to be visible: Kafka's request.timeout.ms."""
 
-TransactionAnswer = Callable[[TransactionReply], object]
+TransactionAnswer = Callable[[TransactionResult], object]
 GotProducerId = Callable[[int | None], None]
 PartitionErrors = dict[TopicPartition, ErrorCode]
 
@@ -71,7 +71,7 @@ class TransactionSettings:
     expire_interval_ms: int
 
 
-class _Question(NamedTuple):
+class _DecisionRequest(NamedTuple):
     """A request's decision about an id; ``decide`` gets a new producer id if ``needs_id``."""
 
     needs_id: Callable[[TransactionMetadata | None], bool]
@@ -102,12 +102,12 @@ class TransactionCoordinator:
         self._runtime: TransactionRuntime = CoordinatorRuntime(
             services,
             TRANSACTION_RECORDS,
-            lambda: (TransactionShardState(), NoTimeline()),
+            lambda: (TransactionShardState(), UntrackedChanges()),
             num_partitions=num_partitions,
             append_timeout_ms=APPEND_TIMEOUT_MS,
             codec=Codec.NONE,
         )
-        self._ends = TransactionEnds(self._runtime, sender, services.loop, services.clock)
+        self._ends = TransactionCompletion(self._runtime, sender, services.loop, services.clock)
         Sweeps(
             self._runtime,
             services,
@@ -164,9 +164,9 @@ class TransactionCoordinator:
         """Handle InitProducerId; ``expected`` is set if the producer wants a higher epoch."""
         # Kafka checks the id before the time-out: an empty id gets its error from `_ask`.
         if transactional_id and not 0 < timeout_ms <= self._settings.max_timeout_ms:
-            answer(TransactionReply(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+            answer(TransactionResult(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
             return
-        question = _Question(
+        question = _DecisionRequest(
             needs_id=lambda known: needs_producer_id(known, expected),
             decide=lambda known, new_id: initialize(
                 known, expected, timeout_ms, self._clock.now_ms(), new_id
@@ -184,7 +184,7 @@ class TransactionCoordinator:
         answer: TransactionAnswer,
     ) -> None:
         """Add partitions to the producer's transaction; the first one begins the transaction."""
-        question = _Question(
+        question = _DecisionRequest(
             needs_id=_never,
             decide=lambda known, _: add_partitions(
                 known, producer, partitions, client_version, self._clock.now_ms()
@@ -202,9 +202,9 @@ class TransactionCoordinator:
         is_commit: bool,
     ) -> None:
         """Commit or abort; answers when the decision is visible. Markers are sent afterwards."""
-        question = _Question(
+        question = _DecisionRequest(
             needs_id=lambda known: end_needs_producer_id(known, client_version),
-            decide=lambda known, new_id: end(
+            decide=lambda known, new_id: decide_end(
                 known,
                 producer,
                 client_version,
@@ -242,7 +242,7 @@ class TransactionCoordinator:
 
         is_now = True
 
-        def answer(reply: TransactionReply) -> None:
+        def answer(reply: TransactionResult) -> None:
             error = reply.error_code
             if error is ErrorCode.NONE and not is_now:
                 # The end of the transaction may have been decided in the meantime: check again.
@@ -260,7 +260,7 @@ class TransactionCoordinator:
         if shard is None or any(code is not ErrorCode.NONE for code in found.values()):
             done(found)
             return
-        _answer_when_visible(shard, answer, TransactionReply())
+        _answer_when_visible(shard, answer, TransactionResult())
         is_now = False
 
     # --- transactions for administrators and metrics ---------------------------------------------
@@ -302,19 +302,19 @@ class TransactionCoordinator:
 
     def _abort(self, transactional_id: str, decide: Callable[..., TransactionDecision]) -> None:
         """Decide on a transaction that has timed out."""
-        question = _Question(lambda known: needs_producer_id(known, None), decide)
+        question = _DecisionRequest(lambda known: needs_producer_id(known, None), decide)
         self._ask(transactional_id, question, lambda _: None)
 
     def _ask(
         self,
         transactional_id: str,
-        question: _Question,
+        question: _DecisionRequest,
         answer: TransactionAnswer,
         new_id: int = NO_PRODUCER_ID,
     ) -> None:
         error, shard = self._find(transactional_id)
         if shard is None:
-            answer(TransactionReply(error))
+            answer(TransactionResult(error))
             return
         machine = shard.state.machine(transactional_id)
         known = None if machine is None else machine.metadata
@@ -325,16 +325,16 @@ class TransactionCoordinator:
             machine = shard.state.get_or_create(transactional_id)
         decision = question.decide(known, new_id)
         if machine is None:
-            answer(TransactionReply(decision.error))
+            answer(TransactionResult(decision.error))
             return
         fences = question.creates and decision.becomes is not None and _is_concurrent(decision)
-        reply = TransactionReply(decision.error, decision.producer_id, decision.producer_epoch)
+        reply = TransactionResult(decision.error, decision.producer_id, decision.producer_epoch)
         if decision.becomes is not None:
             code = self._runtime.record(
                 shard, transactional_id, ((transactional_id, decision.becomes),)
             )
             if code is not _NONE:
-                reply = TransactionReply(code)
+                reply = TransactionResult(code)
         if machine.metadata is None:
             shard.state.settled(transactional_id)
         if not fences:
@@ -347,7 +347,7 @@ class TransactionCoordinator:
         self,
         shard: TransactionShard,
         machine: TransactionMachine,
-        question: _Question,
+        question: _DecisionRequest,
         answer: TransactionAnswer,
     ) -> None:
         """Answer an InitProducerId that has aborted an open transaction.
@@ -359,18 +359,18 @@ class TransactionCoordinator:
         if known is not None and known.state in ENDED:
             self._ask(machine.transactional_id, question, answer)
             return
-        concurrent = TransactionReply(ErrorCode.CONCURRENT_TRANSACTIONS)
+        concurrent = TransactionResult(ErrorCode.CONCURRENT_TRANSACTIONS)
         _answer_when_visible(shard, answer, concurrent)
 
     def _ask_with_new_id(
-        self, transactional_id: str, question: _Question, answer: TransactionAnswer
+        self, transactional_id: str, question: _DecisionRequest, answer: TransactionAnswer
     ) -> None:
         """Fetch a producer id, then decide by the state at that time, which may have changed."""
 
         def got(new_id: int | None) -> None:
             if new_id is None:
                 # The same error as in Kafka, which makes the client retry.
-                answer(TransactionReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+                answer(TransactionResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             else:
                 self._ask(transactional_id, question, answer, new_id)
 
@@ -378,7 +378,7 @@ class TransactionCoordinator:
 
 
 def _answer_when_visible(
-    shard: TransactionShard, answer: TransactionAnswer, reply: TransactionReply
+    shard: TransactionShard, answer: TransactionAnswer, reply: TransactionResult
 ) -> None:
     """Send the reply once the high watermark has passed all that was appended so far."""
     if shard.is_visible:
@@ -386,7 +386,7 @@ def _answer_when_visible(
         return
 
     def send(code: ErrorCode) -> None:
-        answer(reply if code is _NONE else TransactionReply(told(code)))
+        answer(reply if code is _NONE else TransactionResult(client_error(code)))
 
     shard.when_visible(send)
 

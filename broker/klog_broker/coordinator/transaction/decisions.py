@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from klog_broker.coordinator.transaction.states import (
-    ANSWERS,
     ENDED,
     ENDING,
+    REQUEST_ERRORS,
     TransactionRequest,
     check_transition,
 )
@@ -31,7 +31,7 @@ from pyspark_klog.state_records.transaction_log import TransactionState
 _NONE = ErrorCode.NONE
 _EMPTY, _ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
 _PREPARE_ABORT = TransactionState.PREPARE_ABORT
-_INIT, _ADD = ANSWERS[TransactionRequest.INIT], ANSWERS[TransactionRequest.ADD]
+_INIT, _ADD = REQUEST_ERRORS[TransactionRequest.INIT], REQUEST_ERRORS[TransactionRequest.ADD]
 _UNKNOWN = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 _FENCED = ErrorCode.PRODUCER_FENCED
 
@@ -46,7 +46,9 @@ class TransactionDecision(NamedTuple):
     """The producer's id and epoch from now on, for responses to InitProducerId and EndTxn."""
 
 
-def step(known: TransactionMetadata, becomes: TransactionMetadata) -> TransactionMetadata:
+def checked_transition(
+    known: TransactionMetadata, becomes: TransactionMetadata
+) -> TransactionMetadata:
     """Return ``becomes`` with the previous producer id; the table must have the transition."""
     check_transition(known.state, becomes.state)
     if becomes.previous_producer_id == known.producer_id:
@@ -79,7 +81,7 @@ def initialize(
     (KIP-360).
     """
     if known is None:
-        return _handed_out(
+        return _with_producer(
             TransactionMetadata(
                 _EMPTY,
                 new_producer_id,
@@ -112,12 +114,12 @@ def initialize(
         begun = begun._replace(producer_epoch=known.producer_epoch + 1)
     else:
         # A repeated request, whose first response was lost: return the raised epoch again.
-        return _handed_out(step(known, begun))
+        return _with_producer(checked_transition(known, begun))
     last_epoch = NO_PRODUCER_EPOCH if expected is None else known.producer_epoch
-    return _handed_out(step(known, begun._replace(last_producer_epoch=last_epoch)))
+    return _with_producer(checked_transition(known, begun._replace(last_producer_epoch=last_epoch)))
 
 
-def _handed_out(becomes: TransactionMetadata) -> TransactionDecision:
+def _with_producer(becomes: TransactionMetadata) -> TransactionDecision:
     return TransactionDecision(_NONE, becomes, becomes.producer_id, becomes.producer_epoch)
 
 
@@ -168,7 +170,7 @@ def add_partitions(
         return TransactionDecision(_NONE)
     return TransactionDecision(
         _NONE,
-        step(
+        checked_transition(
             known,
             known._replace(
                 state=_ONGOING,
@@ -211,7 +213,7 @@ def aborted(
     are exhausted and its client raises epochs, the producer continues with ``next_producer_id``.
     """
     changes_id = known.raises_epoch and known.is_exhausted
-    return step(
+    return checked_transition(
         known,
         known._replace(
             state=_PREPARE_ABORT,
@@ -232,7 +234,7 @@ def completed(known: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     )
     if known.next_producer_id != NO_PRODUCER_ID:
         becomes = becomes._replace(producer_id=known.next_producer_id, producer_epoch=0)
-    return step(known, becomes)
+    return checked_transition(known, becomes)
 
 
 def is_expired(known: TransactionMetadata, now_ms: int, expiration_ms: int) -> bool:

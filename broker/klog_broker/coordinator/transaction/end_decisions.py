@@ -3,9 +3,9 @@
 from klog_broker.coordinator.transaction.decisions import (
     TransactionDecision,
     check_producer,
-    step,
+    checked_transition,
 )
-from klog_broker.coordinator.transaction.states import ANSWERS, ENDED, TransactionRequest
+from klog_broker.coordinator.transaction.states import ENDED, REQUEST_ERRORS, TransactionRequest
 from klog_broker.coordinator.transaction.transaction_metadata import (
     MAX_EPOCH,
     VERSION_RAISING,
@@ -28,7 +28,7 @@ def end_needs_producer_id(known: TransactionMetadata | None, client_version: int
     return _raises(known, client_version) and known.state in (_ONGOING, *ENDED)
 
 
-def end(
+def decide_end(
     known: TransactionMetadata | None,
     producer: ProducerIdAndEpoch,
     client_version: int,
@@ -47,7 +47,7 @@ def end(
     error = check_producer(known, producer)
     if known is None or error is not _NONE:
         return TransactionDecision(error)
-    error = ANSWERS[TransactionRequest.COMMIT if is_commit else TransactionRequest.ABORT][
+    error = REQUEST_ERRORS[TransactionRequest.COMMIT if is_commit else TransactionRequest.ABORT][
         known.state
     ]
     if error is not _NONE or known.state is not _ONGOING:
@@ -66,11 +66,11 @@ def _end_raising(
 ) -> TransactionDecision:
     if known is None:
         return TransactionDecision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    is_again = _is_again(known, producer)
+    is_again = _is_repeated_end(known, producer)
     if known.producer_id != producer.producer_id and not is_again:
         return TransactionDecision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if is_again:
-        error = ANSWERS[
+        error = REQUEST_ERRORS[
             TransactionRequest.COMMIT_AGAIN if is_commit else TransactionRequest.ABORT_AGAIN
         ][known.state]
         if error is not _NONE:
@@ -78,7 +78,7 @@ def _end_raising(
         return TransactionDecision(_NONE, None, known.producer_id, known.producer_epoch)
     if known.producer_epoch != producer.producer_epoch:
         return TransactionDecision(ErrorCode.PRODUCER_FENCED)
-    error = ANSWERS[
+    error = REQUEST_ERRORS[
         TransactionRequest.COMMIT_RAISING if is_commit else TransactionRequest.ABORT_RAISING
     ][known.state]
     if error is not _NONE:
@@ -93,7 +93,7 @@ def _end_raising(
     return TransactionDecision(_NONE, becomes, becomes.producer_id, becomes.producer_epoch)
 
 
-def _is_again(known: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
+def _is_repeated_end(known: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
     """Whether the request repeats the last EndTxn: it names the id and epoch from before that end.
 
     If the last end did not raise the epoch, an older epoch belongs to a producer that was fenced.
@@ -126,8 +126,8 @@ def _prepared(
 ) -> TransactionMetadata:
     state = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
     if not known.raises_epoch:
-        return step(known, known._replace(state=state, update_ms=now_ms))
-    return step(
+        return checked_transition(known, known._replace(state=state, update_ms=now_ms))
+    return checked_transition(
         known,
         known._replace(
             state=state,

@@ -5,10 +5,10 @@ from functools import partial
 
 from klog_broker.coordinator.broker_request_sender import (
     MOST_PARTITIONS,
+    BrokerRequestSender,
     Codes,
     PartitionCodes,
-    Question,
-    ToBrokers,
+    RequestPart,
     code_of,
     known_code,
 )
@@ -55,7 +55,7 @@ class MarkersApi:
         }
 
 
-class MarkersToLeaders:
+class LeaderMarkerSender:
     """Sends markers to the partitions' current leaders (a MarkerSender).
 
     ``led`` are the partitions that this broker leads; ``own`` writes their markers. Each send looks
@@ -71,7 +71,7 @@ class MarkersToLeaders:
         image: Callable[[], MetadataImage],
         led: Container[tuple[str, int]],
         own: MarkerSender,
-        others: ToBrokers[TransactionMarker, WriteTxnMarkersResponse],
+        others: BrokerRequestSender[TransactionMarker, WriteTxnMarkersResponse],
         *,
         may_exist: Callable[[str], bool],
     ) -> None:
@@ -130,7 +130,7 @@ class MarkersToLeaders:
     def _ask(
         self, broker_id: BrokerId, marker: TransactionMarker, told: Callable[[MarkerResults], None]
     ) -> None:
-        question = Question(
+        question = RequestPart(
             marker.producer_id, marker, len(marker.partitions), partial(_answered, marker, told)
         )
         self._others.ask(broker_id, question)

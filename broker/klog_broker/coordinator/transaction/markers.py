@@ -28,7 +28,7 @@ LONGEST_PAUSE_MS = 1_000
 
 _log = logging.getLogger("klog.transaction")
 
-_GONE = frozenset(
+_FINAL_ERRORS = frozenset(
     (
         # The partition was deleted with its topic.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -87,7 +87,7 @@ class _Ending:
         return metadata if metadata is not None and metadata.state in ENDING else None
 
 
-class TransactionEnds:
+class TransactionCompletion:
     """The transactions that are being ended, by machine. Loop thread only."""
 
     def __init__(
@@ -150,7 +150,7 @@ class TransactionEnds:
             self._send(ending)
             return
         codes = {each: results[known.producer_id, each] for each in ending.left}
-        gone = {each: code for each, code in codes.items() if code in _GONE}
+        gone = {each: code for each, code in codes.items() if code in _FINAL_ERRORS}
         failed = {
             each: code
             for each, code in codes.items()

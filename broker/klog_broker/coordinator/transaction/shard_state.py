@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 
 from klog_broker.coordinator.runtime import CoordinatorRuntime
-from klog_broker.coordinator.shard import Format, RecordProducer, Shard
+from klog_broker.coordinator.shard import RecordProducer, Shard, StateRecordFormat
 from klog_broker.coordinator.transaction.packing import pack_key, pack_value
 from klog_broker.coordinator.transaction.transaction_machine import TransactionMachine
 from klog_broker.coordinator.transaction.transaction_metadata import (
@@ -81,7 +81,7 @@ class TransactionShardState:
         """Ignore the marker: this topic has no transactional records."""
 
 
-class NoTimeline:
+class UntrackedChanges:
     """Keeps no older values.
 
     The coordinator answers producers only when the newest state is visible. DescribeTransactions
@@ -113,4 +113,6 @@ def _decode(key: bytes, value: bytes | None) -> tuple[str, TransactionMetadata |
         return None
 
 
-TRANSACTION_RECORDS: Format[str, TransactionMetadata] = Format(_encode, _decode)
+TRANSACTION_RECORDS: StateRecordFormat[str, TransactionMetadata] = StateRecordFormat(
+    _encode, _decode
+)

@@ -112,7 +112,7 @@ def _by_state(
     }
 
 
-ANSWERS: dict[TransactionRequest, dict[TransactionState, ErrorCode]] = {
+REQUEST_ERRORS: dict[TransactionRequest, dict[TransactionState, ErrorCode]] = {
     TransactionRequest.INIT: _by_state(
         _NONE, _CONCURRENT, _CONCURRENT, _CONCURRENT, _NONE, _NONE, dead=_NONE
     ),
@@ -151,4 +151,4 @@ REMARKS: dict[tuple[TransactionRequest, TransactionState], str] = {
         TransactionState.COMPLETE_ABORT,
     ): "done already: the same answer",
 }
-"""Additions to the table ANSWERS in the docs."""
+"""Additions to the table REQUEST_ERRORS in the docs."""

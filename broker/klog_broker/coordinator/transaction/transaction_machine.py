@@ -11,7 +11,7 @@ TransactionEffects = Effects[str, TransactionMetadata]
 
 
 @dataclass(slots=True)
-class TransactionReply:
+class TransactionResult:
     """The result of a request to a transaction; the handlers convert it to a response."""
 
     error_code: ErrorCode = ErrorCode.NONE

@@ -8,10 +8,10 @@ from functools import partial
 from typing import NamedTuple
 
 from klog_broker.coordinator.broker_request_sender import (
+    BrokerRequestSender,
     Codes,
     PartitionCodes,
-    Question,
-    ToBrokers,
+    RequestPart,
     code_of,
     known_code,
 )
@@ -29,7 +29,7 @@ from pyspark_klog.protocol.apis.add_partitions_to_txn import (
 BATCHED_SINCE = 4
 
 
-class AskedTransaction(NamedTuple):
+class VerificationRequest(NamedTuple):
     """A producer's transaction and the partitions to verify; with ``adds``, to add if missing."""
 
     transactional_id: str
@@ -45,7 +45,7 @@ class VerificationApi:
     reply_class = AddPartitionsToTxnResponse
     versions = (BATCHED_SINCE, None)
 
-    def build(self, contents: list[AskedTransaction]) -> AddPartitionsToTxnRequest:
+    def build(self, contents: list[VerificationRequest]) -> AddPartitionsToTxnRequest:
         return AddPartitionsToTxnRequest(transactions=[_written(each) for each in contents])
 
     def read(
@@ -68,7 +68,7 @@ class VerificationApi:
         }
 
 
-class Verifier:
+class TransactionVerifier:
     """Verifies with this broker's ``coordinator``, or with the broker that leads the id's
     partition.
 
@@ -80,7 +80,7 @@ class Verifier:
         broker_id: BrokerId,
         image: Callable[[], MetadataImage],
         coordinator: TransactionCoordinator,
-        others: ToBrokers[AskedTransaction, AddPartitionsToTxnResponse],
+        others: BrokerRequestSender[VerificationRequest, AddPartitionsToTxnResponse],
     ) -> None:
         self._broker_id = broker_id
         self._image = image
@@ -102,7 +102,7 @@ class Verifier:
         Further errors: NETWORK_EXCEPTION if the coordinator's broker did not respond, and
         COORDINATOR_NOT_AVAILABLE if there is no coordinator now.
         """
-        asked = AskedTransaction(transactional_id, producer_id, producer_epoch, partitions, adds)
+        asked = VerificationRequest(transactional_id, producer_id, producer_epoch, partitions, adds)
         coordinator = self._coordinator
         if coordinator.find(transactional_id) is ErrorCode.NOT_COORDINATOR:
             leader = self._leader(transactional_id)
@@ -111,7 +111,9 @@ class Verifier:
                 return
             if leader != self._broker_id:
                 told = partial(_answered, asked, done)
-                self._others.ask(leader, Question(transactional_id, asked, len(partitions), told))
+                self._others.ask(
+                    leader, RequestPart(transactional_id, asked, len(partitions), told)
+                )
                 return
         coordinator.verify(
             transactional_id, producer_id, producer_epoch, partitions, adds=adds, done=done
@@ -127,14 +129,14 @@ class Verifier:
 
 
 def _answered(
-    asked: AskedTransaction,
+    asked: VerificationRequest,
     done: Callable[[PartitionErrors], None],
     codes: Codes,
 ) -> None:
     done({each: code_of(codes, each) for each in asked.partitions})
 
 
-def _written(asked: AskedTransaction) -> AddPartitionsToTxnTransaction:
+def _written(asked: VerificationRequest) -> AddPartitionsToTxnTransaction:
     topics: dict[str, list[int]] = {}
     for topic, partition in asked.partitions:
         topics.setdefault(topic, []).append(partition)

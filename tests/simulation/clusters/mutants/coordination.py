@@ -4,7 +4,7 @@ from typing import Any
 
 from klog_broker.coordinator.runtime import CoordinatorRuntime
 from klog_broker.coordinator.shard import ShardStatus
-from klog_broker.coordinator.transaction.marker_sender import MarkersToLeaders
+from klog_broker.coordinator.transaction.marker_sender import LeaderMarkerSender
 from klog_broker.coordinator_hosting.marker_writer import MarkerWriter
 from pyspark_klog.errors import ErrorCode
 from tests.simulation.mutants.groups import MUTANTS as OF_GROUPS
@@ -83,6 +83,6 @@ MUTANTS = (
     Mutant("served while it is loaded", CoordinatorRuntime, "find", _serves_at_once),
     Mutant("old state served on", CoordinatorRuntime, "lead", _keeps_what_it_had),
     Mutant("marker to the wrong epoch", MarkerWriter, "write", _next_epoch),
-    Mutant("marker sent once", MarkersToLeaders, "send", _sent_once),
+    Mutant("marker sent once", LeaderMarkerSender, "send", _sent_once),
     *(each for each in (*OF_GROUPS, *OF_TRANSACTIONS) if each.name in _ALSO_OF_CLUSTERS),
 )

@@ -1,7 +1,7 @@
 """Decides whether a classic group, and which of its offsets, may be deleted. Pure."""
 
 from klog_broker.coordinator.group.classic.group import ClassicGroup
-from klog_broker.coordinator.group.classic.states import ANSWERS, GroupRequest, GroupState
+from klog_broker.coordinator.group.classic.states import REQUEST_ERRORS, GroupRequest, GroupState
 from klog_broker.coordinator.group.classic.subscriptions import (
     CONSUMER_PROTOCOL,
     subscribed_topics,
@@ -11,7 +11,7 @@ from pyspark_klog.errors import ErrorCode
 
 def group_deletion_error(group: ClassicGroup) -> ErrorCode:
     """Return NONE if DeleteGroups may delete the group now, else the error."""
-    return ANSWERS[GroupRequest.DELETE][group.state]
+    return REQUEST_ERRORS[GroupRequest.DELETE][group.state]
 
 
 def offset_deletion_error(group: ClassicGroup) -> ErrorCode:

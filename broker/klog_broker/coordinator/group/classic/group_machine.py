@@ -1,8 +1,8 @@
 """The classic rebalance protocol as a pure state machine; time and ids are arguments.
 
 The machine behaves like Kafka 3.9's GroupCoordinator (KIP-345 static members, KIP-394 required
-member ids, KIP-389 maximum size). ``join`` and ``sync`` may park a request: a later ``WaiterReply``
-then answers its waiter. rebalance.py has the course of a rebalance.
+member ids, KIP-389 maximum size). ``join`` and ``sync`` may park a request: a later
+``ParkedResponse`` then answers its waiter. rebalance.py has the course of a rebalance.
 """
 
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from klog_broker.coordinator.group.classic.group import NEVER_MS, ClassicGroup
 from klog_broker.coordinator.group.classic.group_responses import (
     drop_join,
     drop_sync,
-    generation_reply,
+    generation_response,
     join_refused,
-    replacement_reply,
-    sync_reply,
+    replacement_response,
+    sync_response,
 )
 from klog_broker.coordinator.group.classic.member import (
     ClassicGroupMember,
@@ -25,8 +25,8 @@ from klog_broker.coordinator.group.classic.member import (
     rebalance_timeout_ms,
 )
 from klog_broker.coordinator.group.classic.rebalance import GroupSettings, Rebalance, is_over
-from klog_broker.coordinator.group.classic.records import GroupEffects, record
-from klog_broker.coordinator.group.classic.states import ANSWERS, GroupRequest, GroupState
+from klog_broker.coordinator.group.classic.records import GroupEffects, append_group_record
+from klog_broker.coordinator.group.classic.states import REQUEST_ERRORS, GroupRequest, GroupState
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -40,10 +40,10 @@ asks for a new one. Kafka has no limit and keeps each id for one session timeout
 # Looking up an enum's member takes ten times as long as looking up a name of this module.
 _NONE = ErrorCode.NONE
 _EMPTY, _DEAD = GroupState.EMPTY, GroupState.DEAD
-_SYNC, _HEARTBEAT = ANSWERS[GroupRequest.SYNC], ANSWERS[GroupRequest.HEARTBEAT]
+_SYNC, _HEARTBEAT = REQUEST_ERRORS[GroupRequest.SYNC], REQUEST_ERRORS[GroupRequest.HEARTBEAT]
 _COMMIT, _COMMIT_FROM_OUTSIDE = (
-    ANSWERS[GroupRequest.COMMIT],
-    ANSWERS[GroupRequest.COMMIT_FROM_OUTSIDE],
+    REQUEST_ERRORS[GroupRequest.COMMIT],
+    REQUEST_ERRORS[GroupRequest.COMMIT_FROM_OUTSIDE],
 )
 _PENDING_PAUSE_MS = 100  # minimum time between two searches for expired pending member ids
 
@@ -138,13 +138,13 @@ class GroupMachine:
         member.has_synced = True
         if group.state is GroupState.STABLE:
             group.alive(member, now_ms)
-            effects.answer(waiter, sync_reply(group, member))
+            effects.answer(waiter, sync_response(group, member))
             return effects
         drop_sync(group, member, ErrorCode.REBALANCE_IN_PROGRESS, effects)
         member.sync_waiter = waiter
         if group.is_leader(member.member_id):
             given = {a.member_id: bytes(a.assignment) for a in request.assignments}
-            record(group, {id_: given.get(id_, b"") for id_ in group.members}, effects)
+            append_group_record(group, {id_: given.get(id_, b"") for id_ in group.members}, effects)
         return effects
 
     def heartbeat(
@@ -200,12 +200,12 @@ class GroupMachine:
         group, effects = self.group, GroupEffects()
         replacement, self._replacement = self._replacement, None
         if replacement is not None:
-            reply = replacement_reply(group, replacement.new, replacement.told_leader_id)
+            reply = replacement_response(group, replacement.new, replacement.told_leader_id)
             effects.answer(replacement.waiter, reply)
         for member in group.members.values():
             if member.sync_waiter is not None:
                 group.alive(member, now_ms)
-                effects.answer(group.end_sync(member), sync_reply(group, member))
+                effects.answer(group.end_sync(member), sync_response(group, member))
         return effects
 
     def append_failed(self, error: ErrorCode, now_ms: int) -> GroupEffects:
@@ -345,7 +345,7 @@ class GroupMachine:
         if is_retry or (is_idle_follower and is_unchanged):
             # The JoinGroup response to the member was lost: answer with its current generation.
             group.alive(member, now_ms)
-            effects.answer(waiter, generation_reply(group, member))
+            effects.answer(waiter, generation_response(group, member))
             return
         group.offer(member, protocols)
         member.rebalance_timeout_ms = rebalance_timeout_ms(request)
@@ -383,7 +383,9 @@ class GroupMachine:
         group.expect(new)
         if group.state is GroupState.STABLE and group.choose_protocol() == group.protocol_name:
             self._replacement = _Replacement(old, new, told_leader_id, waiter)
-            record(group, {m.member_id: m.assignment for m in group.members.values()}, effects)
+            append_group_record(
+                group, {m.member_id: m.assignment for m in group.members.values()}, effects
+            )
             return
         group.await_join(new, waiter)
         self._rebalance.prepare(effects, now_ms)

@@ -12,13 +12,13 @@ def join_refused(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
     return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name="")
 
 
-def generation_reply(group: ClassicGroup, member: ClassicGroupMember) -> JoinGroupResponse:
+def generation_response(group: ClassicGroup, member: ClassicGroupMember) -> JoinGroupResponse:
     """The JoinGroup response for ``member``; the leader's response also lists all members."""
     listed = group.members.values() if group.is_leader(member.member_id) else ()
     return _generation(group, member, group.leader_id, [_listed(group, each) for each in listed])
 
 
-def replacement_reply(
+def replacement_response(
     group: ClassicGroup, member: ClassicGroupMember, told_leader_id: str | None
 ) -> JoinGroupResponse:
     """The JoinGroup response for a process that has replaced a static member.
@@ -31,12 +31,12 @@ def replacement_reply(
     """
     if told_leader_id is not None:
         return _generation(group, member, told_leader_id, [])
-    reply = generation_reply(group, member)
+    reply = generation_response(group, member)
     reply.skip_assignment = group.is_leader(member.member_id)
     return reply
 
 
-def sync_reply(group: ClassicGroup, member: ClassicGroupMember) -> SyncGroupResponse:
+def sync_response(group: ClassicGroup, member: ClassicGroupMember) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,

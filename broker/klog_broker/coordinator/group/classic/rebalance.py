@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from klog_broker.coordinator.group.classic.group import ClassicGroup
 from klog_broker.coordinator.group.classic.group_responses import (
     drop_sync,
-    generation_reply,
+    generation_response,
     join_refused,
 )
 from klog_broker.coordinator.group.classic.member import ClassicGroupMember
-from klog_broker.coordinator.group.classic.records import GroupEffects, record
+from klog_broker.coordinator.group.classic.records import GroupEffects, append_group_record
 from klog_broker.coordinator.group.classic.states import GroupState
 from pyspark_klog.errors import ErrorCode
 
@@ -139,13 +139,13 @@ class Rebalance:
         if not group.members:
             group.protocol_name = None
             group.move_to(GroupState.EMPTY)
-            record(group, {}, effects)
+            append_group_record(group, {}, effects)
             return
         group.protocol_name = group.choose_protocol()
         group.move_to(GroupState.COMPLETING_REBALANCE)
         self._sync_deadline_ms = now_ms + group.rebalance_timeout_ms()
         for member in group.members.values():
-            effects.answer(member.join_waiter, generation_reply(group, member))
+            effects.answer(member.join_waiter, generation_response(group, member))
             member.is_new = member.has_synced = False
             member.assignment = b""
             group.alive(member, now_ms)

@@ -16,7 +16,9 @@ from pyspark_klog.state_records.group_metadata import (
 GroupEffects = Effects[Key, Value]
 
 
-def record(group: ClassicGroup, assignments: Mapping[str, bytes], effects: GroupEffects) -> None:
+def append_group_record(
+    group: ClassicGroup, assignments: Mapping[str, bytes], effects: GroupEffects
+) -> None:
     """Make ``effects`` append the group's record with these assignments (by member id)."""
 
     def records(wall_clock_ms: int) -> list[tuple[Key, Value | None]]:

@@ -86,7 +86,7 @@ def _by_state(
     return dict(zip(GroupState, (empty, preparing, completing, stable, dead), strict=True))
 
 
-ANSWERS: dict[GroupRequest, dict[GroupState, ErrorCode]] = {
+REQUEST_ERRORS: dict[GroupRequest, dict[GroupState, ErrorCode]] = {
     GroupRequest.JOIN: _by_state(_NONE, _NONE, _NONE, _NONE),
     GroupRequest.SYNC: _by_state(_UNKNOWN, _REBALANCE, _NONE, _NONE),
     GroupRequest.HEARTBEAT: _by_state(_UNKNOWN, _REBALANCE, _NONE, _NONE),
