@@ -37,7 +37,7 @@ def test_a_broker_gets_at_most_one_request_of_a_kind_and_only_in_its_life(seed: 
 @given(st.lists(st.sampled_from(("put", "send", "answer", "lose", "restart")), max_size=60))
 def test_a_broker_has_its_orders_in_order_with_none_left_out(course: list[str]) -> None:
     queues, broker_id, epoch = RequestQueues(), BrokerId(1), 1
-    queues.begin(broker_id, epoch)
+    queues.add_broker(broker_id, epoch)
     put: list[BrokerRequest] = []
     answered: list[BrokerRequest] = []
     on_its_way: BrokerRequest | None = None
@@ -47,19 +47,19 @@ def test_a_broker_has_its_orders_in_order_with_none_left_out(course: list[str]) 
             ready = queues.put(put[-1:], 1_000)
             assert (ready == [broker_id]) == (on_its_way is None)
         elif event == "send":
-            sent = queues.send(broker_id)
+            sent = queues.next_request(broker_id)
             waiting = put[len(answered) :]
             expected = waiting[0] if waiting and on_its_way is None else None
             assert sent is expected
             on_its_way = sent or on_its_way
         elif event == "restart":
             epoch += 1
-            queues.begin(broker_id, epoch)
+            queues.add_broker(broker_id, epoch)
             put, answered, on_its_way = [], [], None
         elif on_its_way is not None:
             if event == "answer":
-                queues.answered(on_its_way)
+                queues.remove_answered(on_its_way)
                 answered.append(on_its_way)
             else:
-                queues.lost(on_its_way)
+                queues.requeue(on_its_way)
             on_its_way = None

@@ -110,14 +110,14 @@ class Cluster(RuleBasedStateMachine):
         before = self.states.get(partition, PartitionState.NON_EXISTENT)
         after = data.draw(st.sampled_from((*STEPS[before], None)))
         if after is None:
-            self.states[partition] = self.context.found(partition)
+            self.states[partition] = self.context.set_initial_state(partition)
             assert self.states[partition] in FOUND
             leader = self.led[partition].state.leader if partition in self.led else None
             expected = PartitionState.ONLINE if leader in self.online() else PartitionState.OFFLINE
             assert self.states[partition] is (PartitionState.NEW if leader is None else expected)
             return
         self.states[partition] = after
-        self.context.step(partition, after)
+        self.context.change_state(partition, after)
 
     @precondition(lambda self: self.assigned)
     @rule(data=st.data())
@@ -127,13 +127,13 @@ class Cluster(RuleBasedStateMachine):
         before = self.replicas.get((partition, broker_id), ReplicaState.NON_EXISTENT)
         after = data.draw(st.sampled_from((*REPLICA_STEPS[before], None)))
         if after is None:
-            found = self.context.found_replica(partition, broker_id)
+            found = self.context.set_initial_replica_state(partition, broker_id)
             assert found in REPLICA_FOUND
             assert (found is ReplicaState.ONLINE) == (broker_id in self.online())
             self.replicas[partition, broker_id] = found
             return
         self.replicas[partition, broker_id] = after
-        self.context.step_replica(partition, broker_id, after)
+        self.context.change_replica_state(partition, broker_id, after)
 
     def online(self) -> set[BrokerId]:
         return set(self.epochs) - self.leaving

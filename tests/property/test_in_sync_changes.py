@@ -139,11 +139,11 @@ class Asking:
         request = AlterPartitionRequest(
             broker_id=ME, broker_epoch=1, topics=[TopicData(topic_id=TOPIC_ID, partitions=[data])]
         )
-        decision = isr_changes.decide(self.context, request)
+        decision = isr_changes.decide_isr_changes(self.context, request)
         for state in decision.changes.values():
             self._put(state, self.known.partition_epoch + 1)
             self.states.append(self.known)
-        response = isr_changes.answer(self.context, request, decision)
+        response = isr_changes.alter_partition_response(self.context, request, decision)
         result = response.topics[0].partitions[0]
         if result.error_code:
             return ErrorCode(result.error_code)
@@ -219,7 +219,7 @@ def _takes_all(_original: Any) -> Any:
     "mutant",
     [
         Mutant("a refusal is final", LeaderReplicas, "unanswered", _forgets),
-        Mutant("the epoch is not raised", isr_changes, "decide", _raises_no_epoch),
+        Mutant("the epoch is not raised", isr_changes, "decide_isr_changes", _raises_no_epoch),
         Mutant("an order is waited for, though none comes", LeaderReplicas, "told", _forgets),
         Mutant("what is told late is taken", LeaderReplicas, "told", _takes_all),
     ],

@@ -25,13 +25,13 @@ def test_the_promises_hold_for_brokers_that_fall_behind(monkeypatch: pytest.Monk
     The controller then sends that broker its whole state.
     """
     caught_up = []
-    original = RequestQueues.catch_up
+    original = RequestQueues.resume
 
     def catch_up(queues: RequestQueues, broker_id: BrokerId) -> None:
         caught_up.append(broker_id)
         original(queues, broker_id)
 
-    monkeypatch.setattr(RequestQueues, "catch_up", catch_up)
+    monkeypatch.setattr(RequestQueues, "resume", catch_up)
     monkeypatch.setattr(cluster_state, "MIN_QUEUE_SIZE", 10)
     for seed in range(50):
         result = run_seed(seed)

@@ -139,12 +139,14 @@ def _order(batch: RequestBatch, words: list[str]) -> None:
     match words:
         case ["lead", name, number, brokers, is_new]:
             partition = TopicPartition(name, int(number))
-            batch.lead(partition, _ids(brokers), is_new=is_new == "1")
+            batch.add_leader_and_isr(partition, _ids(brokers), is_new=is_new == "1")
         case ["stop", name, number, brokers, deletes]:
             partition = TopicPartition(name, int(number))
-            batch.stop(partition, _ids(brokers), deletes=deletes == "1")
+            batch.add_stop_replica(partition, _ids(brokers), deletes=deletes == "1")
         case ["tell", brokers, name, number]:
-            batch.tell(_ids(brokers), () if name == "-" else (TopicPartition(name, int(number)),))
+            batch.add_update_metadata(
+                _ids(brokers), () if name == "-" else (TopicPartition(name, int(number)),)
+            )
         case _:
             raise AssertionError(words)
 

@@ -6,11 +6,11 @@ import pytest
 
 from klog_broker.controller.decisions.context import ControllerContext, Leadership, RegisteredBroker
 from klog_broker.controller.decisions.isr_changes import (
-    add_answer,
-    answer,
-    broker_fault,
-    decide,
-    parts,
+    alter_partition_response,
+    append_response,
+    broker_epoch_error,
+    decide_isr_changes,
+    split_request,
 )
 from klog_broker.controller.decisions.leader_election import LeaderAndIsr
 from klog_broker.metadata.image import BrokerRegistration
@@ -81,60 +81,60 @@ def test_what_is_refused_changes_nothing(
     isr: dict[int, int], fields: dict[str, Any], error: ErrorCode
 ) -> None:
     made, request = context(), asked(isr, **fields)
-    decision = decide(made, request)
+    decision = decide_isr_changes(made, request)
     assert decision.changes == {}
-    (partition,) = answer(made, request, decision).topics[0].partitions
+    (partition,) = alter_partition_response(made, request, decision).topics[0].partitions
     assert partition.error_code == error
 
 
 def test_a_set_of_current_replicas_is_taken() -> None:
     made, request = context(), asked(epochs(1, 3))
-    decision = decide(made, request)
+    decision = decide_isr_changes(made, request)
     state = LeaderAndIsr(BrokerId(1), LeaderEpoch(6), (BrokerId(1), BrokerId(3)))
     assert decision.changes == {PARTITION: state}
     made.put_leadership(PARTITION, Leadership(state, 2, 10, 20))
-    (partition,) = answer(made, request, decision).topics[0].partitions
+    (partition,) = alter_partition_response(made, request, decision).topics[0].partitions
     assert (partition.error_code, partition.isr, partition.partition_epoch) == (0, [1, 3], 10)
     assert (partition.leader_id, partition.leader_epoch) == (1, 6)
 
 
 def test_what_is_so_already_is_answered_whatever_version_the_leader_knows() -> None:
     made, request = context(), asked({2: -1, 1: -1}, partition_epoch=3)
-    decision = decide(made, request)
+    decision = decide_isr_changes(made, request)
     assert decision.changes == {}
-    (partition,) = answer(made, request, decision).topics[0].partitions
+    (partition,) = alter_partition_response(made, request, decision).topics[0].partitions
     assert (partition.error_code, partition.isr, partition.partition_epoch) == (0, [1, 2], 9)
 
 
 def test_who_asks_for_what_is_so_in_the_present_version_gets_another_version() -> None:
     """A leader that gave a request up needs its end, however the request names the followers."""
     made, request = context(), asked({1: -1, 2: -1})
-    decision = decide(made, request)
+    decision = decide_isr_changes(made, request)
     assert decision.changes == {PARTITION: made.leadership(PARTITION).state}  # type: ignore[union-attr]
     assert not decision.errors
 
 
 def test_a_leader_says_that_it_has_recovered() -> None:
     made = context(is_recovering=True)
-    (state,) = decide(made, asked(epochs(1))).changes.values()
+    (state,) = decide_isr_changes(made, asked(epochs(1))).changes.values()
     assert not state.is_recovering
-    assert decide(made, asked(epochs(1, 2), leader_recovery_state=1)).errors
+    assert decide_isr_changes(made, asked(epochs(1, 2), leader_recovery_state=1)).errors
 
 
 def test_a_topic_that_is_to_be_deleted_is_none() -> None:
     made = context()
     made.queue_deletion("t")
-    decision = decide(made, asked(epochs(1, 3)))
+    decision = decide_isr_changes(made, asked(epochs(1, 3)))
     assert list(decision.errors.values()) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def test_only_the_registered_life_of_a_broker_is_heard() -> None:
     made, unknown = context(), ErrorCode.BROKER_ID_NOT_REGISTERED
-    assert broker_fault(made, 1, 11, unknown) is ErrorCode.NONE
-    assert broker_fault(made, 5, 15, unknown) is ErrorCode.NONE
-    assert broker_fault(made, 1, 10, unknown) is ErrorCode.STALE_BROKER_EPOCH
-    assert broker_fault(made, 1, -1, unknown) is ErrorCode.STALE_BROKER_EPOCH
-    assert broker_fault(made, 6, 10, unknown) is unknown
+    assert broker_epoch_error(made, 1, 11, unknown) is ErrorCode.NONE
+    assert broker_epoch_error(made, 5, 15, unknown) is ErrorCode.NONE
+    assert broker_epoch_error(made, 1, 10, unknown) is ErrorCode.STALE_BROKER_EPOCH
+    assert broker_epoch_error(made, 1, -1, unknown) is ErrorCode.STALE_BROKER_EPOCH
+    assert broker_epoch_error(made, 6, 10, unknown) is unknown
 
 
 @pytest.mark.parametrize("counts", [(), (0, 0), (1, 2), (500,), (499, 1, 1), (10, 1_200, 3, 800)])
@@ -149,10 +149,12 @@ def test_a_long_request_is_decided_in_parts_and_answered_as_one(counts: tuple[in
     request = AlterPartitionRequest(broker_id=1, broker_epoch=11, topics=topics)
     answered = AlterPartitionResponse()
     sizes = []
-    for part in parts(request):
+    for part in split_request(request):
         assert (part.broker_id, part.broker_epoch) == (1, 11)
         sizes.append(sum(len(topic.partitions) for topic in part.topics))
-        add_answer(answered, answer(context(), part, decide(context(), part)))
+        append_response(
+            answered, alter_partition_response(context(), part, decide_isr_changes(context(), part))
+        )
     assert sum(sizes) == sum(counts)
     assert all(size == 500 for size in sizes[:-1])
     assert [

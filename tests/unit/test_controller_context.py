@@ -39,9 +39,9 @@ def test_what_it_does_not_know_it_refuses() -> None:
     with pytest.raises(InvariantViolation, match="topic t is known already"):
         context.put_topic("t", TopicId(UUID(int=6)))
     with pytest.raises(InvariantViolation, match="t-0 is NonExistent and cannot become Online"):
-        context.step(PARTITION, PartitionState.ONLINE)
+        context.change_state(PARTITION, PartitionState.ONLINE)
     with pytest.raises(InvariantViolation, match="on broker 2 is NonExistent and cannot become"):
-        context.step_replica(PARTITION, TWO, ReplicaState.ONLINE)
+        context.change_replica_state(PARTITION, TWO, ReplicaState.ONLINE)
 
 
 def test_partitions_are_listed_in_the_order_in_which_they_came() -> None:
@@ -102,8 +102,8 @@ def test_a_new_life_of_a_broker_is_not_shutting_down() -> None:
 def test_a_topic_that_is_made_again_knows_nothing_of_the_earlier_one() -> None:
     context = context_with_a_topic()
     context.put_leadership(PARTITION, led(ONE, 9))
-    context.found(PARTITION)
-    context.found_replica(PARTITION, TWO)
+    context.set_initial_state(PARTITION)
+    context.set_initial_replica_state(PARTITION, TWO)
     context.queue_deletion("t")
     context.remove_topic("t")
     context.put_topic("t", TopicId(UUID(int=6)))

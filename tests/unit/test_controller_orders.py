@@ -57,10 +57,10 @@ def kinds(orders: list[BrokerRequest]) -> list[tuple[int, type[ControllerRequest
 
 def test_a_broker_gets_one_request_of_each_kind_in_kafkas_order() -> None:
     batch = batch_of(cluster())
-    batch.stop(FIRST, (TWO,), deletes=False)
-    batch.tell((THREE,), (FIRST,))
+    batch.add_stop_replica(FIRST, (TWO,), deletes=False)
+    batch.add_update_metadata((THREE,), (FIRST,))
     for partition in (FIRST, SECOND):
-        batch.lead(partition, (TWO, ONE))
+        batch.add_leader_and_isr(partition, (TWO, ONE))
     assert kinds(batch.requests()) == [
         (TWO, LeaderAndIsrRequest),
         (ONE, LeaderAndIsrRequest),
@@ -75,15 +75,15 @@ def test_of_a_topic_that_is_gone_since_nobody_is_told() -> None:
     context = cluster()
     batch = batch_of(context)
     for partition in (FIRST, SECOND):
-        batch.lead(partition, (ONE, TWO))
-        context.forget(partition)
+        batch.add_leader_and_isr(partition, (ONE, TWO))
+        context.remove_partition(partition)
     context.remove_topic("t")
     assert {kind for _, kind in kinds(batch.requests())} == {UpdateMetadataRequest}
 
 
 def test_requests_carry_both_epochs_and_the_inner_addresses_of_leaders() -> None:
     batch = batch_of(cluster())
-    batch.lead(FIRST, (TWO,), is_new=True)
+    batch.add_leader_and_isr(FIRST, (TWO,), is_new=True)
     order = batch.requests()[0]
     request = order.request
     assert isinstance(request, LeaderAndIsrRequest)
@@ -95,7 +95,7 @@ def test_requests_carry_both_epochs_and_the_inner_addresses_of_leaders() -> None
 
 def test_every_broker_is_told_all_addresses() -> None:
     batch = batch_of(cluster())
-    batch.tell((ONE,), ())
+    batch.add_update_metadata((ONE,), ())
     (order,) = batch.requests()
     assert isinstance(order.request, UpdateMetadataRequest)
     assert order.request.topic_states == []
@@ -126,8 +126,8 @@ def test_collected_partitions_are_named_also_without_a_leader() -> None:
 
 def test_unpublished_partitions_are_named_only_when_collected() -> None:
     batch = batch_of(cluster(), unpublished={"t": {SECOND: None}})
-    batch.lead(FIRST, (ONE,))
-    batch.lead(SECOND, (ONE,))
+    batch.add_leader_and_isr(FIRST, (ONE,))
+    batch.add_leader_and_isr(SECOND, (ONE,))
     lead, *told = batch.requests()
     assert isinstance(lead.request, LeaderAndIsrRequest)
     assert len(lead.request.topic_states[0].partition_states) == 2
@@ -136,19 +136,19 @@ def test_unpublished_partitions_are_named_only_when_collected() -> None:
 
 def test_a_broker_that_waits_for_everything_is_sent_no_part_of_a_topic() -> None:
     context = cluster()
-    batch = batch_of(context, untold={THREE: None})
-    batch.tell(BROKERS, (FIRST,))
+    batch = batch_of(context, awaiting_full_metadata={THREE: None})
+    batch.add_update_metadata(BROKERS, (FIRST,))
     assert [each.broker_id for each in batch.requests()] == [ONE, TWO]
-    batch = batch_of(context, untold={THREE: None})
+    batch = batch_of(context, awaiting_full_metadata={THREE: None})
     for _ in batch.collect([SECOND]):
         pass
     assert [each.broker_id for each in batch.requests()] == [ONE, TWO]
-    batch = batch_of(context, untold={THREE: None})
+    batch = batch_of(context, awaiting_full_metadata={THREE: None})
     for _ in batch.collect(context.partitions_of("t")):
         pass
     assert [states_in(each) for each in batch.requests()] == [[(0, ONE, 2), (1, ONE, 2)]] * 3
-    batch = batch_of(context, untold={THREE: None})
-    batch.tell(BROKERS, ())
+    batch = batch_of(context, awaiting_full_metadata={THREE: None})
+    batch.add_update_metadata(BROKERS, ())
     assert [states_in(each) for each in batch.requests()] == [[]] * 3
 
 
@@ -164,10 +164,10 @@ def states_in(order: BrokerRequest) -> list[tuple[int, int, int]]:
 
 def test_what_was_new_or_to_be_deleted_stays_so_within_a_batch() -> None:
     batch = batch_of(cluster())
-    batch.lead(FIRST, (TWO,), is_new=True)
-    batch.lead(FIRST, (TWO,))
-    batch.stop(SECOND, (TWO,), deletes=True)
-    batch.stop(SECOND, (TWO,), deletes=False)
+    batch.add_leader_and_isr(FIRST, (TWO,), is_new=True)
+    batch.add_leader_and_isr(FIRST, (TWO,))
+    batch.add_stop_replica(SECOND, (TWO,), deletes=True)
+    batch.add_stop_replica(SECOND, (TWO,), deletes=False)
     requests = [order.request for order in batch.requests() if order.broker_id == TWO]
     lead, _, stop = requests
     assert isinstance(lead, LeaderAndIsrRequest) and isinstance(stop, StopReplicaRequest)
@@ -179,9 +179,9 @@ def test_who_is_not_registered_gets_nothing() -> None:
     context = cluster()
     context.remove_broker(TWO)
     batch = batch_of(context)
-    batch.lead(FIRST, (ONE, TWO))
-    batch.stop(SECOND, (TWO,), deletes=True)
-    batch.tell((TWO,), (FIRST,))
+    batch.add_leader_and_isr(FIRST, (ONE, TWO))
+    batch.add_stop_replica(SECOND, (TWO,), deletes=True)
+    batch.add_update_metadata((TWO,), (FIRST,))
     orders = batch.requests()
     assert {order.broker_id for order in orders} == {ONE, THREE}
     told = orders[-1].request
@@ -194,12 +194,12 @@ def test_a_partition_without_a_leader_cannot_be_led_and_is_not_told_of() -> None
     unled = TopicPartition("t", 2)
     context.assign(unled, (ONE,))
     batch = batch_of(context)
-    batch.tell((ONE,), (unled,))
+    batch.add_update_metadata((ONE,), (unled,))
     (order,) = batch.requests()
     assert isinstance(order.request, UpdateMetadataRequest)
     assert order.request.topic_states == []
     with pytest.raises(InvariantViolation, match="partition t-2 never had a leader to send"):
-        batch.lead(unled, (ONE,))
+        batch.add_leader_and_isr(unled, (ONE,))
 
 
 MANY = 1_000
@@ -211,109 +211,109 @@ def order(broker_id: BrokerId, broker_epoch: int, number: int) -> BrokerRequest:
 
 def test_a_broker_gets_one_order_after_the_other() -> None:
     queues = RequestQueues()
-    queues.begin(ONE, 10)
+    queues.add_broker(ONE, 10)
     first, second = order(ONE, 10, 1), order(ONE, 10, 2)
     assert queues.put((first, second), MANY) == [ONE]
-    assert queues.send(ONE) is first
-    assert queues.send(ONE) is None
+    assert queues.next_request(ONE) is first
+    assert queues.next_request(ONE) is None
     assert queues.put((order(ONE, 10, 3),), MANY) == []
-    queues.lost(first)
-    assert queues.send(ONE) is first
-    queues.answered(first)
-    assert queues.send(ONE) is second
+    queues.requeue(first)
+    assert queues.next_request(ONE) is first
+    queues.remove_answered(first)
+    assert queues.next_request(ONE) is second
 
 
 def test_orders_for_another_life_are_dropped() -> None:
     queues = RequestQueues()
     assert queues.put((order(ONE, 10, 1),), MANY) == []
-    queues.begin(ONE, 10)
+    queues.add_broker(ONE, 10)
     sent = order(ONE, 10, 1)
     queues.put((sent, order(TWO, 20, 1), order(ONE, 9, 1)), MANY)
-    assert queues.send(ONE) is sent
-    queues.begin(ONE, 11)
-    assert queues.send(ONE) is None
-    # The response came too late.
-    queues.answered(sent)
-    queues.lost(sent)
+    assert queues.next_request(ONE) is sent
+    queues.add_broker(ONE, 11)
+    assert queues.next_request(ONE) is None
+    # Its answer came too late.
+    queues.remove_answered(sent)
+    queues.requeue(sent)
     later = order(ONE, 11, 2)
     assert queues.put((later,), MANY) == [ONE]
-    assert queues.send(ONE) is later
+    assert queues.next_request(ONE) is later
 
 
 def test_the_same_life_keeps_what_waits_until_it_ends() -> None:
     queues = RequestQueues()
-    queues.begin(ONE, 10)
+    queues.add_broker(ONE, 10)
     waiting = order(ONE, 10, 1)
     queues.put((waiting,), MANY)
-    queues.begin(ONE, 10)
-    assert queues.send(ONE) is waiting
-    queues.end(ONE)
-    assert queues.send(ONE) is None
-    queues.begin(TWO, 20)
+    queues.add_broker(ONE, 10)
+    assert queues.next_request(ONE) is waiting
+    queues.remove_broker(ONE)
+    assert queues.next_request(ONE) is None
+    queues.add_broker(TWO, 20)
     queues.put((order(TWO, 20, 1),), MANY)
     queues.clear()
-    assert queues.send(TWO) is None
+    assert queues.next_request(TWO) is None
 
 
 def test_an_answer_to_nothing_is_a_bug() -> None:
     queues = RequestQueues()
-    queues.begin(ONE, 10)
+    queues.add_broker(ONE, 10)
     waiting = order(ONE, 10, 1)
     queues.put((waiting,), MANY)
     with pytest.raises(InvariantViolation, match="broker 1 answered a request that was not in"):
-        queues.answered(waiting)
+        queues.remove_answered(waiting)
 
 
 def test_what_waits_for_a_broker_that_does_not_answer_is_bounded() -> None:
     queues = RequestQueues()
-    queues.begin(ONE, 10)
+    queues.add_broker(ONE, 10)
     orders = [order(ONE, 10, number)._replace(size=3) for number in range(10)]
     queues.put(orders[:1], 8)
-    assert queues.send(ONE) is orders[0]
+    assert queues.next_request(ONE) is orders[0]
     queues.put(orders[1:2], 8)
-    assert queues.takes(ONE)
+    assert queues.accepts_requests(ONE)
     queues.put(orders[2:3], 8)
     queues.put(orders[3:4], 8)
-    assert (queues.takes(ONE), queues.behind) == (False, ())
-    queues.lost(orders[0])
-    assert queues.send(ONE) is orders[0], "nobody knows whether it has arrived"
-    queues.answered(orders[0])
-    assert (queues.send(ONE), queues.behind) == (None, (ONE,))
+    assert (queues.accepts_requests(ONE), queues.behind) == (False, ())
+    queues.requeue(orders[0])
+    assert queues.next_request(ONE) is orders[0], "nobody knows whether it has arrived"
+    queues.remove_answered(orders[0])
+    assert (queues.next_request(ONE), queues.behind) == (None, (ONE,))
     queues.put(orders[4:5], 8)
-    assert queues.send(ONE) is None, "all that it says is told with everything"
-    queues.catch_up(ONE)
-    assert (queues.takes(ONE), queues.behind) == (True, ())
+    assert queues.next_request(ONE) is None, "all that it says is told with everything"
+    queues.resume(ONE)
+    assert (queues.accepts_requests(ONE), queues.behind) == (True, ())
     queues.put(orders[5:7], 8)
-    assert queues.send(ONE) is orders[5]
-    queues.answered(orders[5])
-    assert queues.send(ONE) is orders[6]
+    assert queues.next_request(ONE) is orders[5]
+    queues.remove_answered(orders[5])
+    assert queues.next_request(ONE) is orders[6]
 
 
 def test_one_order_alone_is_never_too_large() -> None:
     queues = RequestQueues()
-    queues.begin(ONE, 10)
+    queues.add_broker(ONE, 10)
     large = order(ONE, 10, 1)._replace(size=100)
     queues.put((large,), 8)
-    assert queues.send(ONE) is large
-    queues.answered(large)
-    assert (queues.takes(ONE), queues.behind) == (True, ())
+    assert queues.next_request(ONE) is large
+    queues.remove_answered(large)
+    assert (queues.accepts_requests(ONE), queues.behind) == (True, ())
 
 
 @pytest.mark.parametrize("how", ["another life", "gone", "no controller"])
 def test_whose_life_is_over_has_nothing_to_catch_up_with(how: str) -> None:
     queues = RequestQueues()
-    queues.begin(ONE, 10)
+    queues.add_broker(ONE, 10)
     first = order(ONE, 10, 1)
     queues.put((first, *(order(ONE, 10, 2) for _ in range(10))), 8)
-    queues.send(ONE)
-    queues.answered(first)
+    queues.next_request(ONE)
+    queues.remove_answered(first)
     assert queues.behind == (ONE,)
     match how:
         case "another life":
-            queues.begin(ONE, 11)
-            assert queues.takes(ONE)
+            queues.add_broker(ONE, 11)
+            assert queues.accepts_requests(ONE)
         case "gone":
-            queues.end(ONE)
+            queues.remove_broker(ONE)
         case _:
             queues.clear()
     assert queues.behind == ()

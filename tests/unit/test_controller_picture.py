@@ -25,7 +25,7 @@ def test_an_order_to_stop_is_kept_no_longer_than_its_brokers_life() -> None:
         lambda to, order, done: sent.append((to.broker_id, order, done)),
         lambda *_: None,
     )
-    picture = ControllerState(
+    controller_state = ControllerState(
         sender,
         controller_id=ONE,
         controller_epoch=1,
@@ -34,19 +34,19 @@ def test_an_order_to_stop_is_kept_no_longer_than_its_brokers_life() -> None:
         deletes_topics=True,
     )
     brokers = {each: RegisteredBroker(registration(each), epoch=5) for each in (ONE, TWO, THREE)}
-    list(picture.take_brokers(0, brokers))
-    picture.send()
+    list(controller_state.update_brokers(0, brokers))
+    controller_state.send_batch()
     told, sent[:] = list(sent), []
     for _, order, done in told:
         assert isinstance(order, UpdateMetadataRequest)
         done(UpdateMetadataResponse())
-    picture.batch.stop(PARTITION, brokers, deletes=True)
-    picture.send()
+    controller_state.batch.add_stop_replica(PARTITION, brokers, deletes=True)
+    controller_state.send_batch()
     stops = {broker_id: BrokerRequest(broker_id, 5, order) for broker_id, order, _ in sent}
     # One is gone, and one has come again; neither has answered.
     again = RegisteredBroker(registration(THREE), epoch=6)
-    list(picture.take_brokers(1, {ONE: brokers[ONE], THREE: again}))
-    assert not picture.take_stop(stops[TWO])
-    assert not picture.take_stop(stops[THREE])
-    assert picture.take_stop(stops[ONE])
-    assert not picture.take_stop(stops[ONE]), "answered once"
+    list(controller_state.update_brokers(1, {ONE: brokers[ONE], THREE: again}))
+    assert not controller_state.take_stop_replica(stops[TWO])
+    assert not controller_state.take_stop_replica(stops[THREE])
+    assert controller_state.take_stop_replica(stops[ONE])
+    assert not controller_state.take_stop_replica(stops[ONE]), "answered once"

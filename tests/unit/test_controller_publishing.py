@@ -168,13 +168,13 @@ def test_a_large_topic_is_collected_in_slices(
     cluster: Controlled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns: dict[int, int] = {}
-    original = RequestBatch._told_state
+    original = RequestBatch._partition_state
 
     def told_state(batch: RequestBatch, partition: TopicPartition) -> Any:
         turns[cluster.loop.turn] = turns.get(cluster.loop.turn, 0) + 1
         return original(batch, partition)
 
-    monkeypatch.setattr(RequestBatch, "_told_state", told_state)
+    monkeypatch.setattr(RequestBatch, "_partition_state", told_state)
     assert create(cluster, TWO, THREE, count=2_500) is ErrorCode.NONE
     (seen,) = cluster.until(lambda: named(cluster.orders, ONE))
     assert len(seen) == 2_500

@@ -108,8 +108,8 @@ def test_all_that_a_broker_is_told_is_collected_by_and_by(
 ) -> None:
     cluster.end(3)
     cluster.orders.clear()
-    collected = most_a_turn(RequestBatch, "_told_state")
-    came = most_a_turn(ControllerState, "replica_came")
+    collected = most_a_turn(RequestBatch, "_partition_state")
+    came = most_a_turn(ControllerState, "mark_replica_online")
     cluster.register(3)
     full = [
         each
@@ -124,7 +124,7 @@ def test_all_that_a_broker_is_told_is_collected_by_and_by(
 def test_a_broker_that_goes_is_looked_at_by_and_by(
     cluster: Controlled, most_a_turn: MostATurn
 ) -> None:
-    went = most_a_turn(ControllerState, "replica_went")
+    went = most_a_turn(ControllerState, "mark_replica_offline")
     cluster.end(2)
     assert 0 < went() <= LOOKED_AT_MOST
     for number in (0, COUNT - 1):
@@ -136,7 +136,7 @@ def test_a_broker_that_goes_is_looked_at_by_and_by(
 def test_a_broker_that_stops_is_let_go_by_and_by(
     cluster: Controlled, most_a_turn: MostATurn
 ) -> None:
-    went = most_a_turn(ControllerState, "replica_went")
+    went = most_a_turn(ControllerState, "mark_replica_offline")
     request = ControlledShutdownRequest(broker_id=2, broker_epoch=cluster.epoch(2))
     answer = cluster.call(cluster.controller.shut_down, request)
     assert (answer.error_code, answer.remaining_partitions) == (0, [])
@@ -206,7 +206,7 @@ def ask_for(cluster: Controlled, numbers: list[int], in_sync: tuple[int, ...]) -
 def test_a_deleted_topic_is_forgotten_by_and_by(
     cluster: Controlled, most_a_turn: MostATurn
 ) -> None:
-    forgotten = most_a_turn(ControllerContext, "forget")
+    forgotten = most_a_turn(ControllerContext, "remove_partition")
     listed = most_a_turn(ControllerContext, "partitions_of")
     topic_id = cluster.topic_id("t")
     code = cluster.call(cluster.controller.delete_topic, "t", topic_id)
@@ -228,7 +228,7 @@ def test_small_topics_are_deleted_by_and_by(cluster: Controlled, most_a_turn: Mo
         commit(Entry(0, Create(delete_topic_path(f"small{number}"), b"")))
     cluster.end(3)
     queued = most_a_turn(ControllerContext, "queue_deletion")
-    ordered = most_a_turn(RequestBatch, "stop")
+    ordered = most_a_turn(RequestBatch, "add_stop_replica")
     cluster.client.reset()
     cluster.advance(5_000)
     assert 0 < queued() <= 2 * SETTLED

@@ -104,16 +104,16 @@ def _watch_missed(original: Any) -> Any:
 
 
 def _sent_once(_original: Any) -> Any:
-    return RequestQueues.answered
+    return RequestQueues.remove_answered
 
 
 def _deletes_without(_original: Any) -> Any:
     def finish(work: Any, _topics: Any) -> Any:
         """A broker that is down counts as one without replicas."""
-        context = work.picture.context
+        context = work.controller_state.context
         for topic in context.to_be_deleted:
             yield from deletions._erase(work, topic)
-            yield from work.writer.in_turns(work.picture.remove_topic(topic))
+            yield from work.writer.in_turns(work.controller_state.remove_topic(topic))
 
     return finish
 
@@ -123,10 +123,10 @@ def _changes_unread(_original: Any) -> Any:
 
 
 def _told_of_nothing(original: Any) -> Any:
-    def came(picture: Any, broker_id: Any) -> None:
+    def came(controller_state: Any, broker_id: Any) -> None:
         """A broker that comes back gets only later changes of the metadata."""
-        yield from original(picture, broker_id)
-        picture.untold.clear()
+        yield from original(controller_state, broker_id)
+        controller_state.awaiting_full_metadata.clear()
 
     return came
 
@@ -143,8 +143,8 @@ MUTANTS = (
     Mutant("in-sync set of an old leader taken", isr_changes, "_fault", _old_leader_taken),
     Mutant("order of an old controller taken", BrokerLife, "is_stale", _old_controller_taken),
     Mutant("watch missed after a break", Controller, "connected", _watch_missed),
-    Mutant("order sent once", RequestQueues, "lost", _sent_once),
-    Mutant("deletion waits for nobody", deletions, "finish", _deletes_without),
+    Mutant("order sent once", RequestQueues, "requeue", _sent_once),
+    Mutant("deletion waits for nobody", deletions, "delete_znodes_of", _deletes_without),
     Mutant("changes unread", Reader, "_watching", _changes_unread),
-    Mutant("who comes is told of nothing", ControllerState, "_came", _told_of_nothing),
+    Mutant("who comes is told of nothing", ControllerState, "_broker_added", _told_of_nothing),
 )

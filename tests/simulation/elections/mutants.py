@@ -120,7 +120,7 @@ def _session_before_users(original: Any) -> Any:
 
 MUTANTS = (
     Mutant("write unchecked", FencedWrites, "write", _unchecked),
-    Mutant("lost answer not read back", Election, "_is_held", _not_read_back),
+    Mutant("lost answer not read back", Election, "_take_controller", _not_read_back),
     Mutant("node and epoch in two steps", controller_election, "multi", _two_steps),
     Mutant("epoch not raised", controller_election, "encode_controller_epoch", _epoch_not_raised),
     Mutant("epoch of any version", controller_election, "multi", _epoch_any_version),

@@ -136,16 +136,17 @@ class ControllerContext:
     # --- failed replicas -----------------------------------------------------------------------
 
     @property
-    def has_failed(self) -> bool:
+    def has_failed_replicas(self) -> bool:
         """Whether any replica has failed."""
         return bool(self._failed)
 
-    def failed(self, partition: TopicPartition) -> frozenset[BrokerId]:
+    def failed_brokers(self, partition: TopicPartition) -> frozenset[BrokerId]:
         """The registered brokers that reported, in their present epoch, an unusable log."""
         return self._failed.get(partition, _NONE)
 
-    def all_failed(self) -> dict[TopicPartition, frozenset[BrokerId]]:
-        """The brokers with failed replicas (`failed`), for each partition that has such brokers."""
+    def failed_replicas(self) -> dict[TopicPartition, frozenset[BrokerId]]:
+        """The brokers with failed replicas (`failed_brokers`), for each partition that has such
+        brokers."""
         return dict(self._failed)
 
     def online_for(self, partition: TopicPartition) -> frozenset[BrokerId]:
@@ -153,11 +154,11 @@ class ControllerContext:
         failed = self._failed.get(partition)
         return self._online if failed is None else self._online - failed
 
-    def replica_fails(self, partition: TopicPartition, broker_id: BrokerId) -> None:
+    def mark_replica_failed(self, partition: TopicPartition, broker_id: BrokerId) -> None:
         """Record that a registered broker cannot use its log of a partition."""
-        self._failed[partition] = self.failed(partition) | {broker_id}
+        self._failed[partition] = self.failed_brokers(partition) | {broker_id}
 
-    def replica_works(self, partition: TopicPartition, broker_id: BrokerId) -> None:
+    def mark_replica_working(self, partition: TopicPartition, broker_id: BrokerId) -> None:
         """Record that a broker has given its replica of a partition a role."""
         if partition in self._failed:
             self._put_failed(partition, self._failed[partition] - {broker_id})
@@ -189,7 +190,7 @@ class ControllerContext:
     def remove_topic(self, name: str) -> None:
         """Remove a topic and everything about its partitions."""
         for partition in self.partitions_of(name):
-            self.forget(partition)
+            self.remove_partition(partition)
         del self._names[self._topics.pop(name).topic_id]
         self._to_be_deleted.pop(name, None)
 
@@ -225,7 +226,7 @@ class ControllerContext:
         """The partitions that have a replica assigned to a broker."""
         return tuple(self._partitions_on.get(broker_id, ()))
 
-    def forget(self, partition: TopicPartition) -> None:
+    def remove_partition(self, partition: TopicPartition) -> None:
         """Remove a partition and everything about it, before its topic is removed."""
         topic = self._topics[partition.topic]
         for broker_id in topic.assignments.pop(partition.partition):
@@ -279,7 +280,7 @@ class ControllerContext:
             self._led_by.setdefault(leadership.state.leader, {})[partition] = None
 
     @property
-    def led(self) -> int:
+    def led_count(self) -> int:
         """The number of partitions that have a `leadership`."""
         return len(self._leaderships)
 
@@ -310,7 +311,7 @@ class ControllerContext:
         """A partition's state; NON_EXISTENT if the context does not have the partition."""
         return self._states.get(partition, PartitionState.NON_EXISTENT)
 
-    def found(self, partition: TopicPartition) -> PartitionState:
+    def set_initial_state(self, partition: TopicPartition) -> PartitionState:
         """Set and return a partition's initial state in a new controller, as `FOUND` describes."""
         known = self._leaderships.get(partition)
         if known is None:
@@ -322,7 +323,7 @@ class ControllerContext:
         self._put_state(partition, state)
         return state
 
-    def step(self, partition: TopicPartition, after: PartitionState) -> None:
+    def change_state(self, partition: TopicPartition, after: PartitionState) -> None:
         """Change a partition's state; raise InvariantViolation if the table forbids the step."""
         check_partition_step(partition, self.state(partition), after)
         self._put_state(partition, after)
@@ -331,7 +332,7 @@ class ControllerContext:
         """All partitions in a state, which must not be NON_EXISTENT."""
         return tuple(self._in_state[state])
 
-    def count(self, state: PartitionState) -> int:
+    def state_count(self, state: PartitionState) -> int:
         """The number of partitions in a state, which must not be NON_EXISTENT."""
         return len(self._in_state[state])
 
@@ -347,14 +348,16 @@ class ControllerContext:
         """A replica's state; NON_EXISTENT if the context does not have the replica."""
         return self._replica_states.get((partition, broker_id), ReplicaState.NON_EXISTENT)
 
-    def found_replica(self, partition: TopicPartition, broker_id: BrokerId) -> ReplicaState:
+    def set_initial_replica_state(
+        self, partition: TopicPartition, broker_id: BrokerId
+    ) -> ReplicaState:
         """Set and return a replica's initial state in a new controller, as `FOUND` describes."""
         is_online = broker_id in self._online
         state = ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE
         self._replica_states[partition, broker_id] = state
         return state
 
-    def step_replica(
+    def change_replica_state(
         self, partition: TopicPartition, broker_id: BrokerId, after: ReplicaState
     ) -> None:
         """Change a replica's state; raise InvariantViolation if the table forbids the step."""

@@ -37,7 +37,7 @@ class IsrDecision(NamedTuple):
     errors: dict[tuple[TopicId, int], ErrorCode]
 
 
-def broker_fault(
+def broker_epoch_error(
     context: ControllerContext, broker_id: int, broker_epoch: int, unknown: ErrorCode
 ) -> ErrorCode:
     """The error for a request whose broker epoch is not the registered one; NONE if it matches.
@@ -50,7 +50,7 @@ def broker_fault(
     return ErrorCode.NONE if broker.epoch == broker_epoch else ErrorCode.STALE_BROKER_EPOCH
 
 
-def parts(request: AlterPartitionRequest) -> Iterator[AlterPartitionRequest]:
+def split_request(request: AlterPartitionRequest) -> Iterator[AlterPartitionRequest]:
     """Split a request into requests of at most 500 partitions.
 
     A broker may lead thousands of partitions. The split is permitted because each partition is
@@ -78,7 +78,7 @@ def parts(request: AlterPartitionRequest) -> Iterator[AlterPartitionRequest]:
         yield part(topics)
 
 
-def decide(context: ControllerContext, request: AlterPartitionRequest) -> IsrDecision:
+def decide_isr_changes(context: ControllerContext, request: AlterPartitionRequest) -> IsrDecision:
     """Decide for each partition of the request. The caller has checked the broker epoch.
 
     A partition that already has the requested state, and whose request names an older partition
@@ -108,7 +108,7 @@ def decide(context: ControllerContext, request: AlterPartitionRequest) -> IsrDec
     return IsrDecision(changes, errors)
 
 
-def answer(
+def alter_partition_response(
     context: ControllerContext, request: AlterPartitionRequest, decision: IsrDecision
 ) -> AlterPartitionResponse:
     """The response to a request. The caller has written the changes of the IsrDecision."""
@@ -126,7 +126,7 @@ def answer(
     )
 
 
-def add_answer(to: AlterPartitionResponse, part: AlterPartitionResponse) -> None:
+def append_response(to: AlterPartitionResponse, part: AlterPartitionResponse) -> None:
     """Append the response `part` to the response `to`; parts come in the order of `parts`."""
     for topic in part.topics:
         if to.topics and to.topics[-1].topic_id == topic.topic_id:

@@ -52,11 +52,11 @@ def elect_leader(
     leader = _first(assignment, lambda broker: broker in live and broker in state.in_sync)
     if leader is not None:
         in_sync = tuple(broker for broker in state.in_sync if broker in live)
-        return _led(state, leader, in_sync)
+        return _with_leader(state, leader, in_sync)
     leader = _first(assignment, lambda broker: broker in live) if unclean else None
     if leader is None:
         return None
-    return replace(_led(state, leader, (leader,)), is_recovering=True)
+    return replace(_with_leader(state, leader, (leader,)), is_recovering=True)
 
 
 def elect_preferred(
@@ -66,7 +66,7 @@ def elect_preferred(
     preferred = _first(assignment[:1], lambda broker: broker in live and broker in state.in_sync)
     if preferred is None:
         return None
-    return _led(state, preferred, state.in_sync)
+    return _with_leader(state, preferred, state.in_sync)
 
 
 def elect_for_shutdown(
@@ -81,7 +81,7 @@ def elect_for_shutdown(
     """
     in_sync = tuple(broker for broker in state.in_sync if broker not in shutting_down)
     leader = _first(assignment, lambda broker: broker in live and broker in in_sync)
-    return None if leader is None else _led(state, leader, in_sync)
+    return None if leader is None else _with_leader(state, leader, in_sync)
 
 
 def without_replica(state: LeaderAndIsr, gone: BrokerId) -> LeaderAndIsr | None:
@@ -95,7 +95,9 @@ def without_replica(state: LeaderAndIsr, gone: BrokerId) -> LeaderAndIsr | None:
     in_sync = tuple(broker for broker in state.in_sync if broker != gone) or state.in_sync
     leader = NO_BROKER if gone == state.leader else state.leader
     return (
-        None if (leader, in_sync) == (state.leader, state.in_sync) else _led(state, leader, in_sync)
+        None
+        if (leader, in_sync) == (state.leader, state.in_sync)
+        else _with_leader(state, leader, in_sync)
     )
 
 
@@ -118,9 +120,9 @@ def after_bounce(
         return None
     kept = replace(state, in_sync=remaining)
     if state.leader in remaining and state.leader in live and state.leader not in bounced:
-        return _led(state, state.leader, remaining)
+        return _with_leader(state, state.leader, remaining)
     elected = elect_leader(assignment, kept, live, unclean=unclean)
-    return _led(state, NO_BROKER, remaining) if elected is None else elected
+    return _with_leader(state, NO_BROKER, remaining) if elected is None else elected
 
 
 def _without_bounced(
@@ -135,7 +137,9 @@ def _without_bounced(
     return state.in_sync if last is None else (last,)
 
 
-def _led(state: LeaderAndIsr, leader: BrokerId, in_sync: tuple[BrokerId, ...]) -> LeaderAndIsr:
+def _with_leader(
+    state: LeaderAndIsr, leader: BrokerId, in_sync: tuple[BrokerId, ...]
+) -> LeaderAndIsr:
     return replace(
         state,
         leader=leader,

@@ -36,22 +36,22 @@ def next_state(
         return first_leader(assignment, context.online_for(partition))
     before = known.state
     # A leader whose broker shuts down keeps its role until another replica can take over.
-    alive = context.brokers.keys() - context.failed(partition)
+    alive = context.brokers.keys() - context.failed_brokers(partition)
     online = context.online_for(partition)
     may_stay = online | ({before.leader} & alive)
     bounced = context.bounced(partition)
     state = after_bounce(assignment, before, bounced, may_stay, unclean=unclean) or before
-    state = _without_absent(online, assignment, state)
+    state = _without_offline_replicas(online, assignment, state)
     if state.leader in alive and state.leader not in online:
         state = elect_for_shutdown(assignment, state, alive, context.shutting_down) or state
     else:
-        state = _led(online, assignment, state, unclean=unclean)
+        state = _with_live_leader(online, assignment, state, unclean=unclean)
     if state == before:
         return None
     return replace(state, leader_epoch=LeaderEpoch(before.leader_epoch + 1))
 
 
-def _without_absent(
+def _without_offline_replicas(
     online: frozenset[BrokerId], assignment: Assignment, state: LeaderAndIsr
 ) -> LeaderAndIsr:
     """Remove offline replicas from the ISR, except for the leader.
@@ -64,7 +64,7 @@ def _without_absent(
     return replace(state, in_sync=in_sync)
 
 
-def _led(
+def _with_live_leader(
     online: frozenset[BrokerId], assignment: Assignment, state: LeaderAndIsr, *, unclean: bool
 ) -> LeaderAndIsr:
     if state.leader in online:

@@ -13,31 +13,33 @@ from klog_broker.metadata.zookeeper.conversation import Steps
 from pyspark_klog.ids import BrokerId, TopicPartition
 
 
-def catch_up(work: EventContext, broker_id: BrokerId) -> Steps[None]:
+def send_everything_again(work: EventContext, broker_id: BrokerId) -> Steps[None]:
     """Send a broker all metadata, then the role of each of its replicas.
 
     The full UpdateMetadata request must come first, because a broker treats a topic that its
     metadata lacks as deleted; a transaction coordinator would skip the markers of such a topic.
     """
-    picture, context = work.picture, work.picture.context
-    picture.catch_up(broker_id)
+    controller_state, context = work.controller_state, work.controller_state.context
+    controller_state.resume_requests(broker_id)
     if broker_id not in context.brokers:
         return
-    yield from work.writer.tell_all(picture)
+    yield from work.writer.send_full_metadata(controller_state)
     for count, partition in enumerate(context.partitions_on(broker_id), 1):
-        _tell(picture, partition, broker_id)
+        _send_role(controller_state, partition, broker_id)
         if count % PARTITIONS_A_TURN == 0:
-            yield from work.writer.next_turn(picture)
-    yield from deletions.go_on(work)
+            yield from work.writer.next_turn(controller_state)
+    yield from deletions.send_deletions(work)
 
 
-def _tell(picture: ControllerState, partition: TopicPartition, broker_id: BrokerId) -> None:
-    context = picture.context
+def _send_role(
+    controller_state: ControllerState, partition: TopicPartition, broker_id: BrokerId
+) -> None:
+    context = controller_state.context
     if context.is_to_be_deleted(partition.topic):
         state = context.replica_state(partition, broker_id)
         if state is ReplicaState.DELETION_STARTED:
-            context.step_replica(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
-    elif broker_id in context.failed(partition):
-        picture.batch.stop(partition, (broker_id,), deletes=False)
+            context.change_replica_state(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
+    elif broker_id in context.failed_brokers(partition):
+        controller_state.batch.add_stop_replica(partition, (broker_id,), deletes=False)
     elif context.leadership(partition) is not None:
-        picture.batch.lead_again(partition, broker_id)
+        controller_state.batch.add_leader_and_isr_for(partition, broker_id)

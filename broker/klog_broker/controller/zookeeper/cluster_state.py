@@ -54,8 +54,9 @@ class ControllerState:
         self.unsettled: dict[TopicPartition, dict[BrokerId, None]] = {}
         """Partitions whose state must be compared with the registered brokers. The values are the
         brokers that get a LeaderAndIsr request even if the state does not change."""
-        self.untold: dict[BrokerId, None] = {}
-        """Brokers that wait for the full UpdateMetadata request (`RequestBatch.tell_all`)."""
+        self.awaiting_full_metadata: dict[BrokerId, None] = {}
+        """Brokers that wait for the full UpdateMetadata request
+        (`RequestBatch.add_full_metadata`)."""
         self.unpublished: dict[str, dict[TopicPartition, None]] = {}
         """New partitions, by topic, that no UpdateMetadata request has named yet. Once all
         partitions of the topic are settled, one request names these (`take_publishable`)."""
@@ -70,7 +71,7 @@ class ControllerState:
             listener=listener,
             unreadable=self.unreadable,
             unpublished=self.unpublished,
-            untold=self.untold,
+            awaiting_full_metadata=self.awaiting_full_metadata,
         )
         self.batch = self._begin_batch()
         self._stops: dict[BrokerId, dict[int, StopReplicaRequest]] = {}
@@ -80,11 +81,13 @@ class ControllerState:
     @property
     def is_settled(self) -> bool:
         """Whether no partition is unsettled and no broker waits for full metadata."""
-        return not self.unsettled and not self.untold
+        return not self.unsettled and not self.awaiting_full_metadata
 
     # --- brokers -------------------------------------------------------------------------------
 
-    def take_brokers(self, version: int, read: dict[BrokerId, RegisteredBroker]) -> Iterator[None]:
+    def update_brokers(
+        self, version: int, read: dict[BrokerId, RegisteredBroker]
+    ) -> Iterator[None]:
         """Replace the registered brokers by those that were just read.
 
         Marks the affected partitions as unsettled, and collects UpdateMetadata for all brokers if a
@@ -92,45 +95,45 @@ class ControllerState:
         """
         context = self.context
         self.registrations_version = version
-        self.sender.retain(read)
+        self.sender.retain_brokers(read)
         before = dict(context.brokers)
         for broker_id, broker in before.items():
             if broker_id not in read or read[broker_id].epoch != broker.epoch:
-                yield from self._went(broker_id)
+                yield from self._broker_removed(broker_id)
         for broker_id, broker in read.items():
             known = before.get(broker_id)
             context.put_broker(broker)
-            self.sender.begin(broker.registration, broker.epoch)
+            self.sender.add_broker(broker.registration, broker.epoch)
             if known is None or known.epoch != broker.epoch:
-                yield from self._came(broker_id)
+                yield from self._broker_added(broker_id)
         if read != before:
-            self.batch.tell(context.brokers, ())
+            self.batch.add_update_metadata(context.brokers, ())
         for state in (PartitionState.NEW, PartitionState.OFFLINE):
             for partition in context.in_state(state):
-                self.unsettle((partition,))
+                self.mark_unsettled((partition,))
                 yield
 
-    def _went(self, broker_id: BrokerId) -> Iterator[None]:
+    def _broker_removed(self, broker_id: BrokerId) -> Iterator[None]:
         context = self.context
         for partition in context.led_by(broker_id):
             yield
             if context.state(partition) is PartitionState.ONLINE:
-                context.step(partition, PartitionState.OFFLINE)
+                context.change_state(partition, PartitionState.OFFLINE)
         for partition in context.partitions_on(broker_id):
             yield
-            self.replica_went(partition, broker_id)
-            self.unsettle((partition,))
+            self.mark_replica_offline(partition, broker_id)
+            self.mark_unsettled((partition,))
         context.remove_broker(broker_id)
         self._stops.pop(broker_id, None)
-        self.sender.end(broker_id)
-        self.untold.pop(broker_id, None)
+        self.sender.remove_broker(broker_id)
+        self.awaiting_full_metadata.pop(broker_id, None)
 
-    def _came(self, broker_id: BrokerId) -> Iterator[None]:
-        self.untold[broker_id] = None
+    def _broker_added(self, broker_id: BrokerId) -> Iterator[None]:
+        self.awaiting_full_metadata[broker_id] = None
         for partition in self.context.partitions_on(broker_id):
             yield
-            self.replica_came(partition, broker_id)
-            self.unsettle((partition,), tell=(broker_id,))
+            self.mark_replica_online(partition, broker_id)
+            self.mark_unsettled((partition,), notified=(broker_id,))
 
     # --- partitions ----------------------------------------------------------------------------
 
@@ -150,23 +153,23 @@ class ControllerState:
         if leadership is not None:
             context.put_leadership(partition, leadership)
         if partition not in self.unusable:
-            context.found(partition)
+            context.set_initial_state(partition)
         for broker_id in replicas:
             if leadership is not None or partition in self.unusable:
-                context.found_replica(partition, broker_id)
+                context.set_initial_replica_state(partition, broker_id)
             else:
-                context.step_replica(partition, broker_id, ReplicaState.NEW)
+                context.change_replica_state(partition, broker_id, ReplicaState.NEW)
                 if broker_id not in context.online:
-                    context.step_replica(partition, broker_id, ReplicaState.OFFLINE)
-        self.unsettle((partition,), tell=replicas)
+                    context.change_replica_state(partition, broker_id, ReplicaState.OFFLINE)
+        self.mark_unsettled((partition,), notified=replicas)
 
-    def unsettle(
-        self, partitions: Iterable[TopicPartition], *, tell: Iterable[BrokerId] = ()
+    def mark_unsettled(
+        self, partitions: Iterable[TopicPartition], *, notified: Iterable[BrokerId] = ()
     ) -> None:
         """Mark partitions as unsettled.
 
-        The brokers `tell` get LeaderAndIsr even if nothing changes. Partitions that are unusable or
-        of a topic to be deleted are skipped.
+        The brokers `notified` get LeaderAndIsr even if nothing changes. Partitions that are
+        unusable or of a topic to be deleted are skipped.
         """
         for partition in partitions:
             topic = partition.topic
@@ -174,13 +177,13 @@ class ControllerState:
                 if partition not in self.unsettled:
                     self.unsettled[partition] = {}
                     self._unsettled_of[topic] += 1
-                self.unsettled[partition].update(dict.fromkeys(tell))
+                self.unsettled[partition].update(dict.fromkeys(notified))
 
     def take_unsettled(self, partition: TopicPartition) -> dict[BrokerId, None]:
         """Remove a partition from `unsettled`. Returns the brokers that get a LeaderAndIsr request
         even if nothing changes; none if the partition was settled already."""
-        tell = self.unsettled.pop(partition, None)
-        if tell is None:
+        notified = self.unsettled.pop(partition, None)
+        if notified is None:
             return {}
         topic = partition.topic
         self._unsettled_of[topic] -= 1
@@ -188,7 +191,7 @@ class ControllerState:
             del self._unsettled_of[topic]
             if topic in self.unpublished:
                 self._publishable[topic] = None
-        return tell
+        return notified
 
     def take_publishable(self) -> list[TopicPartition]:
         """Remove from `unpublished` the partitions of all topics that are settled as a whole.
@@ -204,7 +207,7 @@ class ControllerState:
 
     def registered_replicas(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
         """The brokers of a partition's replicas that are registered and have a usable log."""
-        usable = self.context.brokers.keys() - self.context.failed(partition)
+        usable = self.context.brokers.keys() - self.context.failed_brokers(partition)
         return tuple(each for each in self.context.assignment(partition) if each in usable)
 
     def remove_topic(self, name: str) -> Iterator[None]:
@@ -212,54 +215,63 @@ class ControllerState:
         for partition in self.context.partitions_of(name):
             self.take_unsettled(partition)
             self.unusable.discard(partition)
-            self.context.forget(partition)
+            self.context.remove_partition(partition)
             yield
         self.unpublished.pop(name, None)
         self.context.remove_topic(name)
 
     # --- replicas ------------------------------------------------------------------------------
 
-    def replica_went(self, partition: TopicPartition, broker_id: BrokerId) -> None:
+    def mark_replica_offline(self, partition: TopicPartition, broker_id: BrokerId) -> None:
         """Mark a replica as offline, because its broker or its log failed or its broker stops."""
         context = self.context
         state = context.replica_state(partition, broker_id)
         if state is ReplicaState.DELETION_STARTED:
-            context.step_replica(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
+            context.change_replica_state(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
         elif state is not ReplicaState.DELETION_SUCCESSFUL:
-            context.step_replica(partition, broker_id, ReplicaState.OFFLINE)
+            context.change_replica_state(partition, broker_id, ReplicaState.OFFLINE)
             if context.is_to_be_deleted(partition.topic):
-                context.step_replica(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
+                context.change_replica_state(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
 
-    def replica_came(self, partition: TopicPartition, broker_id: BrokerId) -> None:
+    def mark_replica_online(self, partition: TopicPartition, broker_id: BrokerId) -> None:
         """Mark a replica as online, because its broker registered or can use its log again."""
         if not self.context.is_to_be_deleted(partition.topic):
-            self.context.step_replica(partition, broker_id, ReplicaState.ONLINE)
+            self.context.change_replica_state(partition, broker_id, ReplicaState.ONLINE)
 
     # --- requests to brokers -------------------------------------------------------------------
 
-    def send(self) -> None:
+    def send_batch(self) -> None:
         """Queue the collected requests for sending, and begin a new batch."""
         batch, self.batch = self.batch, self._begin_batch()
-        orders = batch.requests()
-        for order in orders:
-            if isinstance(order.request, StopReplicaRequest) and self.sender.takes(order.broker_id):
-                self._stops.setdefault(order.broker_id, {})[id(order.request)] = order.request
-        self.sender.put(orders, MIN_QUEUE_SIZE + FULL_UPDATE_FACTOR * self.context.led)
+        broker_requests = batch.requests()
+        for broker_request in broker_requests:
+            if isinstance(
+                broker_request.request, StopReplicaRequest
+            ) and self.sender.accepts_requests(broker_request.broker_id):
+                self._stops.setdefault(broker_request.broker_id, {})[id(broker_request.request)] = (
+                    broker_request.request
+                )
+        self.sender.put(
+            broker_requests, MIN_QUEUE_SIZE + FULL_UPDATE_FACTOR * self.context.led_count
+        )
 
-    def catch_up(self, broker_id: BrokerId) -> None:
+    def resume_requests(self, broker_id: BrokerId) -> None:
         """Queue new requests again for a broker whose requests were dropped.
 
         The broker then waits for full metadata. The dropped StopReplica requests are forgotten,
         because they never get a response.
         """
         self._stops.pop(broker_id, None)
-        self.sender.catch_up(broker_id)
-        self.untold[broker_id] = None
+        self.sender.resume(broker_id)
+        self.awaiting_full_metadata[broker_id] = None
 
-    def take_stop(self, order: BrokerRequest) -> bool:
+    def take_stop_replica(self, broker_request: BrokerRequest) -> bool:
         """Whether a StopReplica request that was answered was made from this state.
 
         False if its broker has deregistered since, or if the request was dropped. Each request
         yields True only once.
         """
-        return self._stops.get(order.broker_id, {}).pop(id(order.request), None) is not None
+        return (
+            self._stops.get(broker_request.broker_id, {}).pop(id(broker_request.request), None)
+            is not None
+        )

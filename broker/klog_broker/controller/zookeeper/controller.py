@@ -29,7 +29,7 @@ from klog_broker.controller.zookeeper import (
     failed_replicas,
     topic_events,
 )
-from klog_broker.controller.zookeeper.broker_catch_up import catch_up
+from klog_broker.controller.zookeeper.broker_catch_up import send_everything_again
 from klog_broker.controller.zookeeper.cluster_state import ControllerState
 from klog_broker.controller.zookeeper.controller_requests import ElectionErrors, ValidatedTopic
 from klog_broker.controller.zookeeper.errors import (
@@ -102,7 +102,7 @@ class Controller:
         self._is_unclean = is_unclean
         self._new_topic_id = new_topic_id
         self._deletes_topics = deletes_topics
-        self._sender = RequestSender(loop, send, self._answered)
+        self._sender = RequestSender(loop, send, self._on_response)
         self._session: Session | None = None
         self._reader: Reader
         self._writes: FencedWrites | None = None
@@ -118,7 +118,11 @@ class Controller:
     @property
     def offline_partitions(self) -> int:
         """The number of partitions in state OFFLINE; 0 if this broker is not the controller."""
-        return 0 if self._work is None else self._work.picture.context.count(PartitionState.OFFLINE)
+        return (
+            0
+            if self._work is None
+            else self._work.controller_state.context.state_count(PartitionState.OFFLINE)
+        )
 
     # --- sessions and terms --------------------------------------------------------------------
 
@@ -126,7 +130,7 @@ class Controller:
         """Use a new connection: read everything from ZooKeeper if this broker is the controller."""
         self._session = session
         self._reader = Reader(session, self._changed, self._loop.call_soon)
-        self._begin()
+        self._start_reading()
 
     def expired(self) -> None:
         """Drop the expired session. `resigned` is called by the election, which also gets this."""
@@ -136,7 +140,7 @@ class Controller:
         """Start work as the controller; `writes` are the writes of its epoch."""
         self._writes = writes
         self._leaving = {}
-        self._begin()
+        self._start_reading()
 
     def resigned(self) -> None:
         """Stop work as the controller: fail all pending requests with NOT_CONTROLLER."""
@@ -150,13 +154,13 @@ class Controller:
         """Try again to elect leaders of offline partitions: `is_unclean` may have changed."""
 
         def run(work: EventContext) -> Steps[None]:
-            context = work.picture.context
-            work.picture.unsettle(list(context.in_state(PartitionState.OFFLINE)))
-            yield from work.writer.settle(work.picture)
+            context = work.controller_state.context
+            work.controller_state.mark_unsettled(list(context.in_state(PartitionState.OFFLINE)))
+            yield from work.writer.settle(work.controller_state)
 
         if self._writes is not None:
             self._events.put(ControllerEvent(run))
-            self._go_on()
+            self._continue_work()
 
     # --- requests from brokers -----------------------------------------------------------------
 
@@ -166,24 +170,28 @@ class Controller:
         """Carry out AlterPartition: a leader requests new ISRs."""
 
         def run(work: EventContext) -> Steps[None]:
-            context = work.picture.context
+            context = work.controller_state.context
             stale = ErrorCode.STALE_BROKER_EPOCH
-            fault = alterations.broker_fault(
+            fault = alterations.broker_epoch_error(
                 context, request.broker_id, request.broker_epoch, stale
             )
             if fault is not ErrorCode.NONE:
                 done(AlterPartitionResponse(error_code=fault))
                 return
-            answer = AlterPartitionResponse()
-            for count, part in enumerate(alterations.parts(request)):
+            response = AlterPartitionResponse()
+            for count, part in enumerate(alterations.split_request(request)):
                 if count:
-                    yield from work.writer.next_turn(work.picture)
-                decision = alterations.decide(context, part)
-                yield from work.writer.put_states(work.picture, decision.changes, tells=False)
-                alterations.add_answer(answer, alterations.answer(context, part, decision))
-            done(answer)
+                    yield from work.writer.next_turn(work.controller_state)
+                decision = alterations.decide_isr_changes(context, part)
+                yield from work.writer.write_states(
+                    work.controller_state, decision.changes, notifies_replicas=False
+                )
+                alterations.append_response(
+                    response, alterations.alter_partition_response(context, part, decision)
+                )
+            done(response)
 
-        self._ask(run, lambda code: done(AlterPartitionResponse(error_code=code)))
+        self._queue_request(run, lambda code: done(AlterPartitionResponse(error_code=code)))
 
     def shut_down(
         self,
@@ -191,7 +199,7 @@ class Controller:
         done: Callable[[ControlledShutdownResponse], None],
     ) -> None:
         """Carry out ControlledShutdown: a broker is about to stop."""
-        self._carry_out(
+        self._queue_steps(
             lambda work: controller_requests.shut_down(work, request),
             done,
             lambda code: ControlledShutdownResponse(error_code=code),
@@ -203,7 +211,7 @@ class Controller:
         done: Callable[[AllocateProducerIdsResponse], None],
     ) -> None:
         """Carry out AllocateProducerIds: a broker needs a block of producer ids."""
-        self._carry_out(
+        self._queue_steps(
             lambda work: controller_requests.allocate_producer_ids(work, request),
             done,
             lambda code: AllocateProducerIdsResponse(error_code=code),
@@ -222,12 +230,12 @@ class Controller:
         `done` gets an error for each partition, or one error for the whole request.
         """
         run = partial(controller_requests.elect_leaders, partitions=partitions, unclean=unclean)
-        self._carry_out(run, done, _as_it_is)
+        self._queue_steps(run, done, _identity)
 
     def create_topic(self, topic: ValidatedTopic, done: Callable[[ErrorCode], None]) -> None:
         """Create a topic. `done` gets the result once ZooKeeper has the topic."""
         run = partial(controller_requests.create_topic, topic=topic)
-        self._carry_out(run, done, _as_it_is)
+        self._queue_steps(run, done, _identity)
 
     def add_partitions(
         self,
@@ -237,80 +245,88 @@ class Controller:
     ) -> None:
         """Add partitions to a topic; `replicas` has their assignments by partition number."""
         run = partial(controller_requests.add_partitions, name=name, replicas=replicas)
-        self._carry_out(run, done, _as_it_is)
+        self._queue_steps(run, done, _identity)
 
     def delete_topic(self, name: str, topic_id: TopicId, done: Callable[[ErrorCode], None]) -> None:
         """Delete the topic of this name and id."""
         run = partial(controller_requests.delete_topic, name=name, topic_id=topic_id)
-        self._carry_out(run, done, _as_it_is)
+        self._queue_steps(run, done, _identity)
 
-    def _carry_out(
+    def _queue_steps(
         self,
         steps: Callable[[EventContext], Steps[Any]],
         done: Callable[[Any], None],
         refusal: Callable[[ErrorCode], Any],
     ) -> None:
         def run(work: EventContext) -> Steps[None]:
-            answer = yield from steps(work)
-            done(answer)
+            response = yield from steps(work)
+            done(response)
 
-        self._ask(run, lambda code: done(refusal(code)))
+        self._queue_request(run, lambda code: done(refusal(code)))
 
-    def _ask(
+    def _queue_request(
         self, run: Callable[[EventContext], Steps[None]], refuse: Callable[[ErrorCode], None]
     ) -> None:
         if self._writes is None:
             refuse(ErrorCode.NOT_CONTROLLER)
             return
         self._events.put(ControllerEvent(run, refuse))
-        self._go_on()
+        self._continue_work()
 
     # --- changes in ZooKeeper and responses of brokers -----------------------------------------
 
     def _changed(self, change: ZnodeChange) -> None:
         self._changes[change] = None
-        self._go_on()
+        self._continue_work()
 
-    def _answered(self, order: BrokerRequest, answer: BrokerResponse) -> None:
+    def _on_response(self, broker_request: BrokerRequest, response: BrokerResponse) -> None:
         work = self._work
         if work is None:
             return
-        if isinstance(answer, LeaderAndIsrResponse):
-            if failed_replicas.is_news(work, answer):
+        if isinstance(response, LeaderAndIsrResponse):
+            if failed_replicas.may_change_replicas(work, response):
                 self._events.put(
-                    ControllerEvent(lambda work: self._take_failed(work, order, answer))
+                    ControllerEvent(lambda work: self._take_failed(work, broker_request, response))
                 )
-                self._go_on()
-        elif isinstance(order.request, StopReplicaRequest) and work.picture.take_stop(order):
-            self._events.put(ControllerEvent(lambda work: self._stopped(work, order, answer)))
-            self._go_on()
+                self._continue_work()
+        elif isinstance(
+            broker_request.request, StopReplicaRequest
+        ) and work.controller_state.take_stop_replica(broker_request):
+            self._events.put(
+                ControllerEvent(
+                    lambda work: self._on_stop_replica_response(work, broker_request, response)
+                )
+            )
+            self._continue_work()
         if self._sender.behind:
-            self._go_on()
+            self._continue_work()
 
     def _take_failed(
-        self, work: EventContext, order: BrokerRequest, answer: LeaderAndIsrResponse
+        self, work: EventContext, broker_request: BrokerRequest, response: LeaderAndIsrResponse
     ) -> Steps[None]:
-        yield from failed_replicas.take(work, order, answer)
-        if work.picture.context.has_failed:
-            self._ask_failed_later()
+        yield from failed_replicas.take_response(work, broker_request, response)
+        if work.controller_state.context.has_failed_replicas:
+            self._retry_failed_replicas_later()
 
-    def _stopped(
-        self, work: EventContext, order: BrokerRequest, answer: BrokerResponse
+    def _on_stop_replica_response(
+        self, work: EventContext, broker_request: BrokerRequest, response: BrokerResponse
     ) -> Steps[None]:
-        if not deletions.take_answer(work, order, answer):
+        if not deletions.take_stop_replica_response(work, broker_request, response):
             self._try_deletions_later()
-        yield from deletions.finish(work, deletions.topics_of(order))
+        yield from deletions.delete_znodes_of(work, deletions.topics_of(broker_request))
 
-    def _change(self, work: EventContext, change: ZnodeChange) -> Steps[None]:
+    def _take_change(self, work: EventContext, change: ZnodeChange) -> Steps[None]:
         match change:
             case ZnodeChange(Subject.BROKERS):
                 version, brokers = yield from work.reader.brokers()
-                yield from work.writer.in_turns(work.picture.take_brokers(version, dict(brokers)))
-                yield from deletions.go_on(work)
+                yield from work.writer.in_turns(
+                    work.controller_state.update_brokers(version, dict(brokers))
+                )
+                yield from deletions.send_deletions(work)
             case ZnodeChange(Subject.TOPICS, ""):
                 yield from topic_events.take_topics(work, self._new_topic_id)
             case ZnodeChange(Subject.TOPICS, name):
-                was_known = work.picture.context.topic_id(name) is not None
+                was_known = work.controller_state.context.topic_id(name) is not None
                 yield from topic_events.take_topic(work, name, self._new_topic_id)
                 if not was_known:
                     # The topic could not be read before; its deletion may be waiting for that.
@@ -320,18 +336,18 @@ class Controller:
 
     # --- one event after the other -------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _start_reading(self) -> None:
         """Discard the state and read everything from ZooKeeper, if connected and elected."""
         session, writes = self._session, self._writes
-        self._events.put_back()
+        self._events.requeue_current()
         self._conversation.drop()
         self._cancel_timers()
         if session is None or writes is None:
             return
         if self._work is not None:
-            self._forget(self._work)
+            self._discard_state(self._work)
         self._changes = {}
-        picture = ControllerState(
+        controller_state = ControllerState(
             self._sender,
             controller_id=self._broker_id,
             controller_epoch=writes.epoch.number,
@@ -339,18 +355,18 @@ class Controller:
             is_unclean=self._is_unclean,
             deletes_topics=self._deletes_topics,
         )
-        writer = Writer(session, writes, self._loop.call_soon, self._reader.name_bad)
-        work = EventContext(picture, self._reader, writer, session)
+        writer = Writer(session, writes, self._loop.call_soon, self._reader.log_unusable_znode)
+        work = EventContext(controller_state, self._reader, writer, session)
         self._conversation.begin(self._steps(work))
 
-    def _forget(self, work: EventContext) -> None:
+    def _discard_state(self, work: EventContext) -> None:
         """Discard the state, except for the brokers in shutdown: ZooKeeper does not store these."""
         if self._work is work:
-            context = work.picture.context
+            context = work.controller_state.context
             self._leaving = {each: context.brokers[each] for each in context.shutting_down}
             self._work = None
 
-    def _go_on(self) -> None:
+    def _continue_work(self) -> None:
         if self._work is not None and not self._conversation.is_under_way:
             self._conversation.begin(self._steps(self._work))
 
@@ -360,31 +376,31 @@ class Controller:
                 yield from self._read_all(work)
             while True:
                 try:
-                    yield from self._next(work)
+                    yield from self._do_next_work(work)
                 except BrokersChanged:
-                    self._events.put_back()
+                    self._events.requeue_current()
                     self._changes[_BROKERS] = None
-                    work.picture.send()
+                    work.controller_state.send_batch()
                     continue
-                work.picture.send()
+                work.controller_state.send_batch()
                 is_wanted = self._changes or self._events or self._sender.behind
-                if work.picture.is_settled and not is_wanted:
+                if work.controller_state.is_settled and not is_wanted:
                     return
         except GeneratorExit:
             # This conversation was dropped, so the outcome of its last write is unknown, and the
             # state must not be used again.
-            self._forget(work)
+            self._discard_state(work)
             raise
         except ControllerMoved:
             return  # `resigned` follows
         except ControllerStateOutdated as error:
-            self._events.fail(error)
-            self._events.put_back()
-            self._forget(work)
+            self._events.count_failure(error)
+            self._events.requeue_current()
+            self._discard_state(work)
             _log.error("reading everything from ZooKeeper again in %d ms: %s", RETRY_MS, error)
-            self._retry = self._loop.call_later(RETRY_MS, self._begin)
+            self._retry = self._loop.call_later(RETRY_MS, self._start_reading)
 
-    def _next(self, work: EventContext) -> Steps[None]:
+    def _do_next_work(self, work: EventContext) -> Steps[None]:
         """Take in changed registrations, settle partitions, then do one more piece of work.
 
         The next piece of work is another change in ZooKeeper; else an event; else sending
@@ -392,25 +408,25 @@ class Controller:
         """
         if _BROKERS in self._changes:
             del self._changes[_BROKERS]
-            yield from self._change(work, _BROKERS)
-        yield from work.writer.settle(work.picture)
+            yield from self._take_change(work, _BROKERS)
+        yield from work.writer.settle(work.controller_state)
         if self._changes:
             change = next(iter(self._changes))
             del self._changes[change]
-            yield from self._change(work, change)
+            yield from self._take_change(work, change)
         elif self._events:
             yield from self._events.carry_out_next(work)
         elif self._sender.behind:
-            yield from catch_up(work, self._sender.behind[0])
+            yield from send_everything_again(work, self._sender.behind[0])
 
     def _read_all(self, work: EventContext) -> Steps[None]:
-        picture = work.picture
+        controller_state = work.controller_state
         version, brokers = yield from work.reader.brokers()
-        yield from work.writer.in_turns(picture.take_brokers(version, dict(brokers)))
+        yield from work.writer.in_turns(controller_state.update_brokers(version, dict(brokers)))
         for broker_id, broker in self._leaving.items():
-            known = picture.context.brokers.get(broker_id)
+            known = controller_state.context.brokers.get(broker_id)
             if known is not None and known.epoch == broker.epoch:
-                picture.context.begin_shutdown(broker_id)
+                controller_state.context.begin_shutdown(broker_id)
         yield from topic_events.take_topics(work, self._new_topic_id)
         # Deletions come before leaders are elected, because a topic to be deleted needs no leader.
         yield from deletions.take_deletions(work, self._new_topic_id)
@@ -419,9 +435,9 @@ class Controller:
         _log.info(
             "broker_id=%d has read %d brokers and %d topics controller_epoch=%d",
             self._broker_id,
-            len(picture.context.brokers),
-            len(picture.context.topics),
-            picture.controller_epoch,
+            len(controller_state.context.brokers),
+            len(controller_state.context.topics),
+            controller_state.controller_epoch,
         )
 
     # --- timers --------------------------------------------------------------------------------
@@ -435,13 +451,13 @@ class Controller:
 
             self._deletion_retry = self._loop.call_later(DELETION_RETRY_MS, again)
 
-    def _ask_failed_later(self) -> None:
+    def _retry_failed_replicas_later(self) -> None:
         if self._failed_retry is None:
 
             def again() -> None:
                 self._failed_retry = None
-                self._events.put(ControllerEvent(failed_replicas.ask_again))
-                self._go_on()
+                self._events.put(ControllerEvent(failed_replicas.send_roles_again))
+                self._continue_work()
 
             self._failed_retry = self._loop.call_later(FAILED_RETRY_MS, again)
 
@@ -452,5 +468,5 @@ class Controller:
         self._retry = self._deletion_retry = self._failed_retry = None
 
 
-def _as_it_is(code: ErrorCode) -> ErrorCode:
+def _identity(code: ErrorCode) -> ErrorCode:
     return code

@@ -101,7 +101,7 @@ class Election:
         The controller reads this, too, because its znode may have been deleted meanwhile.
         """
         self._session = session
-        self._ask()
+        self._read_controller()
 
     def expired(self) -> None:
         """Resign, because the session expired, and with it the znode /controller."""
@@ -109,9 +109,9 @@ class Election:
         self._conversation.drop()
         self._resign()
         self.state = ElectionState.AWAY
-        self._controller_is(NO_BROKER)
+        self._set_controller(NO_BROKER)
 
-    def _ask(self) -> None:
+    def _read_controller(self) -> None:
         session = self._session
         if session is None:
             return
@@ -131,15 +131,15 @@ class Election:
                 return
             node = yield from get(session, CONTROLLER, self._watch())
             if isinstance(node, Node):
-                self._is_held(session, node, epoch)
+                self._take_controller(session, node, epoch)
                 return
             self._resign()
             if not isinstance(node, NoNode):
                 self._failed(CONTROLLER, node)
                 return
             self.state = ElectionState.ASKING
-            self._controller_is(NO_BROKER)
-            failure = yield from self._stand(session, epoch)
+            self._set_controller(NO_BROKER)
+            failure = yield from self._try_election(session, epoch)
             if failure is not None:
                 self._failed(CONTROLLER, failure)
                 return
@@ -166,7 +166,9 @@ class Election:
             self._failed(CONTROLLER_EPOCH, node)
             return None
 
-    def _stand(self, session: Session, epoch: ControllerEpoch) -> Steps[ZooKeeperError | None]:
+    def _try_election(
+        self, session: Session, epoch: ControllerEpoch
+    ) -> Steps[ZooKeeperError | None]:
         """Try to become the controller.
 
         Returns the error; None if this broker was elected or another broker was faster.
@@ -190,7 +192,7 @@ class Election:
         self._elected(session, ControllerEpoch(number, stat.version))
         return None
 
-    def _is_held(self, session: Session, node: Node, epoch: ControllerEpoch) -> None:
+    def _take_controller(self, session: Session, node: Node, epoch: ControllerEpoch) -> None:
         if node.stat.ephemeral_owner == session.session_id:
             if self.writes is None or self.writes.is_over or self.writes.epoch != epoch:
                 self._resign()
@@ -198,7 +200,7 @@ class Election:
             return
         self._resign()
         self.state = ElectionState.OTHER
-        self._controller_is(self._holder(node.data))
+        self._set_controller(self._holder(node.data))
 
     def _holder(self, data: bytes) -> BrokerId:
         try:
@@ -222,14 +224,14 @@ class Election:
         self.state = ElectionState.CONTROLLER
         self.writes = FencedWrites(session, epoch, self._moved)
         _log.info("broker_id=%d is the controller epoch=%d", self._broker_id, epoch.number)
-        for tell in self.on_elected:
-            tell(self.writes)
-        self._controller_is(self._broker_id)
+        for callback in self.on_elected:
+            callback(self.writes)
+        self._set_controller(self._broker_id)
 
     def _moved(self) -> None:
         """Resign, because a write found that another broker was elected."""
         self._resign()
-        self._ask()
+        self._read_controller()
 
     def _resign(self) -> None:
         writes, self.writes = self.writes, None
@@ -242,18 +244,18 @@ class Election:
             self._broker_id,
             writes.epoch.number,
         )
-        for tell in self.on_resigned:
-            tell()
+        for callback in self.on_resigned:
+            callback()
 
-    def _controller_is(self, broker_id: BrokerId) -> None:
+    def _set_controller(self, broker_id: BrokerId) -> None:
         if broker_id != self._controller_id:
             self._controller_id = broker_id
-            for tell in self.on_controller:
-                tell(broker_id)
+            for callback in self.on_controller:
+                callback(broker_id)
 
     def _failed(self, path: str, error: Exception) -> None:
         _log.error("znode=%s failed, so the election is tried again: %s", path, error)
-        self._retry = self._loop.call_later(RETRY_MS, self._ask)
+        self._retry = self._loop.call_later(RETRY_MS, self._read_controller)
 
     def _watch(self) -> Callable[[], None]:
         """Return a callback for a watch. Only the newest callback has an effect."""
@@ -262,6 +264,6 @@ class Election:
 
         def changed() -> None:
             if number == self._watches:
-                self._ask()
+                self._read_controller()
 
         return changed

@@ -10,7 +10,7 @@ and writes nothing.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from klog_broker.controller.decisions.isr_changes import broker_fault
+from klog_broker.controller.decisions.isr_changes import broker_epoch_error
 from klog_broker.controller.decisions.leader_election import LeaderAndIsr
 from klog_broker.controller.decisions.requested_election import requested_election
 from klog_broker.controller.zookeeper.errors import (
@@ -80,7 +80,7 @@ def shut_down(
     The response names the partitions that the broker still leads, because no other replica is in
     sync. Partitions with one replica are not named.
     """
-    picture, context = work.picture, work.picture.context
+    controller_state, context = work.controller_state, work.controller_state.context
     broker_id = BrokerId(request.broker_id)
     broker = context.brokers.get(broker_id)
     if broker is None:
@@ -92,14 +92,14 @@ def shut_down(
     for count, partition in enumerate(context.partitions_on(broker_id), 1):
         if len(context.assignment(partition)) > 1 and not context.is_to_be_deleted(partition.topic):
             replicated.append(partition)
-            picture.unsettle((partition,))
+            controller_state.mark_unsettled((partition,))
         if count % LOOKED_AT_A_TURN == 0:
             yield from work.writer.pause()
-    yield from work.writer.settle(picture)
+    yield from work.writer.settle(controller_state)
     remaining = []
     for count, partition in enumerate(replicated, 1):
         if count % PARTITIONS_A_TURN == 0:
-            yield from work.writer.next_turn(picture)
+            yield from work.writer.next_turn(controller_state)
         known = context.leadership(partition)
         if known is None:
             continue
@@ -108,8 +108,8 @@ def shut_down(
                 RemainingPartition(topic_name=partition.topic, partition_index=partition.partition)
             )
         else:
-            picture.replica_went(partition, broker_id)
-            picture.batch.stop(partition, (broker_id,), deletes=False)
+            controller_state.mark_replica_offline(partition, broker_id)
+            controller_state.batch.add_stop_replica(partition, (broker_id,), deletes=False)
     return ControlledShutdownResponse(remaining_partitions=remaining)
 
 
@@ -121,7 +121,7 @@ def elect_leaders(
     Elects the preferred replica. With `unclean`, elects any live replica, for partitions without a
     live leader. Returns the error of each partition.
     """
-    context = work.picture.context
+    context = work.controller_state.context
     asked: Iterable[TopicPartition] = partitions or ()
     if partitions is None:
         topics = (each for each in context.topics if not context.is_to_be_deleted(each))
@@ -137,7 +137,7 @@ def elect_leaders(
             errors[partition] = ErrorCode.NONE
         else:
             errors[partition] = elected
-    yield from work.writer.put_states(work.picture, changes)
+    yield from work.writer.write_states(work.controller_state, changes)
     for count, (partition, state) in enumerate(changes.items(), 1):
         if count % LOOKED_AT_A_TURN == 0:
             yield from work.writer.pause()
@@ -151,17 +151,17 @@ def allocate_producer_ids(
 ) -> Steps[AllocateProducerIdsResponse]:
     """Carry out AllocateProducerIds: return the next block, which no broker has ever had."""
     unknown = ErrorCode.BROKER_ID_NOT_REGISTERED
-    context = work.picture.context
-    fault = broker_fault(context, request.broker_id, request.broker_epoch, unknown)
+    context = work.controller_state.context
+    fault = broker_epoch_error(context, request.broker_id, request.broker_epoch, unknown)
     if fault is not ErrorCode.NONE:
         return AllocateProducerIdsResponse(error_code=fault)
     node = yield from get(work.session, PRODUCER_ID_BLOCK)
     if not isinstance(node, Node):
-        raise _unread(work, PRODUCER_ID_BLOCK, node)
+        raise _read_error(work, PRODUCER_ID_BLOCK, node)
     try:
         first = decode_producer_id_block(node.data).last + 1 if node.data else 0
     except ZnodeError as error:
-        work.reader.name_bad(PRODUCER_ID_BLOCK, node.data, str(error))
+        work.reader.log_unusable_znode(PRODUCER_ID_BLOCK, node.data, str(error))
         return AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     last = first + PRODUCER_IDS_A_BLOCK - 1
     if last > _MAX_ID:
@@ -174,9 +174,9 @@ def allocate_producer_ids(
     )
 
 
-def _unread(work: EventContext, path: str, error: ZooKeeperError) -> ControllerStateOutdated:
+def _read_error(work: EventContext, path: str, error: ZooKeeperError) -> ControllerStateOutdated:
     if isinstance(error, NoAuth):
-        work.reader.name_bad(path, b"", str(error))
+        work.reader.log_unusable_znode(path, b"", str(error))
         return WriteDenied(f"{path} may not be read")
     return ControllerStateOutdated(f"{path} cannot be read: {error}")
 
@@ -245,7 +245,7 @@ def add_partitions(
     if isinstance(node, NoNode):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not isinstance(node, Node):
-        raise _unread(work, topic_path(name), node)
+        raise _read_error(work, topic_path(name), node)
     try:
         known = yield from work.reader.assignment(name, node.data)
     except ZnodeError:
@@ -253,7 +253,7 @@ def add_partitions(
     added = {number: PartitionAssignment(each) for number, each in replicas.items()}
     if added.items() <= known.partitions.items():
         return ErrorCode.NONE
-    if work.picture.context.is_to_be_deleted(name):
+    if work.controller_state.context.is_to_be_deleted(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     if sorted(added) != list(range(len(known.partitions), len(known.partitions) + len(added))):
         return ErrorCode.INVALID_PARTITIONS
@@ -272,7 +272,7 @@ def delete_topic(work: EventContext, name: str, topic_id: TopicId) -> Steps[Erro
     Clients stop seeing the topic soon after. Its logs disappear as each broker with a replica is
     available. The znode names only the topic, so it is written only if the name still has this id.
     """
-    if work.picture.context.topic_id(name) != topic_id:
+    if work.controller_state.context.topic_id(name) != topic_id:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     operations: list[Operation] = [Create(delete_topic_path(name), b"")]
     answer = yield from work.writer.try_write(operations)

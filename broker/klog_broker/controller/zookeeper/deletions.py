@@ -35,9 +35,9 @@ _AT_ONCE = 200
 
 def take_deletions(work: EventContext, new_id: NewId) -> Steps[None]:
     """Read which topics are to be deleted, begin their deletion, and retry failed deletions."""
-    context = work.picture.context
+    context = work.controller_state.context
     names = yield from work.reader.deletions()
-    if not work.picture.deletes_topics:
+    if not work.controller_state.deletes_topics:
         for name in names:
             _log.warning("topic=%s is not deleted: delete.topic.enable=false", name)
             yield from _delete(work, [delete_topic_path(name)])
@@ -48,81 +48,85 @@ def take_deletions(work: EventContext, new_id: NewId) -> Steps[None]:
     collected = 0
     for name in names:
         if context.topic_id(name) is None:
-            yield from _forget_order(work, name)
+            yield from _delete_request_znode(work, name)
         elif not context.is_to_be_deleted(name):
             collected += yield from _queue(work, name)
             if collected >= PARTITIONS_A_TURN:
                 collected = 0
-                yield from work.writer.next_turn(work.picture)
-    yield from go_on(work)
-    yield from finish(work, context.to_be_deleted)
+                yield from work.writer.next_turn(work.controller_state)
+    yield from send_deletions(work)
+    yield from delete_znodes_of(work, context.to_be_deleted)
 
 
-def go_on(work: EventContext) -> Steps[None]:
+def send_deletions(work: EventContext) -> Steps[None]:
     """Send StopReplica to all registered brokers that hold replicas of topics to be deleted."""
-    picture, context = work.picture, work.picture.context
+    controller_state, context = work.controller_state, work.controller_state.context
     numbers = count(1)
     for topic in context.to_be_deleted:
         for partition in context.partitions_of(topic):
             for broker_id in context.assignment(partition):
                 if broker_id in context.brokers:
-                    _order_deletion(picture, partition, broker_id)
+                    _send_deletion(controller_state, partition, broker_id)
             if next(numbers) % PARTITIONS_A_TURN == 0:
-                yield from work.writer.next_turn(picture)
+                yield from work.writer.next_turn(controller_state)
 
 
-def _order_deletion(
-    picture: ControllerState, partition: TopicPartition, broker_id: BrokerId
+def _send_deletion(
+    controller_state: ControllerState, partition: TopicPartition, broker_id: BrokerId
 ) -> None:
-    context = picture.context
+    context = controller_state.context
     state = context.replica_state(partition, broker_id)
     if state is ReplicaState.DELETION_INELIGIBLE:
-        context.step_replica(partition, broker_id, ReplicaState.OFFLINE)
+        context.change_replica_state(partition, broker_id, ReplicaState.OFFLINE)
     elif state is not ReplicaState.OFFLINE:
         return
-    context.step_replica(partition, broker_id, ReplicaState.DELETION_STARTED)
-    picture.batch.stop(partition, (broker_id,), deletes=True)
+    context.change_replica_state(partition, broker_id, ReplicaState.DELETION_STARTED)
+    controller_state.batch.add_stop_replica(partition, (broker_id,), deletes=True)
 
 
-def take_answer(work: EventContext, order: BrokerRequest, answer: BrokerResponse) -> bool:
+def take_stop_replica_response(
+    work: EventContext, broker_request: BrokerRequest, response: BrokerResponse
+) -> bool:
     """Take in a broker's StopReplica response; return whether all its deletions succeeded."""
-    request, context = order.request, work.picture.context
-    assert isinstance(request, StopReplicaRequest) and isinstance(answer, StopReplicaResponse)
+    request, context = broker_request.request, work.controller_state.context
+    assert isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse)
     failed = {
         TopicPartition(each.topic_name, each.partition_index)
-        for each in answer.partition_errors
+        for each in response.partition_errors
         if each.error_code != ErrorCode.NONE
     }
     is_done = True
     for topic in request.topic_states:
         for state in topic.partition_states:
             partition = TopicPartition(topic.topic_name, state.partition_index)
-            known = context.replica_state(partition, order.broker_id)
+            known = context.replica_state(partition, broker_request.broker_id)
             if not state.delete_partition or known is not ReplicaState.DELETION_STARTED:
                 continue
-            if answer.error_code == ErrorCode.NONE and partition not in failed:
+            if response.error_code == ErrorCode.NONE and partition not in failed:
                 after = ReplicaState.DELETION_SUCCESSFUL
             else:
                 after, is_done = ReplicaState.DELETION_INELIGIBLE, False
-                _log.warning("broker_id=%d could not delete %s", order.broker_id, partition)
-            context.step_replica(partition, order.broker_id, after)
+                _log.warning(
+                    "broker_id=%d could not delete %s", broker_request.broker_id, partition
+                )
+            context.change_replica_state(partition, broker_request.broker_id, after)
     return is_done
 
 
-def topics_of(order: BrokerRequest) -> list[str]:
+def topics_of(broker_request: BrokerRequest) -> list[str]:
     """The topics that a StopReplica request names."""
-    assert isinstance(order.request, StopReplicaRequest)
-    return [each.topic_name for each in order.request.topic_states]
+    assert isinstance(broker_request.request, StopReplicaRequest)
+    return [each.topic_name for each in broker_request.request.topic_states]
 
 
-def finish(work: EventContext, topics: Iterable[str]) -> Steps[None]:
+def delete_znodes_of(work: EventContext, topics: Iterable[str]) -> Steps[None]:
     """Delete the znodes of those topics to be deleted that have no replica left."""
-    context = work.picture.context
+    context = work.controller_state.context
     for topic in topics:
         if context.is_to_be_deleted(topic) and context.is_deleted(topic):
             if not (yield from _erase(work, topic)):
                 continue  # `take_deletions` tries again.
-            yield from work.writer.in_turns(work.picture.remove_topic(topic))
+            yield from work.writer.in_turns(work.controller_state.remove_topic(topic))
             _log.info("topic=%s is deleted", topic)
 
 
@@ -132,29 +136,31 @@ def _queue(work: EventContext, topic: str) -> Steps[int]:
     One UpdateMetadata request names all partitions, so that no broker shows clients a part of the
     topic.
     """
-    picture, context = work.picture, work.picture.context
+    controller_state, context = work.controller_state, work.controller_state.context
     context.queue_deletion(topic)
-    picture.unpublished.pop(topic, None)
+    controller_state.unpublished.pop(topic, None)
     partitions = context.partitions_of(topic)
     for number, partition in enumerate(partitions, 1):
-        picture.take_unsettled(partition)
+        controller_state.take_unsettled(partition)
         state = context.state(partition)
         if state in (PartitionState.ONLINE, PartitionState.NEW):
-            context.step(partition, PartitionState.OFFLINE)
+            context.change_state(partition, PartitionState.OFFLINE)
         if state is not PartitionState.NON_EXISTENT:
-            context.step(partition, PartitionState.NON_EXISTENT)
+            context.change_state(partition, PartitionState.NON_EXISTENT)
         for broker_id in context.assignment(partition):
             if context.replica_state(partition, broker_id) is not ReplicaState.DELETION_INELIGIBLE:
-                context.step_replica(partition, broker_id, ReplicaState.OFFLINE)
+                context.change_replica_state(partition, broker_id, ReplicaState.OFFLINE)
                 if broker_id not in context.brokers:
-                    context.step_replica(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
+                    context.change_replica_state(
+                        partition, broker_id, ReplicaState.DELETION_INELIGIBLE
+                    )
         if number % PARTITIONS_A_TURN == 0:
             yield from work.writer.pause()
-    yield from work.writer.in_turns(picture.batch.collect(partitions))
+    yield from work.writer.in_turns(controller_state.batch.collect(partitions))
     return len(partitions)
 
 
-def _forget_order(work: EventContext, topic: str) -> Steps[None]:
+def _delete_request_znode(work: EventContext, topic: str) -> Steps[None]:
     """Delete a deletion request whose topic does not exist. (An unreadable topic exists.)"""
     stat = yield from exists(work.session, topic_path(topic))
     if stat is None:
@@ -202,12 +208,12 @@ def _children(work: EventContext, parents: list[str]) -> Steps[list[str]]:
     """The paths of the children of these znodes. A znode that does not exist has no children."""
     answers = yield from together([partial(work.session.children, each) for each in parents])
     found: list[str] = []
-    for parent, answer in zip(parents, answers, strict=True):
-        if isinstance(answer, Children):
-            found += [f"{parent}/{name}" for name in answer.names]
-        elif isinstance(answer, NoAuth):
-            work.reader.name_bad(parent, b"", str(answer))
+    for parent, response in zip(parents, answers, strict=True):
+        if isinstance(response, Children):
+            found += [f"{parent}/{name}" for name in response.names]
+        elif isinstance(response, NoAuth):
+            work.reader.log_unusable_znode(parent, b"", str(response))
             raise WriteDenied(f"the children of {parent} may not be read")
-        elif not isinstance(answer, NoNode):
-            raise ControllerStateOutdated(f"the children of {parent} cannot be read: {answer}")
+        elif not isinstance(response, NoNode):
+            raise ControllerStateOutdated(f"the children of {parent} cannot be read: {response}")
     return found

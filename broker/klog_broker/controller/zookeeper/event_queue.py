@@ -63,13 +63,13 @@ class EventQueue:
         else:
             self._current = None
 
-    def put_back(self) -> None:
+    def requeue_current(self) -> None:
         """Put the interrupted event, if any, back at the front of the queue."""
         event, self._current = self._current, None
         if event is not None:
             self._waiting.appendleft(event)
 
-    def fail(self, why: Exception) -> None:
+    def count_failure(self, why: Exception) -> None:
         """Count a failure of the event in progress; refuse a request at the last attempt."""
         event = self._current
         if event is None or event.refuse is None:
@@ -89,7 +89,7 @@ class EventQueue:
 
     def refuse_all(self, code: ErrorCode) -> None:
         """Empty the queue, and answer all requests in it with this error."""
-        self.put_back()
+        self.requeue_current()
         events, self._waiting = self._waiting, deque()
         for event in events:
             if event.refuse is not None:

@@ -26,65 +26,71 @@ _HAS_ITS_ROLE = (
 )
 
 
-def is_news(work: EventContext, answer: LeaderAndIsrResponse) -> bool:
+def may_change_replicas(work: EventContext, response: LeaderAndIsrResponse) -> bool:
     """Whether a response reports a failed replica, or may report that a replica works again."""
-    return answer.error_code == ErrorCode.NONE and (
-        work.picture.context.has_failed
+    return response.error_code == ErrorCode.NONE and (
+        work.controller_state.context.has_failed_replicas
         or any(
             each.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-            for topic in answer.topics
+            for topic in response.topics
             for each in topic.partition_errors
         )
     )
 
 
-def take(work: EventContext, order: BrokerRequest, answer: LeaderAndIsrResponse) -> Steps[None]:
+def take_response(
+    work: EventContext, broker_request: BrokerRequest, response: LeaderAndIsrResponse
+) -> Steps[None]:
     """Mark replicas as failed or working by a LeaderAndIsr response, and settle partitions."""
-    context, broker_id = work.picture.context, order.broker_id
+    context, broker_id = work.controller_state.context, broker_request.broker_id
     broker = context.brokers.get(broker_id)
-    if broker is None or broker.epoch != order.broker_epoch:
+    if broker is None or broker.epoch != broker_request.broker_epoch:
         return
-    for topic in answer.topics:
+    for topic in response.topics:
         name = context.topic_name(TopicId(topic.topic_id))
         for each in topic.partition_errors:
             partition = TopicPartition(name or "", each.partition_index)
             if broker_id not in context.assignment(partition):
                 continue
             if each.error_code in _HAS_ITS_ROLE:
-                _works(work.picture, partition, broker_id)
+                _mark_working(work.controller_state, partition, broker_id)
             elif each.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
-                _failed(work.picture, partition, broker_id)
-    yield from work.writer.settle(work.picture)
+                _mark_failed(work.controller_state, partition, broker_id)
+    yield from work.writer.settle(work.controller_state)
 
 
-def ask_again(work: EventContext) -> Steps[None]:
+def send_roles_again(work: EventContext) -> Steps[None]:
     """Send LeaderAndIsr again for all failed replicas."""
-    picture = work.picture
-    for partition, brokers in picture.context.all_failed().items():
-        picture.unsettle((partition,), tell=brokers)
-    yield from work.writer.settle(picture)
+    controller_state = work.controller_state
+    for partition, brokers in controller_state.context.failed_replicas().items():
+        controller_state.mark_unsettled((partition,), notified=brokers)
+    yield from work.writer.settle(controller_state)
 
 
-def _works(picture: ControllerState, partition: TopicPartition, broker_id: BrokerId) -> None:
-    context = picture.context
-    if broker_id not in context.failed(partition):
+def _mark_working(
+    controller_state: ControllerState, partition: TopicPartition, broker_id: BrokerId
+) -> None:
+    context = controller_state.context
+    if broker_id not in context.failed_brokers(partition):
         return
-    context.replica_works(partition, broker_id)
+    context.mark_replica_working(partition, broker_id)
     if context.is_to_be_deleted(partition.topic):
         return
     _log.info("broker_id=%d can use its log of %s again", broker_id, partition)
-    picture.replica_came(partition, broker_id)
-    picture.batch.tell(context.brokers, (partition,))
+    controller_state.mark_replica_online(partition, broker_id)
+    controller_state.batch.add_update_metadata(context.brokers, (partition,))
     # Send LeaderAndIsr once more: the response may be to a request of an older leader epoch, or a
     # StopReplica request may have followed that one.
-    picture.unsettle((partition,), tell=(broker_id,))
+    controller_state.mark_unsettled((partition,), notified=(broker_id,))
 
 
-def _failed(picture: ControllerState, partition: TopicPartition, broker_id: BrokerId) -> None:
-    context = picture.context
-    if broker_id in context.failed(partition):
+def _mark_failed(
+    controller_state: ControllerState, partition: TopicPartition, broker_id: BrokerId
+) -> None:
+    context = controller_state.context
+    if broker_id in context.failed_brokers(partition):
         return
-    context.replica_fails(partition, broker_id)
+    context.mark_replica_failed(partition, broker_id)
     if context.is_to_be_deleted(partition.topic):
         return  # The response to the StopReplica request with the deletion decides.
     _log.warning(
@@ -96,8 +102,8 @@ def _failed(picture: ControllerState, partition: TopicPartition, broker_id: Brok
         and known.state.leader == broker_id
         and context.state(partition) is PartitionState.ONLINE
     ):
-        context.step(partition, PartitionState.OFFLINE)
-    picture.replica_went(partition, broker_id)
-    picture.batch.stop(partition, (broker_id,), deletes=False)
-    picture.batch.tell(context.brokers, (partition,))
-    picture.unsettle((partition,))
+        context.change_state(partition, PartitionState.OFFLINE)
+    controller_state.mark_replica_offline(partition, broker_id)
+    controller_state.batch.add_stop_replica(partition, (broker_id,), deletes=False)
+    controller_state.batch.add_update_metadata(context.brokers, (partition,))
+    controller_state.mark_unsettled((partition,))

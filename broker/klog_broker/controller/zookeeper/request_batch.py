@@ -75,8 +75,9 @@ class RequestBatch:
 
     `listener` is the name of the inter-broker listener. `unreadable` has the names of topics whose
     znodes exist and cannot be read. `unpublished` has partitions, by topic, that no UpdateMetadata
-    request names before `collect`. `untold` has the brokers that wait for the full UpdateMetadata
-    request: until then, a request to them names only topics with all of their partitions.
+    request names before `collect`. `awaiting_full_metadata` has the brokers that wait for the full
+    UpdateMetadata request: until then, a request to them names only topics with all of their
+    partitions.
     """
 
     def __init__(
@@ -88,12 +89,12 @@ class RequestBatch:
         listener: str,
         unreadable: Set[str] = frozenset(),
         unpublished: Mapping[str, Container[TopicPartition]] = MappingProxyType({}),
-        untold: Container[BrokerId] = (),
+        awaiting_full_metadata: Container[BrokerId] = (),
     ) -> None:
         self._context = context
         self._unreadable = unreadable
         self._unpublished = unpublished
-        self._untold = untold
+        self._awaiting_full_metadata = awaiting_full_metadata
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
         self._listener = listener
@@ -101,14 +102,14 @@ class RequestBatch:
         # deleted (`_stopped`).
         self._led: dict[BrokerId, dict[TopicPartition, bool]] = {}
         self._stopped: dict[BrokerId, dict[TopicPartition, bool]] = {}
-        self._told: dict[BrokerId, None] = {}
+        self._update_recipients: dict[BrokerId, None] = {}
         self._changed: dict[TopicPartition, None] = {}
         self._collected: dict[str, UpdateMetadataTopicState] = {}
         self._entire: set[str] = set()
         """The topics that have all their partitions in `_collected`."""
         self._everything: FullMetadata | None = None
 
-    def lead(
+    def add_leader_and_isr(
         self, partition: TopicPartition, brokers: Iterable[BrokerId], *, is_new: bool = False
     ) -> None:
         """Send LeaderAndIsr to these replicas of a partition, and UpdateMetadata to all brokers.
@@ -116,10 +117,10 @@ class RequestBatch:
         `is_new` means that the partition has just got its first leader.
         """
         for broker_id in brokers:
-            self.lead_again(partition, broker_id, is_new=is_new)
-        self.tell(self._context.brokers, (partition,))
+            self.add_leader_and_isr_for(partition, broker_id, is_new=is_new)
+        self.add_update_metadata(self._context.brokers, (partition,))
 
-    def lead_again(
+    def add_leader_and_isr_for(
         self, partition: TopicPartition, broker_id: BrokerId, *, is_new: bool = False
     ) -> None:
         """Send LeaderAndIsr for a partition to one broker, without UpdateMetadata to all."""
@@ -128,7 +129,7 @@ class RequestBatch:
         states = self._led.setdefault(broker_id, {})
         states[partition] = is_new or states.get(partition, False)
 
-    def stop(
+    def add_stop_replica(
         self, partition: TopicPartition, brokers: Iterable[BrokerId], *, deletes: bool
     ) -> None:
         """Send StopReplica for a partition to these brokers; `deletes` also deletes the log."""
@@ -136,13 +137,15 @@ class RequestBatch:
             states = self._stopped.setdefault(broker_id, {})
             states[partition] = deletes or states.get(partition, False)
 
-    def tell(self, brokers: Iterable[BrokerId], partitions: Iterable[TopicPartition]) -> None:
+    def add_update_metadata(
+        self, brokers: Iterable[BrokerId], partitions: Iterable[TopicPartition]
+    ) -> None:
         """Send UpdateMetadata with the registered brokers and these partitions to `brokers`.
 
         All UpdateMetadata requests of a batch have the same content, so other recipients get these
         partitions, too. Partitions that never had a leader are omitted.
         """
-        self._told.update(dict.fromkeys(brokers))
+        self._update_recipients.update(dict.fromkeys(brokers))
         self._changed.update(
             (each, None) for each in partitions if each not in self._unpublished.get(each.topic, ())
         )
@@ -152,7 +155,7 @@ class RequestBatch:
 
         Yields once for each partition. The partitions must not change until `requests` is called.
         """
-        self._told.update(dict.fromkeys(self._context.brokers))
+        self._update_recipients.update(dict.fromkeys(self._context.brokers))
         for partition in partitions:
             self._put_whole(self._collected, partition)
             yield
@@ -162,7 +165,7 @@ class RequestBatch:
                 self._entire.add(topic)
 
     def collect_all(self, everything: FullMetadata) -> Iterator[None]:
-        """Fill `everything` with all topics, for `tell_all`.
+        """Fill `everything` with all topics, for `add_full_metadata`.
 
         Yields once for each partition; meanwhile the context must not change. An unreadable topic
         is included without its id, so that brokers do not treat the topic as deleted.
@@ -174,7 +177,7 @@ class RequestBatch:
         for topic in self._unreadable:
             everything.topics[topic] = UpdateMetadataTopicState(topic_name=topic)
 
-    def tell_all(self, broker_id: BrokerId, everything: FullMetadata) -> None:
+    def add_full_metadata(self, broker_id: BrokerId, everything: FullMetadata) -> None:
         """Send a broker the full UpdateMetadata request: it replaces all that the broker knows.
 
         `everything` was filled by `collect_all` from the present context. The batch must contain no
@@ -182,24 +185,24 @@ class RequestBatch:
         check the type only in requests of KRaft controllers.
         """
         self._everything = everything
-        self._told[broker_id] = None
+        self._update_recipients[broker_id] = None
 
     def requests(self) -> list[BrokerRequest]:
         """Make the requests, in the order in which each broker must get them; ends the batch."""
         brokers = self._context.brokers
-        orders: list[tuple[BrokerId, ControllerRequest, int]] = []
+        requests: list[tuple[BrokerId, ControllerRequest, int]] = []
         for broker_id, states in self._led.items():
             # The topic may have been removed from ZooKeeper by hand since.
             there = {each: states[each] for each in states if self._is_led(each)}
             if there:
-                orders.append((broker_id, self._leader_and_isr(there), len(there)))
-        orders += self._update_metadata()
-        orders += [
+                requests.append((broker_id, self._leader_and_isr(there), len(there)))
+        requests += self._update_metadata()
+        requests += [
             (broker_id, self._stop_replica(states), len(states))
             for broker_id, states in self._stopped.items()
         ]
         made = []
-        for broker_id, request, size in orders:
+        for broker_id, request, size in requests:
             broker = brokers.get(broker_id)
             # A broker that is not registered gets everything when it registers.
             if broker is not None:
@@ -264,14 +267,14 @@ class RequestBatch:
 
     def _update_metadata(self) -> list[tuple[BrokerId, ControllerRequest, int]]:
         """One UpdateMetadata request and its size for each recipient; they share their contents."""
-        topics = self._told_topics()
+        topics = self._topic_states()
         size = sum(len(each.partition_states) for each in topics) + len(self._context.brokers)
-        live = [_told_broker(each.registration) for each in self._context.brokers.values()]
+        live = [_broker_state(each.registration) for each in self._context.brokers.values()]
         entire = [each for each in topics if each.topic_name in self._entire]
         is_full = self._everything is not None
         requests: list[tuple[BrokerId, ControllerRequest, int]] = []
-        for broker_id in self._told:
-            is_new = broker_id in self._untold and not is_full
+        for broker_id in self._update_recipients:
+            is_new = broker_id in self._awaiting_full_metadata and not is_full
             if is_new and topics and not entire:
                 continue  # The full request follows.
             request = UpdateMetadataRequest(
@@ -284,12 +287,12 @@ class RequestBatch:
             requests.append((broker_id, request, size))
         return requests
 
-    def _told_topics(self) -> list[UpdateMetadataTopicState]:
+    def _topic_states(self) -> list[UpdateMetadataTopicState]:
         if self._everything is not None:
             return list(self._everything.topics.values())
         topics = self._collected
         for partition in self._changed:
-            state = self._told_state(partition)
+            state = self._partition_state(partition)
             if state is not None:
                 self._put(topics, partition, state)
         return list(topics.values())
@@ -299,7 +302,7 @@ class RequestBatch:
     ) -> None:
         """Add a partition, even without a leader: clients would count too few partitions without
         it."""
-        state = self._told_state(partition) or self._told_before_it_is_led(partition)
+        state = self._partition_state(partition) or self._leaderless_state(partition)
         self._put(topics, partition, state)
 
     def _put(
@@ -316,7 +319,7 @@ class RequestBatch:
             )
         topic.partition_states.append(state)
 
-    def _told_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
+    def _partition_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
         known = self._context.leadership(partition)
         if known is None:
             return None
@@ -337,7 +340,7 @@ class RequestBatch:
             offline_replicas=[broker_id for broker_id in replicas if broker_id not in online],
         )
 
-    def _told_before_it_is_led(self, partition: TopicPartition) -> UpdateMetadataPartitionState:
+    def _leaderless_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState:
         """The state of a partition without a leader; its epochs are below all that follow.
 
         A partition with an unreadable state znode is described like this, too, even if brokers got
@@ -382,7 +385,7 @@ class RequestBatch:
         return NO_LEADER_EPOCH if known is None else known.state.leader_epoch
 
 
-def _told_broker(registration: BrokerRegistration) -> UpdateMetadataBroker:
+def _broker_state(registration: BrokerRegistration) -> UpdateMetadataBroker:
     return UpdateMetadataBroker(
         id=registration.broker_id,
         endpoints=[

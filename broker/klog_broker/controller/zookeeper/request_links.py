@@ -46,29 +46,29 @@ class BrokerConnections:
     def send(
         self,
         registration: BrokerRegistration,
-        order: ControllerRequest,
+        request: ControllerRequest,
         done: Callable[[BrokerResponse | None], None],
     ) -> None:
         """Send a request to a broker; `done` gets the response, or None if the request failed.
 
         A failure has closed the connection, unless the request was never sent.
         """
-        link = self._link(registration, order.broker_epoch)
+        link = self._link(registration, request.broker_epoch)
         if link is None:
             self._unreached.failed(registration.broker_id, f"has no listener {self._listener}")
             self._call_soon(lambda: done(None))
             return
 
-        def answered(reply: Any, error: KlogError | None) -> None:
+        def answered(response: Any, error: KlogError | None) -> None:
             if error is None:
                 self._unreached.answered(registration.broker_id)
             elif not link.connection.is_closed:
-                text = f"did not answer {type(order).__name__}: {error}"
+                text = f"did not answer {type(request).__name__}: {error}"
                 self._unreached.failed(registration.broker_id, text)
-            done(reply)
+            done(response)
 
-        reply_class = registry.response_class(order.api_key)
-        link.connection.send(reply_class, lambda _: order, answered, self._timeout_ms)
+        response_class = registry.response_class(request.api_key)
+        link.connection.send(response_class, lambda _: request, answered, self._timeout_ms)
 
     def close(self) -> None:
         """Close all connections, because this broker is no longer the controller."""

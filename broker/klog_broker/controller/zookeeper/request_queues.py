@@ -39,14 +39,14 @@ class RequestQueues:
         self._queues: dict[BrokerId, _Queue] = {}
         self._behind: dict[BrokerId, None] = {}
 
-    def begin(self, broker_id: BrokerId, broker_epoch: int) -> None:
+    def add_broker(self, broker_id: BrokerId, broker_epoch: int) -> None:
         """Add a queue for a broker; drop its queue of another epoch, if any."""
         known = self._queues.get(broker_id)
         if known is None or known.broker_epoch != broker_epoch:
             self._queues[broker_id] = _Queue(broker_epoch)
             self._behind.pop(broker_id, None)
 
-    def end(self, broker_id: BrokerId) -> None:
+    def remove_broker(self, broker_id: BrokerId) -> None:
         """Drop the queue of a broker that is no longer registered."""
         self._queues.pop(broker_id, None)
         self._behind.pop(broker_id, None)
@@ -58,20 +58,20 @@ class RequestQueues:
 
     @property
     def behind(self) -> tuple[BrokerId, ...]:
-        """The brokers that answer again after their requests were dropped; until `catch_up`."""
+        """The brokers that answer again after their requests were dropped; until `resume`."""
         return tuple(self._behind)
 
-    def catch_up(self, broker_id: BrokerId) -> None:
+    def resume(self, broker_id: BrokerId) -> None:
         """Queue new requests again for a broker that is behind."""
         del self._behind[broker_id]
         self._queues[broker_id].is_dropped = False
 
-    def takes(self, broker_id: BrokerId) -> bool:
+    def accepts_requests(self, broker_id: BrokerId) -> bool:
         """Whether new requests for a broker are queued; `put` may still drop them by their size."""
         queue = self._queues.get(broker_id)
         return queue is not None and not queue.is_dropped
 
-    def put(self, orders: Iterable[BrokerRequest], at_most: int) -> list[BrokerId]:
+    def put(self, broker_requests: Iterable[BrokerRequest], at_most: int) -> list[BrokerId]:
         """Append requests to their brokers' queues; return the brokers that have none in flight.
 
         A queue whose size exceeds `at_most` is dropped except for its first request; the limit must
@@ -79,26 +79,30 @@ class RequestQueues:
         epochs are ignored.
         """
         ready: dict[BrokerId, None] = {}
-        for order in orders:
-            queue = self._queues.get(order.broker_id)
-            if queue is None or queue.broker_epoch != order.broker_epoch or queue.is_dropped:
+        for broker_request in broker_requests:
+            queue = self._queues.get(broker_request.broker_id)
+            if (
+                queue is None
+                or queue.broker_epoch != broker_request.broker_epoch
+                or queue.is_dropped
+            ):
                 continue
-            queue.waiting.append(order)
-            queue.size += order.size
+            queue.waiting.append(broker_request)
+            queue.size += broker_request.size
             if queue.size > at_most and len(queue.waiting) > 1:
                 _drop(queue)
             if not queue.is_sent:
-                ready[order.broker_id] = None
+                ready[broker_request.broker_id] = None
         return list(ready)
 
     def next_size(self, broker_id: BrokerId) -> int:
-        """The size of the request that `send` would return; 0 if no request can be sent."""
+        """The size of the request that `next_request` would return; 0 if no request can be sent."""
         queue = self._queues.get(broker_id)
         if queue is None or queue.is_sent or not queue.waiting:
             return 0
         return queue.waiting[0].size
 
-    def send(self, broker_id: BrokerId) -> BrokerRequest | None:
+    def next_request(self, broker_id: BrokerId) -> BrokerRequest | None:
         """Return a broker's next request and mark it as in flight; None if none can be sent."""
         queue = self._queues.get(broker_id)
         if queue is None or queue.is_sent or not queue.waiting:
@@ -106,29 +110,29 @@ class RequestQueues:
         queue.is_sent = True
         return queue.waiting[0]
 
-    def answered(self, order: BrokerRequest) -> None:
+    def remove_answered(self, broker_request: BrokerRequest) -> None:
         """Remove a request that was answered, so that the next request may be sent."""
-        queue = self._sent(order)
+        queue = self._sent(broker_request)
         if queue is not None:
             queue.size -= queue.waiting.popleft().size
             queue.is_sent = False
             if queue.is_dropped:
-                self._behind[order.broker_id] = None
+                self._behind[broker_request.broker_id] = None
 
-    def lost(self, order: BrokerRequest) -> None:
+    def requeue(self, broker_request: BrokerRequest) -> None:
         """Return a request to the queue to send it again, because its outcome is unknown."""
-        queue = self._sent(order)
+        queue = self._sent(broker_request)
         if queue is not None:
             queue.is_sent = False
 
-    def _sent(self, order: BrokerRequest) -> _Queue | None:
+    def _sent(self, broker_request: BrokerRequest) -> _Queue | None:
         """The queue that a request was sent from; None if the broker's epoch has changed."""
-        queue = self._queues.get(order.broker_id)
-        if queue is None or queue.broker_epoch != order.broker_epoch:
+        queue = self._queues.get(broker_request.broker_id)
+        if queue is None or queue.broker_epoch != broker_request.broker_epoch:
             return None
-        if not queue.is_sent or queue.waiting[0] is not order:
+        if not queue.is_sent or queue.waiting[0] is not broker_request:
             raise InvariantViolation(
-                f"broker {order.broker_id} answered a request that was not in flight"
+                f"broker {broker_request.broker_id} answered a request that was not in flight"
             )
         return queue
 

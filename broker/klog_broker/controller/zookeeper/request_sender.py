@@ -41,68 +41,68 @@ class _BrokerEpoch:
 
 
 class RequestSender:
-    """Queues and sends requests. `on_answer` gets each response from a broker's present epoch."""
+    """Queues and sends requests. `on_response` gets each response from a broker's present epoch."""
 
     def __init__(
-        self, loop: Loop, send: Send, on_answer: Callable[[BrokerRequest, BrokerResponse], None]
+        self, loop: Loop, send: Send, on_response: Callable[[BrokerRequest, BrokerResponse], None]
     ) -> None:
         self._loop = loop
         self._send = send
-        self._on_answer = on_answer
+        self._on_response = on_response
         self._queues = RequestQueues()
-        self._lives: dict[BrokerId, _BrokerEpoch] = {}
+        self._broker_epochs: dict[BrokerId, _BrokerEpoch] = {}
         self._large_turn = -1
         """The event-loop turn that last sent a large request."""
 
-    def begin(self, registration: BrokerRegistration, broker_epoch: int) -> None:
+    def add_broker(self, registration: BrokerRegistration, broker_epoch: int) -> None:
         """Add or update a registered broker; a new epoch drops the requests queued before."""
         broker_id = registration.broker_id
-        known = self._lives.get(broker_id)
+        known = self._broker_epochs.get(broker_id)
         if known is not None and known.broker_epoch == broker_epoch:
             known.registration = registration
             return
-        self._lives[broker_id] = _BrokerEpoch(registration, broker_epoch)
-        self._queues.begin(broker_id, broker_epoch)
+        self._broker_epochs[broker_id] = _BrokerEpoch(registration, broker_epoch)
+        self._queues.add_broker(broker_id, broker_epoch)
 
-    def end(self, broker_id: BrokerId) -> None:
+    def remove_broker(self, broker_id: BrokerId) -> None:
         """Remove a broker that is no longer registered, and drop its queued requests."""
-        self._lives.pop(broker_id, None)
-        self._queues.end(broker_id)
+        self._broker_epochs.pop(broker_id, None)
+        self._queues.remove_broker(broker_id)
 
-    def retain(self, brokers: Container[BrokerId]) -> None:
+    def retain_brokers(self, brokers: Container[BrokerId]) -> None:
         """Remove all brokers that are not in `brokers`."""
-        for broker_id in [each for each in self._lives if each not in brokers]:
-            self.end(broker_id)
+        for broker_id in [each for each in self._broker_epochs if each not in brokers]:
+            self.remove_broker(broker_id)
 
     def clear(self) -> None:
         """Remove all brokers and drop their requests, because this broker has resigned."""
-        self._lives.clear()
+        self._broker_epochs.clear()
         self._queues.clear()
 
     @property
     def behind(self) -> tuple[BrokerId, ...]:
-        """The brokers that answer again after their requests were dropped; until `catch_up`."""
+        """The brokers that answer again after their requests were dropped; until `resume`."""
         return self._queues.behind
 
-    def catch_up(self, broker_id: BrokerId) -> None:
+    def resume(self, broker_id: BrokerId) -> None:
         """Queue new requests again for a broker that is behind."""
-        self._queues.catch_up(broker_id)
+        self._queues.resume(broker_id)
 
-    def takes(self, broker_id: BrokerId) -> bool:
+    def accepts_requests(self, broker_id: BrokerId) -> bool:
         """Whether new requests for a broker are queued, not dropped."""
-        return self._queues.takes(broker_id)
+        return self._queues.accepts_requests(broker_id)
 
-    def put(self, orders: Iterable[BrokerRequest], at_most: int) -> None:
+    def put(self, broker_requests: Iterable[BrokerRequest], at_most: int) -> None:
         """Queue requests, and send to each broker that has no request in flight.
 
         If the queue of a broker exceeds `at_most`, the queue is dropped, and the broker will be
         behind (RequestQueues).
         """
-        were = [each for each in self._lives if self._queues.takes(each)]
-        for broker_id in self._queues.put(orders, at_most):
+        were = [each for each in self._broker_epochs if self._queues.accepts_requests(each)]
+        for broker_id in self._queues.put(broker_requests, at_most):
             self._send_next(broker_id)
         for broker_id in were:
-            if not self._queues.takes(broker_id):
+            if not self._queues.accepts_requests(broker_id):
                 _log.warning(
                     "broker_id=%d does not answer: its queue exceeded %d partitions and was"
                     " dropped; the broker gets all metadata again as soon as it answers",
@@ -111,10 +111,10 @@ class RequestSender:
                 )
 
     def _send_next(self, broker_id: BrokerId) -> None:
-        life = self._lives[broker_id]
+        current_epoch = self._broker_epochs[broker_id]
 
         def again() -> None:
-            if self._lives.get(broker_id) is life:
+            if self._broker_epochs.get(broker_id) is current_epoch:
                 self._send_next(broker_id)
 
         if self._queues.next_size(broker_id) >= LARGE_REQUEST:
@@ -122,32 +122,32 @@ class RequestSender:
                 self._loop.call_soon(again)
                 return
             self._large_turn = self._loop.turn
-        order = self._queues.send(broker_id)
-        if order is None:
+        broker_request = self._queues.next_request(broker_id)
+        if broker_request is None:
             return
 
-        def answered(answer: BrokerResponse | None) -> None:
+        def answered(response: BrokerResponse | None) -> None:
             # The broker may have been removed and added since, even with the same epoch.
-            if self._lives.get(broker_id) is not life:
+            if self._broker_epochs.get(broker_id) is not current_epoch:
                 return
-            if answer is None:
-                self._queues.lost(order)
+            if response is None:
+                self._queues.requeue(broker_request)
                 self._loop.call_later(RETRY_MS, again)
                 return
-            self._queues.answered(order)
-            self._name_refusal(order, answer)
-            self._on_answer(order, answer)
+            self._queues.remove_answered(broker_request)
+            self._log_rejection(broker_request, response)
+            self._on_response(broker_request, response)
             again()
 
-        self._send(life.registration, order.request, answered)
+        self._send(current_epoch.registration, broker_request.request, answered)
 
-    def _name_refusal(self, order: BrokerRequest, answer: BrokerResponse) -> None:
-        if answer.error_code != ErrorCode.NONE:
+    def _log_rejection(self, broker_request: BrokerRequest, response: BrokerResponse) -> None:
+        if response.error_code != ErrorCode.NONE:
             _log.warning(
                 "broker_id=%d rejects %s of controller epoch %d with error %d: the broker has"
                 " registered again or knows another controller, and ZooKeeper reports this soon",
-                order.broker_id,
-                type(order.request).__name__,
-                order.request.controller_epoch,
-                answer.error_code,
+                broker_request.broker_id,
+                type(broker_request.request).__name__,
+                broker_request.request.controller_epoch,
+                response.error_code,
             )

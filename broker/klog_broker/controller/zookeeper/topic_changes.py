@@ -128,7 +128,7 @@ class ControllerTopicChanges:
             done(outcome)
 
         def shown(image: MetadataImage) -> Topic | None:
-            return _led(image.topic_by_id(topic_id), len(new.assignment))
+            return _with_leaders(image.topic_by_id(topic_id), len(new.assignment))
 
         answered = self._wait("created", new.name, timeout_ms, shown, made)
         asked = ControllersTopic(new.name, topic_id, tuple(new.assignment), dict(new.configs))
@@ -146,7 +146,7 @@ class ControllerTopicChanges:
         """Add partitions to a topic; `done` gets the topic once all its partitions have leaders."""
 
         def shown(image: MetadataImage) -> Topic | None:
-            return _led(image.topic(name), first_partition + len(assignment))
+            return _with_leaders(image.topic(name), first_partition + len(assignment))
 
         replicas = {first_partition + index: tuple(each) for index, each in enumerate(assignment)}
         answered = self._wait("extended", name, timeout_ms, shown, done)
@@ -245,7 +245,7 @@ class ControllerTopicChanges:
         return answered
 
 
-def _led(topic: Topic | None, partitions: int) -> Topic | None:
+def _with_leaders(topic: Topic | None, partitions: int) -> Topic | None:
     """Return the topic if it has at least this many partitions and all have leaders; else None."""
     if topic is None or len(topic.partitions) < partitions:
         return None

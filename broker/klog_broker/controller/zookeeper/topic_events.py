@@ -25,7 +25,7 @@ NewId = Callable[[], TopicId]
 
 def take_topics(work: EventContext, new_id: NewId) -> Steps[None]:
     """Read the list of topics: add new topics to the context, and remove missing ones."""
-    context = work.picture.context
+    context = work.controller_state.context
     names = yield from work.reader.topic_names()
     there = set(names)
     for name in context.topics:
@@ -34,29 +34,29 @@ def take_topics(work: EventContext, new_id: NewId) -> Steps[None]:
     unknown = [name for name in names if context.topic_id(name) is None]
     read = yield from work.reader.topics(unknown)
     yield from _take(work, read.found, new_id)
-    work.picture.unreadable.clear()
-    work.picture.unreadable.update(read.unreadable)
+    work.controller_state.unreadable.clear()
+    work.controller_state.unreadable.update(read.unreadable)
 
 
 def take_topic(work: EventContext, name: str, new_id: NewId) -> Steps[None]:
     """Read one topic, and add its new partitions to the context."""
     read = yield from work.reader.topics([name])
-    if read.gone and work.picture.context.topic_id(name) is not None:
+    if read.gone and work.controller_state.context.topic_id(name) is not None:
         # Remove the topic now, because the next list of topics may contain a new topic of the same
         # name, which would be taken for the removed one.
         yield from _remove(work, name)
     yield from _take(work, read.found, new_id)
     if name not in read.unreadable:
-        work.picture.unreadable.discard(name)
+        work.controller_state.unreadable.discard(name)
 
 
 def _remove(work: EventContext, name: str) -> Steps[None]:
     _log.warning("topic=%s was removed from ZooKeeper without a deletion request", name)
-    yield from work.writer.in_turns(work.picture.remove_topic(name))
+    yield from work.writer.in_turns(work.controller_state.remove_topic(name))
 
 
 def _take(work: EventContext, read: Mapping[str, ReadTopic], new_id: NewId) -> Steps[None]:
-    picture, context = work.picture, work.picture.context
+    controller_state, context = work.controller_state, work.controller_state.context
     assigned = {}
     for name, topic in read.items():
         topic_id = topic.assignment.topic_id
@@ -68,10 +68,10 @@ def _take(work: EventContext, read: Mapping[str, ReadTopic], new_id: NewId) -> S
         other = context.topic_name(topic_id)
         if other not in (None, name):
             why = f"its id is that of topic {other}, and each topic needs an id of its own"
-            work.reader.name_bad(topic_path(name), topic_id.bytes, why)
+            work.reader.log_unusable_znode(topic_path(name), topic_id.bytes, why)
             continue
         if context.topic_id(name) not in (None, topic_id):
-            yield from work.writer.in_turns(picture.remove_topic(name))
+            yield from work.writer.in_turns(controller_state.remove_topic(name))
         if context.topic_id(name) is None:
             context.put_topic(name, topic_id)
         elif context.is_to_be_deleted(name):
@@ -83,11 +83,11 @@ def _take(work: EventContext, read: Mapping[str, ReadTopic], new_id: NewId) -> S
                 if len(assigned) % LOOKED_AT_A_TURN == 0:
                     yield from work.writer.pause()
     states = yield from work.reader.states(assigned)
-    picture.unusable |= states.unusable
+    controller_state.unusable |= states.unusable
     for count, (partition, replicas) in enumerate(assigned.items(), 1):
         if count % PARTITIONS_A_TURN == 0:
             yield from work.writer.pause()
-        picture.add_partition(partition, replicas, states.leaderships.get(partition))
+        controller_state.add_partition(partition, replicas, states.leaderships.get(partition))
 
 
 def _give_id(work: EventContext, name: str, topic: ReadTopic, topic_id: TopicId) -> Steps[TopicId]:

@@ -136,7 +136,9 @@ class Reader:
         for name in names:
             broker_id = registered_id(name)
             if broker_id is None:
-                self.name_bad(f"{BROKER_IDS}/{name}", b"", "a name that is no broker's id")
+                self.log_unusable_znode(
+                    f"{BROKER_IDS}/{name}", b"", "a name that is no broker's id"
+                )
             else:
                 known[broker_path(broker_id)] = broker_id
         nodes = yield from self._get_all(dict.fromkeys(known, ZnodeChange(Subject.BROKERS)))
@@ -146,7 +148,7 @@ class Reader:
             try:
                 registration = decode_registration(known[path], node.data)
             except ZnodeError as error:
-                self.name_bad(path, node.data, str(error))
+                self.log_unusable_znode(path, node.data, str(error))
             else:
                 found[known[path]] = RegisteredBroker(registration, node.stat.czxid)
         return ReadBrokers(ids.stat.version, found)
@@ -184,7 +186,7 @@ class Reader:
                 found[name] = ReadTopic(assignment, node.stat.version)
             except ZnodeError as error:
                 unreadable.append(name)
-                self.name_bad(path, node.data, str(error))
+                self.log_unusable_znode(path, node.data, str(error))
         gone = tuple(name for path, name in paths.items() if path not in nodes)
         return ReadTopics(found, gone, tuple(unreadable))
 
@@ -221,7 +223,7 @@ class Reader:
                     found[partition] = _leadership(partition, node)
                 except ZnodeError as error:
                     unusable.add(partition)
-                    self.name_bad(path, node.data, str(error))
+                    self.log_unusable_znode(path, node.data, str(error))
         return ReadStates(found, frozenset(unusable))
 
     def _is_legal(self, name: str) -> bool:
@@ -229,7 +231,7 @@ class Reader:
         try:
             check_topic_name(name)
         except InvalidTopicName as error:
-            self.name_bad(topic_path(name[:_SHOWN]), b"", str(error))
+            self.log_unusable_znode(topic_path(name[:_SHOWN]), b"", str(error))
             return False
         return True
 
@@ -249,7 +251,7 @@ class Reader:
         if isinstance(listed, Children):
             return listed.names
         if isinstance(listed, NoAuth) and path == DELETE_TOPICS:
-            self.name_bad(path, b"", str(listed))
+            self.log_unusable_znode(path, b"", str(listed))
             return ()
         raise ControllerStateOutdated(f"the children of {path} cannot be read: {listed}")
 
@@ -265,7 +267,7 @@ class Reader:
                     found[path] = answer
                 elif isinstance(answer, NoAuth):
                     found[path] = None
-                    self.name_bad(path, b"", str(answer))
+                    self.log_unusable_znode(path, b"", str(answer))
                 elif not isinstance(answer, NoNode):
                     raise ControllerStateOutdated(f"{path} cannot be read: {answer}")
         return found
@@ -300,7 +302,7 @@ class Reader:
 
         return asking
 
-    def name_bad(self, path: str, data: bytes, why: str) -> None:
+    def log_unusable_znode(self, path: str, data: bytes, why: str) -> None:
         """Name an unusable znode in the log, once until its data changes."""
         self._bad.name(path, data, why)
 

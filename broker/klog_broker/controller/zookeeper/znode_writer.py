@@ -74,7 +74,7 @@ Action = Callable[[], None]
 class EventContext(NamedTuple):
     """The objects that every event of a controller uses."""
 
-    picture: ControllerState
+    controller_state: ControllerState
     reader: Reader
     writer: "Writer"
     session: Session
@@ -83,8 +83,8 @@ class EventContext(NamedTuple):
 class Writer:
     """The writes of one controller in one session.
 
-    Failures raise BrokersChanged, ControllerMoved or ControllerStateOutdated. `name_bad` logs a
-    znode that an access list protects from writes, with the reason.
+    Failures raise BrokersChanged, ControllerMoved or ControllerStateOutdated. `log_unusable_znode`
+    logs a znode that an access list protects from writes, with the reason.
     """
 
     def __init__(
@@ -109,9 +109,9 @@ class Writer:
             if count % LOOKED_AT_A_TURN == 0:
                 yield from self.pause()
 
-    def next_turn(self, picture: ControllerState) -> Steps[None]:
+    def next_turn(self, controller_state: ControllerState) -> Steps[None]:
         """Send the collected requests, and continue in another event-loop turn."""
-        picture.send()
+        controller_state.send_batch()
         yield from self.pause()
 
     def try_write(self, operations: list[Operation]) -> Steps[tuple[Result, ...] | MultiFailed]:
@@ -146,96 +146,98 @@ class Writer:
         if (path := self._denied(operations, answer)) is not None:
             raise WriteDenied(f"{path} may not be written")
 
-    def settle(self, picture: ControllerState) -> Steps[None]:
+    def settle(self, controller_state: ControllerState) -> Steps[None]:
         """Settle all unsettled partitions: write their next states, and send requests to brokers.
 
         Then send the full UpdateMetadata request to all brokers that wait for it.
         """
-        context = picture.context
+        context = controller_state.context
         settled = 0
-        while picture.unsettled:
-            some = list(islice(picture.unsettled, _STATES_AT_ONCE))
+        while controller_state.unsettled:
+            some = list(islice(controller_state.unsettled, _STATES_AT_ONCE))
             changes = {}
             for partition in some:
-                unclean = picture.is_unclean(partition.topic)
+                unclean = controller_state.is_unclean(partition.topic)
                 state = next_state(context, partition, unclean=unclean)
                 if state is not None:
                     changes[partition] = state
-            yield from self.put_states(picture, changes)
+            yield from self.write_states(controller_state, changes)
             for partition in some:
-                tell = picture.take_unsettled(partition)
+                notified = controller_state.take_unsettled(partition)
                 is_written = partition in changes and has_state(
                     context, partition, changes[partition]
                 )
                 if not is_written and context.leadership(partition) is not None:
-                    registered = [each for each in tell if each in context.brokers]
-                    picture.batch.lead(partition, registered)
+                    registered = [each for each in notified if each in context.brokers]
+                    controller_state.batch.add_leader_and_isr(partition, registered)
             settled += len(some)
             if settled >= PARTITIONS_A_TURN:
                 settled = 0
-                yield from self._publish(picture)
-                yield from self.next_turn(picture)
-        yield from self._publish(picture)
-        yield from self.tell_all(picture)
+                yield from self._publish(controller_state)
+                yield from self.next_turn(controller_state)
+        yield from self._publish(controller_state)
+        yield from self.send_full_metadata(controller_state)
 
-    def _publish(self, picture: ControllerState) -> Steps[None]:
+    def _publish(self, controller_state: ControllerState) -> Steps[None]:
         """Send the new partitions of all topics that are settled as a whole.
 
         One UpdateMetadata request names all of them, so that no broker shows clients a part of a
         topic.
         """
-        partitions = picture.take_publishable()
+        partitions = controller_state.take_publishable()
         if partitions:
-            yield from self.in_turns(picture.batch.collect(partitions))
-            yield from self.next_turn(picture)
+            yield from self.in_turns(controller_state.batch.collect(partitions))
+            yield from self.next_turn(controller_state)
 
-    def tell_all(self, picture: ControllerState) -> Steps[None]:
+    def send_full_metadata(self, controller_state: ControllerState) -> Steps[None]:
         """Send the full UpdateMetadata request to all brokers that wait for it."""
-        if picture.untold:
+        if controller_state.awaiting_full_metadata:
             # Begin a new batch first, because all UpdateMetadata requests of a batch have the same
             # content.
-            yield from self.next_turn(picture)
+            yield from self.next_turn(controller_state)
             everything = FullMetadata()
-            yield from self.in_turns(picture.batch.collect_all(everything))
-            for broker_id in list(picture.untold):
-                del picture.untold[broker_id]
-                picture.batch.tell_all(broker_id, everything)
-                yield from self.next_turn(picture)
+            yield from self.in_turns(controller_state.batch.collect_all(everything))
+            for broker_id in list(controller_state.awaiting_full_metadata):
+                del controller_state.awaiting_full_metadata[broker_id]
+                controller_state.batch.add_full_metadata(broker_id, everything)
+                yield from self.next_turn(controller_state)
 
-    def put_states(
-        self, picture: ControllerState, changes: Changes, *, tells: bool = True
+    def write_states(
+        self, controller_state: ControllerState, changes: Changes, *, notifies_replicas: bool = True
     ) -> Steps[None]:
         """Write these partition states, in several multis.
 
-        All brokers get UpdateMetadata; the replicas also get LeaderAndIsr if `tells`. A state that
-        an access list forbids to write is named in the log and stays unchanged; `has_state` finds
-        out whether a state was written.
+        All brokers get UpdateMetadata; the replicas also get LeaderAndIsr if `notifies_replicas`. A
+        state that an access list forbids to write is named in the log and stays unchanged;
+        `has_state` finds out whether a state was written.
         """
         partitions = list(changes)
         for first in range(0, len(partitions), _STATES_AT_ONCE):
             if first and first % PARTITIONS_A_TURN == 0:
-                yield from self.next_turn(picture)
+                yield from self.next_turn(controller_state)
             some = {each: changes[each] for each in partitions[first : first + _STATES_AT_ONCE]}
             while some:
-                denied = yield from self._put_some(picture, some, tells=tells)
+                denied = yield from self._put_some(
+                    controller_state, some, notifies_replicas=notifies_replicas
+                )
                 if denied is None:
                     break
                 some = {each: some[each] for each in some if not _is_at(denied, each)}
 
     def _put_some(
-        self, picture: ControllerState, changes: Changes, *, tells: bool
+        self, controller_state: ControllerState, changes: Changes, *, notifies_replicas: bool
     ) -> Steps[str | None]:
         """Write these states in one multi. Returns None if all were written.
 
         If an access list forbids a write, nothing was written, and the path is returned.
         """
-        operations: list[Operation] = [Check(BROKER_IDS, picture.registrations_version)]
-        operations += yield from self._parents(picture, changes)
+        operations: list[Operation] = [Check(BROKER_IDS, controller_state.registrations_version)]
+        operations += yield from self._parents(controller_state, changes)
         places = {}
-        as_of_zxid = picture.context.newest_registration
+        as_of_zxid = controller_state.context.newest_registration
         for partition, state in changes.items():
             places[partition] = len(operations)
-            operations.append(_operation(picture, partition, state))
+            operations.append(_operation(controller_state, partition, state))
         answer = yield from self.try_write(operations)
         if isinstance(answer, MultiFailed):
             if answer.index == 0 and isinstance(answer.error, BadVersion):
@@ -246,8 +248,8 @@ class Writer:
         for partition, state in changes.items():
             result = answer[places[partition]]
             version = result.version if isinstance(result, Stat) else 0
-            written = Leadership(state, picture.controller_epoch, version, as_of_zxid)
-            _written(picture, partition, written, tells=tells)
+            written = Leadership(state, controller_state.controller_epoch, version, as_of_zxid)
+            _written(controller_state, partition, written, notifies_replicas=notifies_replicas)
         return None
 
     def _denied(self, operations: list[Operation], answer: object) -> str | None:
@@ -257,13 +259,15 @@ class Writer:
         self._name_bad(path, b"", str(answer.error))
         return path
 
-    def _parents(self, picture: ControllerState, changes: Changes) -> Steps[list[Operation]]:
+    def _parents(
+        self, controller_state: ControllerState, changes: Changes
+    ) -> Steps[list[Operation]]:
         """The operations that create missing parent znodes of the states of new partitions.
 
         Some of the parents may exist: Kafka's controller creates them one by one, and may have
         been interrupted.
         """
-        new = [each for each in changes if picture.context.leadership(each) is None]
+        new = [each for each in changes if controller_state.context.leadership(each) is None]
         paths = dict.fromkeys(partitions_path(each.topic) for each in new)
         paths |= dict.fromkeys(partition_path(each) for each in new)
         stats = yield from together([self._ask_exists(path) for path in paths])
@@ -291,7 +295,7 @@ def _is_at(path: str, partition: TopicPartition) -> bool:
 
 
 def _operation(
-    picture: ControllerState, partition: TopicPartition, state: LeaderAndIsr
+    controller_state: ControllerState, partition: TopicPartition, state: LeaderAndIsr
 ) -> Operation:
     recovery = LeaderRecoveryState.RECOVERING if state.is_recovering else None
     data = encode_partition_state(
@@ -299,28 +303,32 @@ def _operation(
             state.leader,
             state.leader_epoch,
             state.in_sync,
-            picture.controller_epoch,
+            controller_state.controller_epoch,
             recovery or LeaderRecoveryState.RECOVERED,
         )
     )
-    known = picture.context.leadership(partition)
+    known = controller_state.context.leadership(partition)
     path = partition_state_path(partition)
     return Create(path, data) if known is None else Set(path, data, known.partition_epoch)
 
 
 def _written(
-    picture: ControllerState, partition: TopicPartition, leadership: Leadership, *, tells: bool
+    controller_state: ControllerState,
+    partition: TopicPartition,
+    leadership: Leadership,
+    *,
+    notifies_replicas: bool,
 ) -> None:
-    context, batch = picture.context, picture.batch
+    context, batch = controller_state.context, controller_state.batch
     is_new = context.leadership(partition) is None
     context.put_leadership(partition, leadership)
     is_led = leadership.state.leader != NO_BROKER
-    context.step(partition, PartitionState.ONLINE if is_led else PartitionState.OFFLINE)
-    if not tells:
-        batch.tell(context.brokers, (partition,))
+    context.change_state(partition, PartitionState.ONLINE if is_led else PartitionState.OFFLINE)
+    if not notifies_replicas:
+        batch.add_update_metadata(context.brokers, (partition,))
         return
-    replicas = picture.registered_replicas(partition)
+    replicas = controller_state.registered_replicas(partition)
     for broker_id in replicas:
         if context.replica_state(partition, broker_id) is ReplicaState.NEW:
-            context.step_replica(partition, broker_id, ReplicaState.ONLINE)
-    batch.lead(partition, replicas, is_new=is_new)
+            context.change_replica_state(partition, broker_id, ReplicaState.ONLINE)
+    batch.add_leader_and_isr(partition, replicas, is_new=is_new)

@@ -21,6 +21,6 @@ def _for_good(_original: Any) -> Any:
 _ALSO_OF_CLUSTERS = ("torn tail kept", "failed write acknowledged")
 
 MUTANTS = (
-    Mutant("a full disk is one that has failed", failed_replicas, "ask_again", _for_good),
+    Mutant("a full disk is one that has failed", failed_replicas, "send_roles_again", _for_good),
     *(each for each in OF_ONE_BROKER if each.name in _ALSO_OF_CLUSTERS),
 )

@@ -23,7 +23,7 @@ def _keeps_all(original: Any) -> Any:
 def _waits_for_nobody(original: Any) -> Any:
     def finish(work: Any, topics: Any) -> Any:
         """A broker that is down counts as one that has deleted its replicas."""
-        context = work.picture.context
+        context = work.controller_state.context
         for topic in context.to_be_deleted:
             for partition in context.partitions_of(topic):
                 for broker_id in context.assignment(partition):
@@ -86,7 +86,9 @@ SMALL_SLICES = Mutant(
 )
 """No bug: a controller that writes and sends one partition at a time."""
 
-_NOT_WAITED_FOR = Mutant("deletion waits for nobody", deletions, "finish", _waits_for_nobody)
+_NOT_WAITED_FOR = Mutant(
+    "deletion waits for nobody", deletions, "delete_znodes_of", _waits_for_nobody
+)
 
 MUTANTS = (
     Mutant(
