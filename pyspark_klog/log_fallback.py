@@ -64,7 +64,7 @@ def log_notice(logger: logging.Logger, message: str, *args: object) -> None:
             handler.handle(record)
 
 
-def install() -> None:
+def install_fallback_handler() -> None:
     """Add a FallbackHandler to the connector's logger, unless the logger has one already."""
     logger = logging.getLogger(LOGGER)
     if not any(isinstance(handler, FallbackHandler) for handler in logger.handlers):

@@ -12,11 +12,11 @@ from pyspark_klog.interpreters.lookup import (
     Interpreter,
     NoPython,
     Probe,
-    is_own,
-    of_look_up,
-    of_workers,
+    is_current_interpreter,
+    lookup_interpreter,
     spark_home,
     worker_environment,
+    worker_interpreter,
 )
 from pyspark_klog.properties import PropertiesError, read_properties
 
@@ -32,7 +32,7 @@ class _Role(NamedTuple):
     python: Interpreter
     path: str | None
 
-    def instead(self) -> str:
+    def advice(self) -> str:
         """Advice to let the role run the Python that runs here."""
         return f"set {self.python.setting}={sys.executable} before the session begins"
 
@@ -43,7 +43,11 @@ def check_pythons(environ: Mapping[str, str]) -> Iterator[Item]:
     roles = list(_roles(environ, home))
     driver = Probe(sys.executable, environ, *_ALL)
     inside = worker_environment(environ, home)
-    others = {role.path for role in roles if role.path is not None and not is_own(role.path)}
+    others = {
+        role.path
+        for role in roles
+        if role.path is not None and not is_current_interpreter(role.path)
+    }
     probes = {path: Probe(path, inside, *_ALL) for path in others}
 
     own = driver.result()
@@ -52,7 +56,7 @@ def check_pythons(environ: Mapping[str, str]) -> Iterator[Item]:
     if own.pyspark is None:
         return
     yield from _packages("driver", own)
-    told: set[str] = set()
+    reported_paths: set[str] = set()
     for role in roles:
         found = _contents(role, probes)
         if isinstance(found, Item):
@@ -60,13 +64,13 @@ def check_pythons(environ: Mapping[str, str]) -> Iterator[Item]:
             continue
         yield _version(role, found, own)
         assert role.path is not None
-        if role.path not in told:
-            told.add(role.path)
+        if role.path not in reported_paths:
+            reported_paths.add(role.path)
             yield from _packages(role.name, found)
 
 
 def _roles(environ: Mapping[str, str], home: Path | None) -> Iterator[_Role]:
-    workers, look_up = of_workers(environ), of_look_up(environ)
+    workers, look_up = worker_interpreter(environ), lookup_interpreter(environ)
     yield _Role("workers", workers, workers.path(environ))
     if look_up != workers:
         yield _Role("look-up of formats", look_up, look_up.path(environ))
@@ -100,16 +104,16 @@ def _contents(role: _Role, probes: Mapping[str, Probe]) -> Contents | Item:
     if path is None:
         return fail(
             f"{name}: {python}, and there is no such program; expected a Python that has klog: "
-            f"{role.instead()}"
+            f"{role.advice()}"
         )
-    if is_own(path):
+    if is_current_interpreter(path):
         return ok(f"{name}: the driver's Python ({python})")
     try:
         return probes[path].result()
     except NoPython as error:
         return fail(
             f"{name}: {path} ({python}) does not run as Python: {error}; expected a Python that "
-            f"has klog: {role.instead()}"
+            f"has klog: {role.advice()}"
         )
 
 
@@ -117,7 +121,7 @@ def _version(role: _Role, found: Contents, own: Contents) -> Item:
     text = f"{role.name}: Python {found.text}, {role.path} ({role.python})"
     if found.minor == own.minor:
         return ok(text)
-    return fail(f"{text}; expected {own.minor}, as the driver's: {role.instead()}")
+    return fail(f"{text}; expected {own.minor}, as the driver's: {role.advice()}")
 
 
 def _spark(own: Contents) -> Item:

@@ -5,6 +5,6 @@ Start reading at transport/connection.py (the protocol's state), then transport/
 and cluster/blocking_client.py (calls).
 """
 
-from pyspark_klog.log_fallback import install
+from pyspark_klog.log_fallback import install_fallback_handler
 
-install()
+install_fallback_handler()

@@ -40,16 +40,16 @@ class Interpreter:
         return None if found is None else os.path.abspath(found)  # noqa: PTH100
 
 
-def of_workers(environ: Mapping[str, str]) -> Interpreter:
+def worker_interpreter(environ: Mapping[str, str]) -> Interpreter:
     """The Python of functions and of registered sources, as pyspark's SparkContext chooses it."""
     command = environ.get("PYSPARK_PYTHON")
     return Interpreter(command or "python3", "PYSPARK_PYTHON", is_default=not command)
 
 
-def of_look_up(environ: Mapping[str, str]) -> Interpreter:
+def lookup_interpreter(environ: Mapping[str, str]) -> Interpreter:
     """The Python in which Spark looks up formats, and runs the sources that it finds so."""
     command = environ.get("PYSPARK_DRIVER_PYTHON")
-    return Interpreter(command, "PYSPARK_DRIVER_PYTHON") if command else of_workers(environ)
+    return Interpreter(command, "PYSPARK_DRIVER_PYTHON") if command else worker_interpreter(environ)
 
 
 @dataclass(frozen=True)
@@ -144,6 +144,6 @@ def spark_home(environ: Mapping[str, str]) -> Path | None:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
-def is_own(path: str) -> bool:
+def is_current_interpreter(path: str) -> bool:
     """Whether the file is the Python that runs here."""
     return path == os.path.abspath(sys.executable)  # noqa: PTH100

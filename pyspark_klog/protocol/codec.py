@@ -30,8 +30,8 @@ from pyspark_klog.protocol.errors import (
     UnencodableMessage,
     UnsupportedVersion,
 )
-from pyspark_klog.protocol.explain import misfit
 from pyspark_klog.protocol.message import Message
+from pyspark_klog.protocol.misfits import describe_misfit
 from pyspark_klog.protocol.wire import Buffer
 
 M = TypeVar("M", bound=Message)
@@ -54,14 +54,14 @@ class MessageCodec(NamedTuple):
 
 HandWriter = Callable[[int, MessageCodec], MessageCodec]
 
-_made: dict[tuple[type[Message], int], MessageCodec] = {}
+_codecs: dict[tuple[type[Message], int], MessageCodec] = {}
 _handwritten: dict[type[Message], HandWriter] = {}
 _bounded: dict[tuple[type[Message], int], BoundedDecoder] = {}
 _step_decoders: dict[tuple[type[Message], int], StepDecoder] = {}
 _step_encoders: dict[tuple[type[Message], int], StepEncoder] = {}
 
 
-def use_handwritten(cls: type[Message], write: HandWriter) -> None:
+def register_handwritten_codec(cls: type[Message], write: HandWriter) -> None:
     """Register ``write(version, generated)``, which returns the codec of a class in a version.
 
     The hand-written codec may pass decoding, encoding, or messages of unusual shapes on to the
@@ -84,7 +84,7 @@ def generated_codec(cls: type[Message], version: int) -> MessageCodec:
 
 def codec_of(cls: type[Message], version: int) -> MessageCodec:
     """Return the codec of a class in a version, which is generated at its first use and cached."""
-    codec = _made.get((cls, version))
+    codec = _codecs.get((cls, version))
     if codec is None:
         if not cls.min_version <= version <= cls.max_version:
             raise UnsupportedVersion(
@@ -92,7 +92,7 @@ def codec_of(cls: type[Message], version: int) -> MessageCodec:
                 f"{cls.min_version} to {cls.max_version}"
             )
         codec = handwritten_codec(cls, version, generated_codec(cls, version))
-        _made[cls, version] = codec
+        _codecs[cls, version] = codec
     return codec
 
 
@@ -192,7 +192,7 @@ def encode_in_steps(message: Message, version: int, out: bytearray) -> Iterator[
 
 
 def _unencodable(message: Message, version: int, error: Exception) -> UnencodableMessage:
-    found = misfit(message, version)
+    found = describe_misfit(message, version)
     return UnencodableMessage(found or f"{type(message).__name__} v{version}: {error}")
 
 

@@ -109,11 +109,11 @@ class _DecoderSource:
             "read_uvarint": wire.read_uvarint,
             "long_uvarint": wire.long_uvarint,
             "uuid_of": wire.uuid_of,
-            "bad_length": wire.bad_length,
-            "bad_count": wire.bad_count,
-            "bad_size": wire.bad_size,
-            "too_many": wire.too_many,
-            "too_many_tags": wire.too_many_tags,
+            "raise_bad_length": wire.raise_bad_length,
+            "raise_bad_count": wire.raise_bad_count,
+            "raise_bad_size": wire.raise_bad_size,
+            "raise_too_many_elements": wire.raise_too_many_elements,
+            "raise_too_many_tags": wire.raise_too_many_tags,
         }
 
     def write(self, cls: type[Struct]) -> tuple[str, dict[str, Any]]:
@@ -253,12 +253,12 @@ class _DecoderSource:
         self.line(f"{stop} = p + {length}")
         self.line(f"if {length} < 0 or {stop} > end{bound}:")
         if row.nullable_in(self.version):
-            self.line(f" if {length} >= 0: bad_length({where!r}, {length}, end - p)")
+            self.line(f" if {length} >= 0: raise_bad_length({where!r}, {length}, end - p)")
             self.line(f" {target} = None")
             self.line("else:")
             self.indent += 1
         else:
-            self.line(f" bad_length({where!r}, {length}, end - p)")
+            self.line(f" raise_bad_length({where!r}, {length}, end - p)")
         piece = {
             "string": f"str(buf[p:{stop}], 'utf-8')",
             "bytes": f"bytes(buf[p:{stop}])",
@@ -280,12 +280,12 @@ class _DecoderSource:
         count = self.length("i")
         self.line(f"if {count} < 0 or {count} * {least} > end - p:")
         if row.nullable_in(self.version):
-            self.line(f" if {count} >= 0: bad_count({where!r}, {count}, end - p)")
+            self.line(f" if {count} >= 0: raise_bad_count({where!r}, {count}, end - p)")
             self.line(f" {target} = None")
             self.line("else:")
             self.indent += 1
         else:
-            self.line(f" bad_count({where!r}, {count}, end - p)")
+            self.line(f" raise_bad_count({where!r}, {count}, end - p)")
         self.count(count)
         if element.kind in FIXED and element.kind != "uuid":
             code = FIXED[element.kind]
@@ -300,7 +300,7 @@ class _DecoderSource:
         """Add the code that counts elements and refuses a message with too many of them."""
         if self.counts:
             self.line(f"left -= {count}")
-            self.line("if left < 0: too_many(most)")
+            self.line("if left < 0: raise_too_many_elements(most)")
 
     def loop(self, element: Field, count: str, target: str, where: str) -> None:
         items, item = self.name("a"), self.name("v")
@@ -332,8 +332,10 @@ class _DecoderSource:
         self.indent += 1
         tag, size, stop, unknown = (self.name(prefix) for prefix in ("t", "s", "e", "x"))
         self.line(f"if {count} > 127: {count}, p = long_uvarint(buf, p, {count})")
-        self.line(f"if {count} * 2 > end - p: bad_count({where + ' tags'!r}, {count}, end - p)")
-        self.line(f"if {count} > {wire.MAX_TAGGED_FIELDS}: too_many_tags({where!r}, {count})")
+        self.line(
+            f"if {count} * 2 > end - p: raise_bad_count({where + ' tags'!r}, {count}, end - p)"
+        )
+        self.line(f"if {count} > {wire.MAX_TAGGED_FIELDS}: raise_too_many_tags({where!r}, {count})")
         self.count(count)
         self.line(f"{unknown} = {{}}")
         self.line(f"for _ in range({count}):")
@@ -341,14 +343,14 @@ class _DecoderSource:
         self.line(f"{tag}, p = read_uvarint(buf, p)")
         self.line(f"{size}, p = read_uvarint(buf, p)")
         self.line(f"{stop} = p + {size}")
-        self.line(f"if {stop} > end: bad_length({where + ' tag'!r}, {size}, end - p)")
+        self.line(f"if {stop} > end: raise_bad_length({where + ' tag'!r}, {size}, end - p)")
         word = "if"
         for number, (name, row) in sorted(tagged.items()):
             self.line(f"{word} {tag} == {number}:")
             self.indent += 1
             self.value(row, f"{target}.{slot_name(name, row)}", f"{where}.{name}")
             self.flush()
-            message = f"bad_size({f'{where}.{name}'!r}, {size}, p - {stop} + {size})"
+            message = f"raise_bad_size({f'{where}.{name}'!r}, {size}, p - {stop} + {size})"
             self.line(f"if p != {stop}: {message}")
             self.indent -= 1
             word = "elif"

@@ -59,7 +59,7 @@ class _EncoderSource:
         self.names: dict[str, Any] = {
             "pack": struct.pack,
             "uvarint": wire.uvarint,
-            "too_long": wire.too_long,
+            "raise_too_long": wire.raise_too_long,
             "unsupported": _unsupported,
             "put_records": wire.put_records,
             "put_tags": wire.put_tags,
@@ -183,7 +183,7 @@ class _EncoderSource:
             self.line(f"{value} = {source}.encode()")
             self.line(f"{length} = len({value})")
             self.line(
-                f"if {length} > {wire.MAX_STRING_BYTES}: too_long({where!r}, {length})",
+                f"if {length} > {wire.MAX_STRING_BYTES}: raise_too_long({where!r}, {length})",
             )
         else:
             self.line(f"{value} = {source}")

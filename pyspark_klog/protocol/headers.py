@@ -24,11 +24,11 @@ from pyspark_klog.protocol.message import NO_TAGS, Request, Response
 from pyspark_klog.protocol.wire import (
     Buffer,
     SegmentedBuffer,
-    bad_count,
-    bad_length,
     put_tags,
+    raise_bad_count,
+    raise_bad_length,
+    raise_too_many_elements,
     read_uvarint,
-    too_many,
 )
 
 _SIZE = struct.Struct(">i")
@@ -69,7 +69,7 @@ def request_header_version(api_key: int, api_version: int) -> int:
     if first is None:
         if not registry.is_known(api_key):
             return 1
-        found = registry.api(api_key).first_flexible_version
+        found = registry.find_api(api_key).first_flexible_version
         first = _first_flexible_versions[api_key] = _NEVER if found is None else found
     return 2 if api_version >= first else 1
 
@@ -93,7 +93,7 @@ def decode_request_header(buffer: Buffer, position: int = 0) -> tuple[RequestHea
         if length >= 0:
             stop = position + length
             if stop > len(buffer):
-                bad_length("client_id", length, len(buffer) - position)
+                raise_bad_length("client_id", length, len(buffer) - position)
             client_id = str(buffer[position:stop], "utf-8")
             position = stop
         tags = NO_TAGS
@@ -131,7 +131,7 @@ def encode_request_parts(header: RequestHeader, message: Request) -> list[Buffer
 
     Large record sets are not copied.
     """
-    out = _room_for_size()
+    out = _frame_buffer()
     _put_request(header, message, out)
     return _finish_parts(out)
 
@@ -188,7 +188,7 @@ def encode_response_parts(
 
     Record sets that are file regions become parts, and large record sets are not copied.
     """
-    out = _room_for_size()
+    out = _frame_buffer()
     _put_response(correlation_id, message, api_version, out)
     return _finish_parts(out)
 
@@ -197,13 +197,13 @@ def encode_response_in_steps(
     correlation_id: int, message: Response, api_version: int
 ) -> Generator[None, None, list[Buffer | FileRegion]]:
     """Encode like ``encode_response_parts``, but yield after each array element."""
-    out = _room_for_size()
+    out = _frame_buffer()
     _put_response_header(correlation_id, message, api_version, out)
     yield from encode_in_steps(message, api_version, out)
     return _finish_parts(out)
 
 
-def _room_for_size() -> SegmentedBuffer:
+def _frame_buffer() -> SegmentedBuffer:
     out = SegmentedBuffer()
     out += b"\0\0\0\0"
     return out
@@ -249,15 +249,15 @@ def _decode_tags(buffer: Buffer, position: int) -> tuple[Mapping[int, bytes], in
     if not count:
         return NO_TAGS, position
     if count * 2 > len(buffer) - position:
-        bad_count("tags", count, len(buffer) - position)
+        raise_bad_count("tags", count, len(buffer) - position)
     if count > MAX_HEADER_TAGS:
-        too_many(MAX_HEADER_TAGS)
+        raise_too_many_elements(MAX_HEADER_TAGS)
     tags: dict[int, bytes] = {}
     for _ in range(count):
         tag, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)
         if size > len(buffer) - position:
-            bad_length("tag", size, len(buffer) - position)
+            raise_bad_length("tag", size, len(buffer) - position)
         tags[tag] = bytes(buffer[position : position + size])
         position += size
     return tags, position

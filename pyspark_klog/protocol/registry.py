@@ -53,7 +53,7 @@ def is_known(key: int) -> bool:
     return key in ApiKey._value2member_map_
 
 
-def api(key: int) -> Api:
+def find_api(key: int) -> Api:
     """Return the API with this key; raises `UnsupportedVersion` for an unknown key."""
     found = _loaded.get(key)
     if found is not None:
@@ -66,9 +66,9 @@ def api(key: int) -> Api:
 
 def request_class(key: int) -> type[Request]:
     """Return the request class of an API; raises `UnsupportedVersion` for an unknown key."""
-    return api(key).request
+    return find_api(key).request
 
 
 def response_class(key: int) -> type[Response]:
     """Return the response class of an API; raises `UnsupportedVersion` for an unknown key."""
-    return api(key).response
+    return find_api(key).response

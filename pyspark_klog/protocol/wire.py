@@ -32,7 +32,7 @@ arrays of a request together (``MAX_REQUEST_ELEMENTS``).
 class SegmentedBuffer(bytearray):
     """A bytearray for encoded messages that leaves out large record sets.
 
-    ``cuts`` lists what was left out as (position in the bytearray, buffer or file region), in
+    ``left_out`` lists what was left out as (position in the bytearray, buffer or file region), in
     rising order. So codecs neither read file regions nor copy large buffers.
     """
 
@@ -41,16 +41,16 @@ class SegmentedBuffer(bytearray):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cuts: list[tuple[int, FileRegion | Buffer]] = []
+        self.left_out: list[tuple[int, FileRegion | Buffer]] = []
 
     def segments(self) -> list[Buffer | FileRegion]:
-        """Return the non-empty parts to send, in order; cuts are included without a copy."""
-        if not self.cuts:
+        """Return the non-empty parts to send, in order; the left out ones without a copy."""
+        if not self.left_out:
             return [self] if self else []
         whole = memoryview(self)
         parts: list[Buffer | FileRegion] = []
         start = 0
-        for position, cut in self.cuts:
+        for position, cut in self.left_out:
             if position > start:
                 parts.append(whole[start:position])
             parts.append(cut)
@@ -61,18 +61,18 @@ class SegmentedBuffer(bytearray):
 
     def total_bytes(self) -> int:
         """Return the size of all segments together, in bytes."""
-        if not self.cuts:
+        if not self.left_out:
             return len(self)
-        return len(self) + sum(len(cut) for _, cut in self.cuts)
+        return len(self) + sum(len(cut) for _, cut in self.left_out)
 
 
 def put_records(out: bytearray, value: Buffer | FileRegion) -> None:
-    """Append a record set, whose length is already written, or add it to the cuts of ``out``."""
+    """Append a record set, whose length is already written, or add it to ``out.left_out``."""
     if type(out) is SegmentedBuffer and (
         type(value) is FileRegion or len(value) >= out.MIN_CUT_BYTES
     ):
         if len(value):
-            out.cuts.append((len(out), value))
+            out.left_out.append((len(out), value))
     elif isinstance(value, FileRegion):
         raise UnencodableMessage(
             "a record set is a file region; encode it into a SegmentedBuffer, or pass bytes"
@@ -122,40 +122,40 @@ def uuid_of(data: bytes) -> UUID:
     return UUID(bytes=data)
 
 
-def bad_length(field: str, length: int, remaining: int) -> NoReturn:
+def raise_bad_length(field: str, length: int, remaining: int) -> NoReturn:
     """Raise MalformedRequest for the length of a string, bytes or a record set."""
     if length < 0:
         raise MalformedRequest(f"{field}: found null (length {length}), which it may not be")
     raise MalformedRequest(f"{field}: found a length of {length}, with {remaining} bytes left")
 
 
-def bad_count(field: str, count: int, remaining: int) -> NoReturn:
+def raise_bad_count(field: str, count: int, remaining: int) -> NoReturn:
     """Raise MalformedRequest for the count of an array, before its elements are created."""
     if count < 0:
         raise MalformedRequest(f"{field}: found null (count {count}), which it may not be")
     raise MalformedRequest(f"{field}: found a count of {count}, with {remaining} bytes left")
 
 
-def too_many(most: int) -> NoReturn:
+def raise_too_many_elements(most: int) -> NoReturn:
     """Raise MalformedRequest for a message with more than ``most`` elements."""
     raise MalformedRequest(
         f"found more than {most} elements in its arrays and tagged fields, expected at most that"
     )
 
 
-def too_many_tags(field: str, count: int) -> NoReturn:
+def raise_too_many_tags(field: str, count: int) -> NoReturn:
     """Raise MalformedRequest for a tagged section with more than MAX_TAGGED_FIELDS fields."""
     raise MalformedRequest(
         f"{field}: found {count} tagged fields, expected at most {MAX_TAGGED_FIELDS}"
     )
 
 
-def bad_size(field: str, declared: int, used: int) -> NoReturn:
+def raise_bad_size(field: str, declared: int, used: int) -> NoReturn:
     """Raise MalformedRequest for a tagged field whose value does not have the declared size."""
     raise MalformedRequest(f"{field}: its tagged size is {declared}, its value took {used} bytes")
 
 
-def too_long(field: str, length: int) -> NoReturn:
+def raise_too_long(field: str, length: int) -> NoReturn:
     """Raise UnencodableMessage for a string that is too long."""
     raise UnencodableMessage(
         f"{field}: found {length} bytes of text, expected at most {MAX_STRING_BYTES}"

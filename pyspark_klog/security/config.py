@@ -34,7 +34,7 @@ def uses_sasl(protocol: str) -> bool:
     return protocol.startswith("SASL_")
 
 
-def without_effect(name: str, protocol: str) -> bool:
+def has_no_effect(name: str, protocol: str) -> bool:
     """Return whether the setting ``name`` has no effect under the given security.protocol."""
     if name.startswith("ssl."):
         return not uses_tls(protocol)

@@ -20,7 +20,7 @@ from pyspark_klog.security.oauthbearer import read_extensions, unsecured_token
 from pyspark_klog.security.secret import Secret
 from pyspark_klog.security.setting_rows import ASSERTION_PASSPHRASE, ASSERTIONS
 from pyspark_klog.security.tls_config import TlsConfig, read_tls
-from pyspark_klog.security.user_functions import OwnFunction, java_class, own_function
+from pyspark_klog.security.user_functions import UserFunction, java_class, parse_user_function
 
 OAUTHBEARER = "OAUTHBEARER"
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -84,7 +84,7 @@ class PasswordFunction:
     """A user-supplied function that returns user and password for each authentication."""
 
     mechanism: str
-    function: OwnFunction
+    function: UserFunction
     options: Options
 
 
@@ -100,7 +100,7 @@ class UnsecuredTokens:
 class TokenFunction:
     """A user-supplied function that returns tokens."""
 
-    function: OwnFunction
+    function: UserFunction
     options: Options
     extensions: Mapping[str, str]
 
@@ -204,7 +204,7 @@ def _check_login_class(settings: Lookup, prefix: str) -> None:
 
 def _function(
     settings: Lookup, name: str, prefix: str, known: tuple[str, ...], expected: str
-) -> OwnFunction | str | None:
+) -> UserFunction | str | None:
     """Return the user's function that the setting ``name`` names, or a Java class in ``known``.
 
     The result is None if the setting is not given.
@@ -214,7 +214,7 @@ def _function(
         return None
     if java_class(value) in known:
         return java_class(value)
-    function = own_function(prefix + name, value)
+    function = parse_user_function(prefix + name, value)
     if function is None:
         if value.startswith("software.amazon.msk.") or ".msk.auth.iam." in value:
             raise SettingError(f"{prefix}{name}: " + _MSK.format(prefix=prefix))
@@ -231,7 +231,7 @@ def _password_login(
 ) -> PasswordLogin | PasswordFunction:
     for name in (_CLIENT_HANDLER, _LOGIN_HANDLER):
         function = _function(settings, name, prefix, _PASSWORD_DEFAULTS, _PASSWORD_FUNCTION)
-        if isinstance(function, OwnFunction):
+        if isinstance(function, UserFunction):
             return PasswordFunction(mechanism, function, module.options if module else {})
     example = SCRAM_MODULE if mechanism.startswith("SCRAM") else PLAIN_MODULE
     wanted = f'{example} required username="..." password="...";'
@@ -283,7 +283,7 @@ def _token_login(settings: Lookup, module: LoginModule | None, prefix: str) -> T
         settings, _LOGIN_HANDLER, prefix, (*_FROM_ENDPOINT, *_UNSECURED), _TOKEN_FUNCTION
     )
     extensions = read_extensions(options, "extension_", prefix + _JAAS)
-    if isinstance(handler, OwnFunction):
+    if isinstance(handler, UserFunction):
         return TokenFunction(handler, options, extensions)
     by_options = any(name.startswith("unsecuredLogin") for name in options)
     if handler in _UNSECURED or (handler is None and by_options):
@@ -302,7 +302,7 @@ def _from_endpoint(
     settings: Lookup, options: Options, extensions: Mapping[str, str], prefix: str
 ) -> TokenLogin:
     retriever = _function(settings, _RETRIEVER, prefix, _RETRIEVERS, _TOKEN_FUNCTION)
-    if isinstance(retriever, OwnFunction):
+    if isinstance(retriever, UserFunction):
         return TokenFunction(retriever, options, extensions)
     _check_no_assertion(settings, prefix)
     url = text_of(settings, _ENDPOINT)

@@ -10,7 +10,7 @@ from pyspark_klog.security.errors import SettingError
 from pyspark_klog.security.lookup import Lookup, secret_of, text_of
 from pyspark_klog.security.secret import Secret
 from pyspark_klog.security.setting_rows import SECURITY
-from pyspark_klog.security.user_functions import OwnFunction, java_class, own_function
+from pyspark_klog.security.user_functions import UserFunction, java_class, parse_user_function
 
 VERSIONS = ("TLSv1.2", "TLSv1.3")
 _BROKEN_VERSIONS = ("TLSv1", "TLSv1.1")
@@ -54,7 +54,7 @@ class TlsConfig:
     """The versions of TLS, a part of VERSIONS, that may be used, oldest first."""
     cipher_suites: tuple[str, ...]
     """The IANA names of the allowed cipher suites; if empty, OpenSSL chooses."""
-    engine: OwnFunction | None = None
+    engine: UserFunction | None = None
     given: Mapping[str, str | None] = field(default_factory=dict, repr=False)
     """Every TLS setting, with secrets in plain text, as the argument of ``engine``."""
 
@@ -77,11 +77,11 @@ def read_tls(settings: Lookup, prefix: str) -> TlsConfig:
     )
 
 
-def _engine(settings: Lookup, prefix: str) -> OwnFunction | None:
+def _engine(settings: Lookup, prefix: str) -> UserFunction | None:
     name = text_of(settings, _ENGINE)
     if name is None or java_class(name) in _JAVAS_ENGINES:
         return None
-    function = own_function(prefix + _ENGINE, name)
+    function = parse_user_function(prefix + _ENGINE, name)
     if function is None:
         raise SettingError(
             f"{prefix}{_ENGINE} is {name!r}, a Java class that klog does not have; expected "

@@ -17,7 +17,7 @@ _SHADED = "kafkashaded."
 
 
 @dataclass(frozen=True, slots=True)
-class OwnFunction:
+class UserFunction:
     """The name of a user-supplied function, and the setting that named it, for messages."""
 
     setting: str
@@ -48,9 +48,9 @@ class OwnFunction:
         return function
 
 
-def own_function(setting: str, value: str) -> OwnFunction | None:
+def parse_user_function(setting: str, value: str) -> UserFunction | None:
     """Return the function that ``value`` names; None if it has not the form module:callable."""
-    return OwnFunction(setting, value) if _OWN.fullmatch(value) else None
+    return UserFunction(setting, value) if _OWN.fullmatch(value) else None
 
 
 def java_class(value: str) -> str:

@@ -6,6 +6,6 @@ Start reading at data_source.py, the entry for Spark; then options, planning, so
 offsets.py and all of options are pure and need no Spark.
 """
 
-from pyspark_klog.log_fallback import install
+from pyspark_klog.log_fallback import install_fallback_handler
 
-install()
+install_fallback_handler()

@@ -5,7 +5,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from pyspark_klog.interpreters.lookup import Interpreter, NoPython, Probe, is_own
+from pyspark_klog.interpreters.lookup import Interpreter, NoPython, Probe, is_current_interpreter
 from pyspark_klog.spark.errors import PythonUnfit
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def check_python(command: str) -> None:
     path = python.path(os.environ)
     if path is None:
         raise PythonUnfit(f"Spark's workers run {python}, and there is no such program: {instead}")
-    if is_own(path):
+    if is_current_interpreter(path):
         return
     try:
         found = Probe(path, os.environ, "klog").result(_LONGEST_S)

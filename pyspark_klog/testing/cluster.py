@@ -97,7 +97,7 @@ class Cluster:
                 made.append(self._make(number))
                 self.brokers = tuple(made)
                 made[-1].start()
-            self._wait_until_all_see_all()
+            self._wait_for_full_metadata()
         except BaseException:
             self.close()
             raise
@@ -113,7 +113,7 @@ class Cluster:
                 if each.is_running:
                     os.kill(each.pid, signal.SIGTERM)
 
-    def _wait_until_all_see_all(self) -> None:
+    def _wait_for_full_metadata(self) -> None:
         """Wait until each broker sees all others: before that, topics with as many replicas as
         there are brokers may be refused."""
         deadline_s = time.monotonic() + self._start_timeout_s

@@ -26,7 +26,7 @@ def free_ports(count: int, host: str = HOST) -> list[int]:
 
     :raises OSError: if there are fewer free ports
     """
-    low = range(_LOWEST, _first_of_connections())
+    low = range(_LOWEST, _first_ephemeral_port())
     free = (port for port in random.sample(low, len(low)) if _is_free(host, port))
     found = list(islice(free, count))
     if len(found) < count:
@@ -44,7 +44,7 @@ def _is_free(host: str, port: int) -> bool:
     return True
 
 
-def _first_of_connections() -> int:
+def _first_ephemeral_port() -> int:
     try:
         first = int(_OF_CONNECTIONS.read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):

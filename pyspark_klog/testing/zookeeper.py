@@ -70,7 +70,7 @@ class ZooKeeper:
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
-        self._standing_pid: int | None = None
+        self._suspended_pid: int | None = None
 
     # --- state -----------------------------------------------------------------------------------
     @property
@@ -138,15 +138,15 @@ class ZooKeeper:
     def pause(self) -> None:
         """Suspend the server (SIGSTOP): its connections stay open, and it answers nothing once
         this method has returned."""
-        if self._standing_pid != self.pid:
-            self._standing_pid = self.pid
+        if self._suspended_pid != self.pid:
+            self._suspended_pid = self.pid
             os.kill(self.pid, signal.SIGSTOP)
             # Wait until all threads have stopped, which takes a moment.
             os.waitpid(self.pid, os.WUNTRACED)
 
     def resume(self) -> None:
         """Resume a suspended server (SIGCONT)."""
-        self._standing_pid = None
+        self._suspended_pid = None
         os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pyspark_klog.ids import BrokerId
-from pyspark_klog.znodes.data import JsonObject, ZnodeError, read_object, shown, write_json
+from pyspark_klog.znodes.data import JsonObject, ZnodeError, read_object, shorten_repr, write_json
 from pyspark_klog.znodes.paths import broker_path
 
 VERSION = 5
@@ -110,7 +110,7 @@ def decode_broker(broker_id: BrokerId, data: bytes | None) -> BrokerRegistration
 def _only_endpoint(fields: JsonObject) -> Endpoint:
     port = fields.int32("port", minimum=0)
     if port > _MAX_PORT:
-        fields.refuse("port", f"to be at most {_MAX_PORT}")
+        fields.raise_error("port", f"to be at most {_MAX_PORT}")
     return Endpoint(PLAINTEXT, fields.text("host", _MOST_CHARACTERS), port, PLAINTEXT)
 
 
@@ -121,18 +121,22 @@ def _endpoints(fields: JsonObject) -> list[Endpoint]:
     endpoints: dict[str, Endpoint] = {}
     texts = fields.texts("endpoints")
     if len(texts) > _MOST_ENDPOINTS:
-        fields.refuse("endpoints", f"to be at most {_MOST_ENDPOINTS}")
+        fields.raise_error("endpoints", f"to be at most {_MOST_ENDPOINTS}")
     for text in texts:
         found = _ENDPOINT.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
         if found is None or int(found["port"]) > _MAX_PORT:
-            raise ZnodeError(fields.path, "`endpoints` like PLAINTEXT://host:9092", shown(text))
+            raise ZnodeError(
+                fields.path, "`endpoints` like PLAINTEXT://host:9092", shorten_repr(text)
+            )
         listener = found["listener"].upper()
         if listener in endpoints:
-            fields.refuse("endpoints", "to have no listener twice")
+            fields.raise_error("endpoints", "to have no listener twice")
         protocol = protocols.get(listener, "").upper()
         if protocol not in SECURITY_PROTOCOLS:
             expected = f"a security protocol ({', '.join(SECURITY_PROTOCOLS)}) of each listener"
-            raise ZnodeError(fields.path, expected, shown(f"{protocol or 'none'} of {listener}"))
+            raise ZnodeError(
+                fields.path, expected, shorten_repr(f"{protocol or 'none'} of {listener}")
+            )
         host = found["address"] or found["host"] or None
         endpoints[listener] = Endpoint(listener, host, int(found["port"]), protocol)
     return list(endpoints.values())

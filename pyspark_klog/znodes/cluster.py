@@ -114,7 +114,7 @@ def decode_cluster_id(data: bytes | None) -> str:
     fields = read_object(CLUSTER_ID, data)
     cluster_id = fields.text("id")
     if not _CLUSTER_ID.fullmatch(cluster_id):
-        fields.refuse("id", "to be 1 to 100 visible characters of ASCII")
+        fields.raise_error("id", "to be 1 to 100 visible characters of ASCII")
     return cluster_id
 
 
@@ -129,7 +129,7 @@ def decode_features(data: bytes | None) -> FinalizedFeatures:
     version = fields.version(newest=FEATURE_VERSION)
     status = fields.int32("status", minimum=0)
     if status > _ENABLED:
-        fields.refuse("status", "to be 0 (off) or 1 (on)")
+        fields.raise_error("status", "to be 0 (off) or 1 (on)")
     features = fields.inner("features")
     levels = {}
     for name in features.values:
@@ -161,6 +161,8 @@ def decode_producer_id_block(data: bytes | None) -> ProducerIdBlock:
     fields = read_object(PRODUCER_ID_BLOCK, data)
     first, last = fields.int64_text("block_start"), fields.int64_text("block_end")
     if not 0 <= first <= last:
-        fields.refuse("block_end", f"to be at least block_start, {first}, which is not negative")
+        fields.raise_error(
+            "block_end", f"to be at least block_start, {first}, which is not negative"
+        )
     broker_id = BrokerId(fields.int32("broker", minimum=-1))
     return ProducerIdBlock(broker_id, ProducerId(first), ProducerId(last))

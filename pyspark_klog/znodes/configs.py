@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from pyspark_klog.znodes.data import ZnodeError, read_object, shown, write_json
+from pyspark_klog.znodes.data import ZnodeError, read_object, shorten_repr, write_json
 from pyspark_klog.znodes.paths import CONFIG, CONFIG_CHANGES
 
 TOPICS, BROKERS, USERS, CLIENTS, IPS = "topics", "brokers", "users", "clients", "ips"
@@ -38,7 +38,7 @@ def entity(entity_type: str, name: str | None) -> Entity:
 def entity_path(names: Entity) -> str:
     """Return the entity's path below /config, the form that change notifications contain."""
     return "/".join(
-        f"{each.entity_type}/{_DEFAULT if each.name is None else sanitized(each.name)}"
+        f"{each.entity_type}/{_DEFAULT if each.name is None else encode_entity_name(each.name)}"
         for each in names
     )
 
@@ -48,12 +48,12 @@ def config_path(names: Entity) -> str:
     return f"{CONFIG}/{entity_path(names)}"
 
 
-def sanitized(name: str) -> str:
+def encode_entity_name(name: str) -> str:
     """Percent-encode a name for a path: all characters except ASCII letters, digits and ``.-_``."""
     return quote(name, safe="").replace("~", "%7E")
 
 
-def desanitized(text: str) -> str:
+def decode_entity_name(text: str) -> str:
     """Decode a percent-encoded name; invalid escapes stay as they are."""
     return unquote(text)
 
@@ -93,7 +93,7 @@ def decode_config_change(name: str, data: bytes | None) -> Entity:
     if fields.version(newest=CHANGE_VERSION) == 1:
         entity_type = fields.text("entity_type")
         if entity_type not in (TOPICS, CLIENTS):
-            fields.refuse("entity_type", f"to be {TOPICS} or {CLIENTS}")
+            fields.raise_error("entity_type", f"to be {TOPICS} or {CLIENTS}")
         text = f"{entity_type}/{fields.text('entity_name')}"
     else:
         text = fields.text("entity_path")
@@ -110,8 +110,8 @@ def parse_entity_path(path: str, text: str) -> Entity:
     known = types in ([USERS, CLIENTS], *([each] for each in ENTITY_TYPES))
     if not known or len(names) != len(types) or not all(names):
         expected = f"the path of an entity ({', '.join(ENTITY_TYPES)}, or users/.../clients/...)"
-        raise ZnodeError(path, expected, shown(text))
+        raise ZnodeError(path, expected, shorten_repr(text))
     return tuple(
-        EntityName(each, None if name == _DEFAULT else desanitized(name))
+        EntityName(each, None if name == _DEFAULT else decode_entity_name(name))
         for each, name in zip(types, names, strict=True)
     )

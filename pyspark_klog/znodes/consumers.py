@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_klog.ids import Offset, TopicPartition
-from pyspark_klog.znodes.data import ZnodeError, read_number, read_object, shown, write_json
+from pyspark_klog.znodes.data import ZnodeError, read_number, read_object, shorten_repr, write_json
 from pyspark_klog.znodes.paths import CONSUMERS
 
 # The characters that ZooKeeper accepts in a path, except the slash.
@@ -90,7 +90,7 @@ def decode_owner(path: str, data: bytes | None) -> str:
         return data.decode()
     except ValueError:
         expected = f"the name of a consumer's thread, 1 to {_MAX_OWNER_BYTES} bytes of UTF-8"
-        raise ZnodeError(path, expected, shown((data or b"")[:100])) from None
+        raise ZnodeError(path, expected, shorten_repr((data or b"")[:100])) from None
 
 
 def encode_offset(offset: Offset) -> bytes:
@@ -112,5 +112,5 @@ def _group_path(group: str) -> str:
 
 def _name(text: str) -> str:
     if not _NAME.fullmatch(text) or text in (".", ".."):
-        raise ZnodeError(CONSUMERS, "a name that ZooKeeper takes in a path", shown(text))
+        raise ZnodeError(CONSUMERS, "a name that ZooKeeper takes in a path", shorten_repr(text))
     return text

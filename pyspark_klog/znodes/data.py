@@ -73,7 +73,7 @@ class JsonObject:
         """Return the field ``version``, which must be at least 1 and at most ``newest``."""
         found = self.int32("version", minimum=1)
         if newest is not None and found > newest:
-            self.refuse("version", f"to be 1 to {newest}")
+            self.raise_error("version", f"to be 1 to {newest}")
         return found
 
     def int32(self, name: str, minimum: int = -_INT32 - 1) -> int:
@@ -92,9 +92,9 @@ class JsonObject:
         """Return a string of at most ``most`` characters."""
         found = self.values.get(name)
         if not isinstance(found, str):
-            self.refuse(name, "to be a string")
+            self.raise_error(name, "to be a string")
         if len(found) > most:
-            self.refuse(name, f"to be a string of at most {most} characters")
+            self.raise_error(name, f"to be a string of at most {most} characters")
         return found
 
     def int64_text(self, name: str) -> int:
@@ -102,7 +102,7 @@ class JsonObject:
         found = self.values.get(name)
         number = _int64(found) if isinstance(found, str) else None
         if number is None:
-            self.refuse(name, "to be a number of 64 bits in quotes")
+            self.raise_error(name, "to be a number of 64 bits in quotes")
         return number
 
     def broker_ids(self, name: str) -> tuple[BrokerId, ...]:
@@ -113,54 +113,54 @@ class JsonObject:
             or not all(_is_int(each, 0, _INT32) for each in found)
             or len(set(found)) != len(found)
         ):
-            self.refuse(name, "to be an array of broker ids, none of them twice")
+            self.raise_error(name, "to be an array of broker ids, none of them twice")
         return tuple(found)
 
     def texts(self, name: str) -> list[str]:
         """Return an array of strings."""
         found = self.values.get(name)
         if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-            self.refuse(name, "to be an array of strings")
+            self.raise_error(name, "to be an array of strings")
         return list(found)
 
     def text_map(self, name: str) -> dict[str, str]:
         """Return an object whose values are strings."""
         found = self.inner(name).values
         if not all(isinstance(each, str) for each in found.values()):
-            self.refuse(name, "to be an object of strings")
+            self.raise_error(name, "to be an object of strings")
         return dict(found)
 
     def inner(self, name: str) -> "JsonObject":
         """Return an object as a JsonObject."""
         found = self.values.get(name)
         if not isinstance(found, dict):
-            self.refuse(name, "to be an object")
+            self.raise_error(name, "to be an object")
         return JsonObject(self.path, found, self._named(name))
 
     def inner_objects(self, name: str) -> "Iterator[JsonObject]":
         """Iterate over an array of objects, which may be long."""
         found = self.values.get(name)
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-            self.refuse(name, "to be an array of objects")
+            self.raise_error(name, "to be an array of objects")
         named = self._named(name)
         return (JsonObject(self.path, each, f"{named}[{i}]") for i, each in enumerate(found))
 
-    def refuse(self, name: str, expected: str) -> NoReturn:
+    def raise_error(self, name: str, expected: str) -> NoReturn:
         """Raise ZnodeError for the field ``name``; ``expected`` begins with "to be"."""
-        found = shown(self.values[name]) if name in self.values else "no such field"
-        raise ZnodeError(self.path, f"{shown(self._named(name))} {expected}", found)
+        found = shorten_repr(self.values[name]) if name in self.values else "no such field"
+        raise ZnodeError(self.path, f"{shorten_repr(self._named(name))} {expected}", found)
 
     def _integer(self, name: str, minimum: int, maximum: int, expected: str) -> int:
         found = self.values.get(name)
         if not _is_int(found, minimum, maximum):
-            self.refuse(name, expected)
+            self.raise_error(name, expected)
         return cast(int, found)
 
     def _named(self, name: str) -> str:
         return f"{self._where}.{name}" if self._where else name
 
 
-def shown(value: object) -> str:
+def shorten_repr(value: object) -> str:
     """Return a shortened ``repr`` of a value for an error's text."""
     return _short.repr(value)
 
@@ -181,9 +181,9 @@ def read_object(path: str, data: bytes | None) -> JsonObject:
             # A \u escape may be half of a surrogate pair. Encoding the value again finds it.
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        raise ZnodeError(path, expected, shown(data[:100])) from None
+        raise ZnodeError(path, expected, shorten_repr(data[:100])) from None
     if not isinstance(value, dict):
-        raise ZnodeError(path, expected, shown(value))
+        raise ZnodeError(path, expected, shorten_repr(value))
     return JsonObject(path, value)
 
 
@@ -208,7 +208,9 @@ def read_number(path: str, data: bytes | None, minimum: int, bits: int) -> int:
     text = (data or b"")[:100].decode("ascii", "replace")
     number = _int64(text)
     if number is None or not minimum <= number < 1 << (bits - 1):
-        raise ZnodeError(path, _a_number(minimum, bits), "no data" if data is None else shown(text))
+        raise ZnodeError(
+            path, _a_number(minimum, bits), "no data" if data is None else shorten_repr(text)
+        )
     return number
 
 

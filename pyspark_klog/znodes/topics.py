@@ -14,7 +14,7 @@ from pyspark_klog.znodes.data import (
     decode_uuid,
     encode_uuid,
     read_object,
-    shown,
+    shorten_repr,
     write_json,
 )
 from pyspark_klog.znodes.paths import partition_state_path, topic_path
@@ -115,14 +115,18 @@ def decode_topic_in_steps(topic: str, data: bytes | None) -> Generator[None, Non
     partitions = {}
     for name in replicas.values:
         partitions[_partition(fields, name)] = PartitionAssignment(
-            replicas.broker_ids(name), _some(adding, name), _some(removing, name)
+            replicas.broker_ids(name),
+            _broker_ids_if_given(adding, name),
+            _broker_ids_if_given(removing, name),
         )
         yield
     topic_id = None
     if "topic_id" in fields.values:
         found = decode_uuid(fields.text("topic_id"))
         if found in (None, NO_TOPIC_ID):
-            fields.refuse("topic_id", "to be an id of 22 characters of base64, not all of them A")
+            fields.raise_error(
+                "topic_id", "to be an id of 22 characters of base64, not all of them A"
+            )
         topic_id = TopicId(found)
     return TopicAssignment(topic_id, partitions)
 
@@ -150,7 +154,7 @@ def decode_partition_state(partition: TopicPartition, data: bytes | None) -> Par
     if "leader_recovery_state" in fields.values:
         number = fields.int32("leader_recovery_state")
         if number not in (0, 1):
-            fields.refuse("leader_recovery_state", "to be 0 (recovered) or 1 (recovering)")
+            fields.raise_error("leader_recovery_state", "to be 0 (recovered) or 1 (recovering)")
         recovery = LeaderRecoveryState(number)
     return PartitionState(
         leader=BrokerId(fields.int32("leader", minimum=NO_LEADER)),
@@ -163,9 +167,11 @@ def decode_partition_state(partition: TopicPartition, data: bytes | None) -> Par
 
 def _partition(fields: JsonObject, name: str) -> int:
     if not _PARTITION.fullmatch(name) or int(name) >= 1 << 31:
-        raise ZnodeError(fields.path, "`partitions` to be named by their numbers", shown(name))
+        raise ZnodeError(
+            fields.path, "`partitions` to be named by their numbers", shorten_repr(name)
+        )
     return int(name)
 
 
-def _some(replicas: JsonObject | None, name: str) -> tuple[BrokerId, ...]:
+def _broker_ids_if_given(replicas: JsonObject | None, name: str) -> tuple[BrokerId, ...]:
     return replicas.broker_ids(name) if replicas is not None and name in replicas.values else ()

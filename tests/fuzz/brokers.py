@@ -10,7 +10,7 @@ from klog_broker.api.families import SERVED
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request
-from pyspark_klog.protocol.registry import api
+from pyspark_klog.protocol.registry import find_api
 from tests.fuzz.corpus import likely
 from tests.fuzz.target import BrokenPromise
 from tests.support.fake_network import FakeStream
@@ -31,7 +31,7 @@ def served_versions() -> list[tuple[ApiKey, int]]:
     """Every served version of every API, as (API key, version)."""
     found = []
     for handler in SERVED:
-        cls = api(handler.api_key).request
+        cls = find_api(handler.api_key).request
         first = cls.min_version if handler.min_version is None else handler.min_version
         last = cls.max_version if handler.max_version is None else handler.max_version
         found += [(handler.api_key, version) for version in range(first, last + 1)]
@@ -41,7 +41,7 @@ def served_versions() -> list[tuple[ApiKey, int]]:
 def likely_request(random: Random) -> tuple[ApiKey, int, bytes]:
     """A request that a client could mean: API key, version and frame."""
     key, version = random.choice(served_versions())
-    cls = api(key).request
+    cls = find_api(key).request
     message: Request = likely(cls, version, cls.is_flexible(version), random, NAMES, ids())
     header = RequestHeader(key, version, random.randrange(100), random.choice((None, "c")))
     return key, version, encode_request(header, message)

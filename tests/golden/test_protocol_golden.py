@@ -17,7 +17,7 @@ from pyspark_klog.protocol.headers import (
     encode_response,
 )
 from pyspark_klog.protocol.message import Message, Struct
-from pyspark_klog.protocol.registry import api, is_known
+from pyspark_klog.protocol.registry import find_api, is_known
 from tests.support.kafka_before_api_versions import MAX_VERSIONS
 
 FOLDER = Path(__file__).parent / "protocol"
@@ -62,7 +62,7 @@ def read(frame: dict[str, Any]) -> tuple[Message, bytes]:
     """The message of a frame, and what klog makes of it again."""
     key, version, data = frame["key"], frame["version"], bytes.fromhex(frame["hex"])
     if not frame["has_header"]:
-        decoded, end = decode_message(api(key).response, version, data)
+        decoded, end = decode_message(find_api(key).response, version, data)
         assert end == len(data)
         return decoded, encode_message(decoded, version)
     if frame["kind"] == "request":
@@ -79,7 +79,7 @@ def read(frame: dict[str, Any]) -> tuple[Message, bytes]:
 def test_frames_are_read_as_meant_and_written_back_the_same(writer: str) -> None:
     wrong = []
     for frame in frames(writer):
-        name = f"{frame['kind']} {api(frame['key']).name} v{frame['version']}"
+        name = f"{frame['kind']} {find_api(frame['key']).name} v{frame['version']}"
         try:
             message, again = read(frame)
         except Exception as error:
@@ -112,6 +112,6 @@ def test_old_releases_are_those_of_kafka_python() -> None:
         known = {
             key: limits
             for key, limits in theirs.items()
-            if is_known(key) and api(key).min_version <= limits[1]
+            if is_known(key) and find_api(key).min_version <= limits[1]
         }
         assert known == {int(key): (0, newest) for key, newest in versions.items()}

@@ -7,7 +7,7 @@ import pytest
 from pyspark_klog.protocol.codec import encode_message
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Message
-from pyspark_klog.protocol.registry import API_KEYS, api
+from pyspark_klog.protocol.registry import API_KEYS, find_api
 from tests.support.peers import KAFKA_4_4, NEWEST_KAFKA, OLDEST_KAFKA
 from tests.support.protocol_oracle import (
     definition_of,
@@ -82,7 +82,7 @@ BETWEEN_BROKERS = {
 MESSAGES = [
     (key, kind, cls)
     for key in API_KEYS
-    for kind, cls in (("request", api(key).request), ("response", api(key).response))
+    for kind, cls in (("request", find_api(key).request), ("response", find_api(key).response))
 ]
 
 

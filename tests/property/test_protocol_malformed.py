@@ -21,7 +21,7 @@ from pyspark_klog.protocol.codec import (
 from pyspark_klog.protocol.errors import MalformedRequest
 from pyspark_klog.protocol.headers import decode_request, decode_response
 from pyspark_klog.protocol.message import Message, Struct
-from pyspark_klog.protocol.registry import API_KEYS, api
+from pyspark_klog.protocol.registry import API_KEYS, find_api
 from tests.support.protocol_samples import ALL_VERSIONS, sample_message
 
 # A list of empty lists is the worst: three bytes make a struct and two lists.
@@ -205,7 +205,7 @@ def test_lying_lengths_take_no_memory() -> None:
 @settings(max_examples=400, deadline=None)
 @given(frame=st.binary(max_size=80), key=st.sampled_from(API_KEYS), data=st.data())
 def test_invented_frames_are_read_or_refused(frame: bytes, key: int, data: st.DataObject) -> None:
-    version = data.draw(st.integers(api(key).min_version, api(key).max_version))
+    version = data.draw(st.integers(find_api(key).min_version, find_api(key).max_version))
     head = int(key).to_bytes(2, "big") + version.to_bytes(2, "big") + bytes(4)
     for read_it in (
         lambda: decode_request(head + frame),

@@ -19,10 +19,10 @@ from pyspark_klog.znodes.cluster import ControllerRegistration, ProducerIdBlock
 from pyspark_klog.znodes.configs import (
     ENTITY_TYPES,
     EntityName,
-    desanitized,
+    decode_entity_name,
+    encode_entity_name,
     entity_path,
     parse_entity_path,
-    sanitized,
 )
 from pyspark_klog.znodes.consumers import ConsumerRegistration, offset_path
 from pyspark_klog.znodes.data import MAX_EPOCH, MAX_ZNODE_BYTES, ZnodeError
@@ -219,8 +219,8 @@ def test_hostile_bytes_take_bounded_memory(what: str) -> None:
 
 @given(texts)
 def test_a_name_is_one_part_of_a_path(name: str) -> None:
-    assert "/" not in sanitized(name) and sanitized(name).isascii()
-    assert desanitized(sanitized(name)) == name
+    assert "/" not in encode_entity_name(name) and encode_entity_name(name).isascii()
+    assert decode_entity_name(encode_entity_name(name)) == name
 
 
 @given(entities)

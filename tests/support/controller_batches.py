@@ -20,7 +20,7 @@ from klog_broker.controller.zookeeper.request_batch import (
 from klog_broker.metadata.image import BrokerRegistration
 from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.protocol.codec import decode_message
-from pyspark_klog.protocol.registry import api
+from pyspark_klog.protocol.registry import find_api
 from tests.support.peers import OLDEST_KAFKA
 from tests.support.protocol_oracle import run_java
 
@@ -154,7 +154,7 @@ def _order(batch: RequestBatch, words: list[str]) -> None:
 def decoded(line: str) -> tuple[int, ControllerRequest]:
     """The broker and the request of a line of Kafka's."""
     broker, key, version, data = line.split(" ")
-    message, _ = decode_message(api(int(key)).request, int(version), bytes.fromhex(data))
+    message, _ = decode_message(find_api(int(key)).request, int(version), bytes.fromhex(data))
     return int(broker), message  # type: ignore[return-value]
 
 

@@ -14,7 +14,7 @@ from pyspark_klog.protocol.apis.delete_groups import DeleteGroupsRequest
 from pyspark_klog.protocol.fields import NO_UUID
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Field, Message, Struct, default_of
-from pyspark_klog.protocol.registry import api
+from pyspark_klog.protocol.registry import find_api
 from tests.support.oracle_maker import Maker
 from tests.support.oracle_requests import BASES
 from tests.support.oracle_steps import Case, whole
@@ -37,7 +37,7 @@ class Place:
     @property
     def api_name(self) -> str:
         """Kafka's name of the API."""
-        return api(self.key).name
+        return find_api(self.key).name
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def places(key: ApiKey) -> tuple[Place, ...]:
 
     def walk(cls: type[Struct]) -> None:
         for name, row in cls.__fields__.items():
-            if f"{api(key).name}.{name}" in UNCHANGED:
+            if f"{find_api(key).name}.{name}" in UNCHANGED:
                 continue
             found[cls, name] = Place(key, cls, name, row)
             inner = row.element
@@ -66,7 +66,7 @@ def places(key: ApiKey) -> tuple[Place, ...]:
             if made is not None:
                 walk(made)
 
-    walk(api(key).request)
+    walk(find_api(key).request)
     return tuple(found.values())
 
 

@@ -14,12 +14,12 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from pyspark_klog.protocol.message import Field, Message, Struct
-from pyspark_klog.protocol.registry import API_KEYS, api
+from pyspark_klog.protocol.registry import API_KEYS, find_api
 
 S = TypeVar("S", bound=Struct)
 
 ALL_MESSAGES: list[type[Message]] = [
-    cls for key in API_KEYS for cls in (api(key).request, api(key).response)
+    cls for key in API_KEYS for cls in (find_api(key).request, find_api(key).response)
 ]
 ALL_VERSIONS: list[tuple[type[Message], int]] = [
     (cls, version)

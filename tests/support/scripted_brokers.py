@@ -79,7 +79,7 @@ class ScriptedConnection:
         high: int | None = None,
     ) -> None:
         assert timeout_ms > 0
-        newest = registry.api(ApiKey(reply_class.api_key)).max_version
+        newest = registry.find_api(ApiKey(reply_class.api_key)).max_version
         version = newest if high is None else high
         assert low <= version <= newest
         asked = Asked(build(version), version, on_done)

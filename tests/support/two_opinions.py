@@ -133,7 +133,9 @@ class OpinionatedBroker(RefusingBroker):
             return ApiVersionsResponse(
                 api_keys=[
                     ApiVersion(
-                        api_key=key, min_version=registry.api(key).min_version, max_version=newest
+                        api_key=key,
+                        min_version=registry.find_api(key).min_version,
+                        max_version=newest,
                     )
                     for key, newest in _NEWEST.items()
                 ]

@@ -9,7 +9,7 @@ import pytest
 
 import pyspark_klog.client
 import pyspark_klog.spark
-from pyspark_klog.log_fallback import LOGGER, install
+from pyspark_klog.log_fallback import LOGGER, install_fallback_handler
 
 _LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} level=WARNING logger=pyspark_klog\.some\.part "
 Capture = pytest.CaptureFixture[str]
@@ -70,7 +70,7 @@ def test_a_null_handler_silences(capsys: Capture, monkeypatch: pytest.MonkeyPatc
 
 def test_every_part_of_the_connector_has_it_once(capsys: Capture) -> None:
     assert pyspark_klog.client and pyspark_klog.spark
-    install()
+    install_fallback_handler()
     _warn("once")
     assert capsys.readouterr().err.count("once") == 1
 

@@ -23,7 +23,7 @@ from pyspark_klog.security.sasl_config import (
     UnsecuredTokens,
 )
 from pyspark_klog.security.secret import Secret
-from pyspark_klog.security.user_functions import OwnFunction
+from pyspark_klog.security.user_functions import UserFunction
 
 MINUTE_MS = 60_000
 
@@ -198,7 +198,7 @@ def token_function(options: dict[str, str]) -> object:
 def _from_function(clock: Clock, *answers: object) -> TokenSource:
     GIVEN.clear()
     ANSWERS[:] = answers
-    function = OwnFunction("kafka.x", f"{__name__}:token_function")
+    function = UserFunction("kafka.x", f"{__name__}:token_function")
     login = TokenFunction(function, {"region": Secret("eu")}, {"e": "x"})
     return TokenSource(login, Renewal(), now_ms=clock)
 
@@ -254,7 +254,7 @@ def test_an_old_token_serves_while_it_lasts_and_no_new_one_comes() -> None:
 )
 def test_a_function_that_is_not_there(name: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):
-        OwnFunction("kafka.x", name).load()
+        UserFunction("kafka.x", name).load()
 
 
 # --- a file --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_klog.protocol.codec import encode_message
 from pyspark_klog.protocol.keys import ApiKey
-from pyspark_klog.protocol.registry import API_KEYS, api
+from pyspark_klog.protocol.registry import API_KEYS, find_api
 from tests.support.protocol_samples import sample_message
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "protocol"
@@ -29,9 +29,9 @@ def test_each_version_of_each_message_has_golden_bytes() -> None:
         for frame in json.loads(file.read_text(encoding="utf-8"))["frames"]
     }
     missing = [
-        f"{api(key).name} {version} ({kind})"
+        f"{find_api(key).name} {version} ({kind})"
         for key in API_KEYS
-        for version in range(api(key).min_version, api(key).max_version + 1)
+        for version in range(find_api(key).min_version, find_api(key).max_version + 1)
         for kind in ("request", "response")
         if (key, version, kind) not in golden and not (version == 0 and key in AS_VERSION_1)
     ]
@@ -40,7 +40,7 @@ def test_each_version_of_each_message_has_golden_bytes() -> None:
 
 @pytest.mark.parametrize("key", AS_VERSION_1)
 def test_a_version_without_golden_bytes_has_those_of_the_next(key: ApiKey) -> None:
-    for cls in (api(key).request, api(key).response):
+    for cls in (find_api(key).request, find_api(key).response):
         for seed in range(20):
             message = sample_message(cls, 0, Random(seed))
             assert encode_message(message, 0) == encode_message(message, 1)

@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_klog.protocol.headers import RequestHeader, decode_request, encode_request
 from pyspark_klog.protocol.keys import ApiKey
-from pyspark_klog.protocol.registry import api
+from pyspark_klog.protocol.registry import find_api
 from tests.support.oracle_cases import Plan, changes, places
 from tests.support.oracle_differences import compare
 from tests.support.oracle_docs import PAGE, page
@@ -12,7 +12,7 @@ from tests.support.oracle_names import Names
 from tests.support.oracle_requests import BASES
 
 VERSIONS = {
-    key: tuple(range(api(key).request.min_version, api(key).request.max_version + 1))
+    key: tuple(range(find_api(key).request.min_version, find_api(key).request.max_version + 1))
     for key in BASES
 }
 SINGLES = sum(len(list(changes(place))) for key in BASES for place in places(key))

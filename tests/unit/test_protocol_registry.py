@@ -15,7 +15,7 @@ from pyspark_klog.protocol.errors import (
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.registry import (
     API_KEYS,
-    api,
+    find_api,
     is_known,
     request_class,
     response_class,
@@ -34,7 +34,7 @@ IN_CLUSTERS = {
 
 def test_every_api_has_both_classes_with_the_same_versions() -> None:
     for key in API_KEYS:
-        one = api(key)
+        one = find_api(key)
         assert one.request is request_class(key)
         assert one.response is response_class(key)
         assert one.request.__name__ == f"{one.name}Request"
@@ -48,18 +48,18 @@ def test_every_api_has_both_classes_with_the_same_versions() -> None:
 
 
 def test_the_newest_versions_are_those_of_kafka_4_3() -> None:
-    newest = {key: api(key).max_version for key in API_KEYS}
+    newest = {key: find_api(key).max_version for key in API_KEYS}
     assert newest[ApiKey.PRODUCE] == 13
     assert newest[ApiKey.FETCH] == 18
     assert newest[ApiKey.LIST_OFFSETS] == 11
     assert newest[ApiKey.METADATA] == 13
     assert newest[ApiKey.OFFSET_COMMIT] == newest[ApiKey.OFFSET_FETCH] == 10
     assert newest[ApiKey.INIT_PRODUCER_ID] == 5
-    assert {key for key in API_KEYS if api(key).min_version > 0} < IN_CLUSTERS
+    assert {key for key in API_KEYS if find_api(key).min_version > 0} < IN_CLUSTERS
 
 
 def test_what_goes_between_brokers_has_the_version_of_kafka_3_9() -> None:
-    versions = {key: (api(key).min_version, api(key).max_version) for key in IN_CLUSTERS}
+    versions = {key: (find_api(key).min_version, find_api(key).max_version) for key in IN_CLUSTERS}
     assert versions == {
         ApiKey.LEADER_AND_ISR: (7, 7),
         ApiKey.STOP_REPLICA: (4, 4),
@@ -68,7 +68,7 @@ def test_what_goes_between_brokers_has_the_version_of_kafka_3_9() -> None:
         ApiKey.ALTER_PARTITION: (3, 3),
         ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
     }
-    assert all(api(key).request.is_flexible(api(key).max_version) for key in IN_CLUSTERS)
+    assert all(find_api(key).request.is_flexible(find_api(key).max_version) for key in IN_CLUSTERS)
 
 
 def test_a_lone_broker_serves_nothing_of_a_cluster() -> None:
@@ -80,13 +80,13 @@ def test_the_keys_are_the_ones_that_klog_speaks() -> None:
     assert list(map(int, API_KEYS)) == expected
     assert not any(is_known(key) for key in (-1, 52, 55, 58, 76, 88, 10_000))
     with pytest.raises(UnsupportedVersion, match="found API key 52, which klog does not know"):
-        api(52)
+        find_api(52)
 
 
 def test_old_releases_are_within_what_klog_speaks() -> None:
     for release, versions in MAX_VERSIONS.items():
         for key, newest in versions.items():
-            assert newest <= api(key).max_version, (release, key)
+            assert newest <= find_api(key).max_version, (release, key)
     assert ApiKey.API_VERSIONS not in MAX_VERSIONS["0.9"]
     assert ApiKey.JOIN_GROUP not in MAX_VERSIONS["0.8.2"]
     assert MAX_VERSIONS["0.10.0"][ApiKey.PRODUCE] == 2

@@ -47,7 +47,7 @@ def api_page() -> str:
     lines.append("\n## Not served\n\n| API | key | why |\n|---|---|---|")
     served = {row.api_key for row in (*SERVED, *BETWEEN_BROKERS)}
     lines += [
-        f"| {registry.api(key).name} | {int(key)} | {REASONS[key]} |"
+        f"| {registry.find_api(key).name} | {int(key)} | {REASONS[key]} |"
         for key in ApiKey
         if key not in served
     ]
@@ -60,7 +60,7 @@ def _served(apis: Iterable[BrokerApi[Any]]) -> Iterator[str]:
     for api in sorted(apis, key=lambda each: each.served):
         key, first, last = api.served
         access = ", ".join(map(_access, api.access)) or "none"
-        yield f"| {registry.api(key).name} | {int(key)} | {first}-{last} | {access} |"
+        yield f"| {registry.find_api(key).name} | {int(key)} | {first}-{last} | {access} |"
 
 
 def _access(access: Access) -> str:

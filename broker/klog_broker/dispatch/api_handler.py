@@ -81,7 +81,7 @@ class BrokerApi(Generic[S]):
     @property
     def served(self) -> ServedApi:
         """The range of served versions; ValueError if the registry lacks one of them."""
-        known = registry.api(self.api_key)
+        known = registry.find_api(self.api_key)
         first = known.min_version if self.min_version is None else self.min_version
         last = known.max_version if self.max_version is None else self.max_version
         if not known.min_version <= first <= last <= known.max_version:

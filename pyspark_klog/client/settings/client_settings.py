@@ -84,9 +84,9 @@ class ClientSettings:
             protocol == "PLAINTEXT"
         ):
             return None
-        from pyspark_klog.security.config import read_security, without_effect
+        from pyspark_klog.security.config import has_no_effect, read_security
 
-        for name in [name for name in self._given if without_effect(name, protocol)]:
+        for name in [name for name in self._given if has_no_effect(name, protocol)]:
             del self._given[name]
             self._ignored.append((prefix + name, f"{prefix}security.protocol is {protocol}"))
         return None if protocol == "PLAINTEXT" else read_security(self, prefix)

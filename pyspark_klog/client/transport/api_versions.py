@@ -32,7 +32,7 @@ class BrokerVersions:
         """The newest version between ``low`` and ``high`` that both sides speak, or None."""
         if api_key not in self.ranges:
             return None
-        own = registry.api(api_key)
+        own = registry.find_api(api_key)
         lowest, highest = self.ranges[api_key]
         top = min(highest, own.max_version, own.max_version if high is None else high)
         return top if top >= max(lowest, own.min_version, low) else None
@@ -45,7 +45,7 @@ class BrokerVersions:
         version = self.newest(api_key, low, high)
         if version is not None:
             return version
-        own = registry.api(api_key)
+        own = registry.find_api(api_key)
         wanted = f"{max(own.min_version, low)} to {own.max_version if high is None else high}"
         given = self.ranges.get(api_key)
         has = f"versions {given[0]} to {given[1]}" if given else "no version"

@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import UUID
-from pyspark_klog.protocol.codec import MessageCodec, use_handwritten
+from pyspark_klog.protocol.codec import MessageCodec, register_handwritten_codec
 from pyspark_klog.protocol.decoders import Decoder
 from pyspark_klog.protocol.encoders import Encoder
 from pyspark_klog.protocol.fields import (
@@ -428,4 +428,4 @@ def _request_codec(version: int, rows: MessageCodec) -> MessageCodec:
     return MessageCodec(decode, _follower_encoder(rows.encode) if is_of_followers else rows.encode)
 
 
-use_handwritten(FetchRequest, _request_codec)
+register_handwritten_codec(FetchRequest, _request_codec)

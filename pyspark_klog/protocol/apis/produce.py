@@ -3,7 +3,7 @@
 import struct as layouts
 
 from pyspark_klog.ids import UUID
-from pyspark_klog.protocol.codec import MessageCodec, use_handwritten
+from pyspark_klog.protocol.codec import MessageCodec, register_handwritten_codec
 from pyspark_klog.protocol.decoders import Decoder
 from pyspark_klog.protocol.errors import MalformedRequest
 from pyspark_klog.protocol.fields import (
@@ -236,4 +236,4 @@ def _request_codec(version: int, rows: MessageCodec) -> MessageCodec:
     return MessageCodec(make(version, rows.decode), rows.encode)
 
 
-use_handwritten(ProduceRequest, _request_codec)
+register_handwritten_codec(ProduceRequest, _request_codec)

@@ -16,7 +16,7 @@ from pyspark_klog.protocol.codec import encode_message
 from pyspark_klog.protocol.errors import MalformedRequest
 from pyspark_klog.protocol.headers import decode_response
 from pyspark_klog.protocol.keys import ApiKey
-from pyspark_klog.protocol.registry import API_KEYS, api
+from pyspark_klog.protocol.registry import API_KEYS, find_api
 from pyspark_klog.records.arrow import COLUMN_TYPES, decode_to_arrow
 from pyspark_klog.records.errors import RecordsError
 from tests.fuzz.corpus import batch, damaged_batch, golden_sets, old_set
@@ -41,12 +41,12 @@ class Clients(Target):
         kind = random.choice((REPLY, REPLY, STREAM, RECORDS, RECORDS))
         if kind == REPLY:
             key = random.choice(API_KEYS)
-            cls = api(key).response
+            cls = find_api(key).response
             version = random.randrange(cls.min_version, cls.max_version + 1)
             data = bytes(4) + encode_message(sample_message(cls, version, random), version)
             return bytes([REPLY, key, version]) + mutated(data, random)
         if kind == STREAM:
-            cls = api(ApiKey.API_VERSIONS).response
+            cls = find_api(ApiKey.API_VERSIONS).response
             version = cls.max_version
             frames = b""
             for number in range(random.choice((1, 1, 2))):
@@ -80,7 +80,7 @@ class Clients(Target):
     def _reply(self, data: bytes) -> None:
         if len(data) < 3 or data[1] not in API_KEYS:
             return
-        cls = api(ApiKey(data[1])).response
+        cls = find_api(ApiKey(data[1])).response
         version = data[2]
         if not cls.min_version <= version <= cls.max_version:
             return

@@ -20,7 +20,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def misfit(message: Message, version: int) -> str | None:
+def describe_misfit(message: Message, version: int) -> str | None:
     """Describe the first value that does not fit its field; None if no misfit is found."""
     where = f"{type(message).__name__} v{version}"
     return next(_in_struct(message, version, where), None)
