@@ -307,10 +307,10 @@ class BrokerServer:
         self._lead(metadata)
         self._listen()
         follow_leaderships(services, CONSUMER_OFFSETS, services.groups)
-        services.on_topic_deleted.append(services.groups.forget_topic)
+        services.on_topic_deleted.append(services.groups.delete_topic_offsets)
         follow_leaderships(services, TRANSACTION_STATE, services.transactions)
         for name in deleted:
-            services.groups.forget_topic(name)
+            services.groups.delete_topic_offsets(name)
         self._schedule_log_work()
         self._cleaner.begin()
         self._listen_for_scrapes(self._cleaner)

@@ -115,10 +115,10 @@ class BrokerParts:
         self.verify_transactions: VerifyTransactions = transactions.verify
         self.verifies_elsewhere = transactions.verifies_elsewhere
         self.group_finder = CoordinatorFinder(
-            self, CONSUMER_OFFSETS, lambda group_id: self.groups.find(group_id)
+            self, CONSUMER_OFFSETS, lambda group_id: self.groups.serving_error(group_id)
         )
         self.transaction_finder = CoordinatorFinder(
             self,
             TRANSACTION_STATE,
-            lambda transactional_id: self.transactions.find(transactional_id),
+            lambda transactional_id: self.transactions.serving_error(transactional_id),
         )

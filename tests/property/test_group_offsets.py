@@ -54,7 +54,7 @@ def served(log: MemoryStateLog) -> tuple[VirtualTime, GroupRuntime, GroupShard]:
         append_timeout_ms=1_000,
         codec=Codec.NONE,
     )
-    runtime.lead(log)
+    runtime.load_shard(log)
     time.turns()
     (shard,) = runtime.serving()
     return time, runtime, shard
@@ -138,7 +138,7 @@ class OffsetsOfGroups(RuleBasedStateMachine):
 
     @rule(topic=topics)
     def delete_topic(self, topic: str) -> None:
-        self.forgetting.forget_topic(topic)
+        self.forgetting.delete_topic_offsets(topic)
         self.time.turns()
         self.forget({place for place in PLACES if place[1] == topic})
 

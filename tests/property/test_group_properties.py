@@ -161,11 +161,11 @@ class GroupPromises(RuleBasedStateMachine):
     @invariant()
     def what_is_counted_is_so(self) -> None:
         members = self.group.members.values()
-        assert self.group.joining == sum(each.join_waiter is not None for each in members)
+        assert self.group.joining_count == sum(each.join_waiter is not None for each in members)
         offered = Counter(name for each in members for name in set(each.protocol_names()))
         assert self.group.supporters == offered
         deadlines = [each.deadline_ms() for each in members]
-        assert all(each is None or each >= self.group.earliest_ms for each in deadlines)
+        assert all(each is None or each >= self.group.earliest_deadline_ms for each in deadlines)
 
     @invariant()
     def generations_only_grow(self) -> None:

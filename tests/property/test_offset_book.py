@@ -60,11 +60,11 @@ def test_a_book_is_as_a_dict(
             before = book.remove(topic, first)
             assert (None if before is None else unpacked(before)) == plain.pop(where, None)
         elif what == "put_alone":
-            book.put_alone(book.rows_in(topic), first, pack(one))
+            book.put_outside_block(book.rows_in(topic), first, pack(one))
             plain[where] = one
         else:
             fixed = [each._replace(metadata="") for each in committed]
-            book.put_neighbours(book.rows_in(topic), first, b"".join(map(pack, fixed)))
+            book.put_adjacent(book.rows_in(topic), first, b"".join(map(pack, fixed)))
             plain.update((TopicPartition(topic, first + n), each) for n, each in enumerate(fixed))
         _assert_same(book, plain, now_ms)
 
@@ -82,8 +82,8 @@ def _assert_same(
     for part in book.in_parts(3):
         assert len(part) <= 3
     assert sorted(each for part in book.in_parts(3) for each in part) == sorted(plain)
-    assert sorted(book.some(100)) == sorted(plain)
-    assert len(book.some(2)) == min(2, len(plain))
+    assert sorted(book.first_partitions(100)) == sorted(plain)
+    assert len(book.first_partitions(2)) == min(2, len(plain))
     around = [TopicPartition(topic, number) for topic in "abc" for number in range(-3, 20)]
     for where in [*plain, *around]:
         assert book.get(where) == plain.get(where)

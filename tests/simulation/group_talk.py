@@ -250,7 +250,7 @@ class GroupTalk:
 
     def do_delete(self, topic: str, given: Mapping[str, str]) -> None:
         """Forget the offsets of a topic that was deleted."""
-        self._coordinator().forget_topic(topic)
+        self._coordinator().delete_topic_offsets(topic)
 
     def do_delete_group(self, given: Mapping[str, str]) -> None:
         """Delete the group, as a tool does."""

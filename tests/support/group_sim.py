@@ -68,7 +68,7 @@ class Sim:
             append_timeout_ms=5_000,
             codec=Codec.NONE,
         )
-        self.runtime.lead(self.log)
+        self.runtime.load_shard(self.log)
         self.time.turns()
         (self.shard,) = self.runtime.serving()
 
@@ -101,7 +101,7 @@ class Sim:
         self.log.fails = None if error is NONE else BrokerError(error)
 
     def run(self, effects: GroupEffects) -> None:
-        self.runtime.run(self.shard, "g", effects)
+        self.runtime.carry_out_effects(self.shard, "g", effects)
 
     def waiter(self, name: object) -> Callable[[Any], object]:
         return lambda reply: self.replies.setdefault(name, []).append(reply)

@@ -66,7 +66,7 @@ def loaded(
         codec=Codec.NONE,
         new_bulk=new_bulk,
     )
-    runtime.lead(log)
+    runtime.load_shard(log)
     time.turns()
     (shard,) = runtime.shards()
     return shard

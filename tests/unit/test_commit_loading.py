@@ -257,7 +257,7 @@ def test_a_small_log_loads_no_kernel() -> None:
     large = log_of(*(batch((KEY, value(n, "m" * 30_000))) for n in range(10)))
     shard = loaded(large, lambda state: CommitLoading(state, load_kernel))
     assert asked == ["kernel"]
-    assert shard.error() is ErrorCode.NONE
+    assert shard.serving_error() is ErrorCode.NONE
 
 
 def test_kernels_that_are_not_compiled_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

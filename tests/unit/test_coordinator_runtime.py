@@ -46,7 +46,7 @@ class Texts:
     def keys(self) -> Iterable[str]:
         return self.found
 
-    def settled(self, key: str) -> None:
+    def drop_if_unused(self, key: str) -> None:
         pass
 
 
@@ -71,7 +71,7 @@ class World:
             append_timeout_ms=1_000,
             codec=Codec.NONE,
         )
-        self.runtime.lead(self.log)
+        self.runtime.load_shard(self.log)
 
     @property
     def error(self) -> ErrorCode:
@@ -192,7 +192,7 @@ def test_a_log_that_ends_while_it_is_loaded_serves_nobody() -> None:
 
 def test_a_shard_that_is_resigned_while_it_loads_is_forgotten() -> None:
     world = World(log_of(batch(("a", "1"))))
-    world.runtime.resign(0)
+    world.runtime.unload_shard(0)
     world.time.turns()
     assert world.error is NOT_COORDINATOR
     assert not world.runtime.shards()
@@ -301,7 +301,7 @@ def waiting() -> tuple[World, list[ErrorCode]]:
 
 def test_who_waits_is_told_when_the_partition_is_resigned() -> None:
     world, codes = waiting()
-    world.runtime.resign(0)
+    world.runtime.unload_shard(0)
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
@@ -322,10 +322,10 @@ def test_a_partition_that_is_led_anew_is_loaded_anew() -> None:
     world = World()
     world.shard.append([("a", "1")])
     old = world.shard
-    world.runtime.lead(log_of(batch(("b", "2")), batch(("c", "3"))))
+    world.runtime.load_shard(log_of(batch(("b", "2")), batch(("c", "3"))))
     world.log = MemoryStateLog()
     assert world.loaded() == {"b": (0, "2"), "c": (1, "3")}
-    assert old.error() is NOT_COORDINATOR
+    assert old.serving_error() is NOT_COORDINATOR
 
 
 def test_a_partition_that_is_led_on_is_served_on() -> None:
@@ -333,7 +333,7 @@ def test_a_partition_that_is_led_on_is_served_on() -> None:
     world, codes = waiting()
     served, newer = world.shard, log_of(batch(("a", "1")))
     newer.high_watermark = Offset(0)
-    world.runtime.lead(newer)
+    world.runtime.load_shard(newer)
     assert world.shard is served
     world.log.ended = "resigned"
     world.time.services.purgatory.check(newer.topic_partition)
@@ -349,26 +349,26 @@ def test_a_partition_that_is_led_on_while_it_loads_is_loaded_on() -> None:
     first = world.shard
     newer = log_of(batch(("a", "1")))
     newer.leader_epoch = 1
-    world.runtime.lead(newer)
+    world.runtime.load_shard(newer)
     world.log.ended = "resigned"
     assert world.shard is first
     assert world.loaded() == {"a": (0, "1")}
     assert world.shard.log.leader_epoch == 1
-    assert world.runtime.record(world.shard, "b", (("b", "2"),)) is NONE
+    assert world.runtime.append_decision(world.shard, "b", (("b", "2"),)) is NONE
     assert newer.log_end_offset == 2
 
 
 def test_a_log_that_has_grown_while_it_loads_is_loaded_anew() -> None:
     world = World(log_of(batch(("a", "1"))))
     first = world.shard
-    world.runtime.lead(log_of(batch(("a", "1")), batch(("b", "2"))))
+    world.runtime.load_shard(log_of(batch(("a", "1")), batch(("b", "2"))))
     assert world.shard is not first
     assert world.loaded() == {"a": (0, "1"), "b": (1, "2")}
 
 
 def test_a_machine_that_has_no_deadline_needs_no_timer() -> None:
     world = World()
-    world.runtime.run(world.shard, "a", Effects())
+    world.runtime.carry_out_effects(world.shard, "a", Effects())
     assert world.time.loop.next_wake_ms() is None
 
 
@@ -376,5 +376,5 @@ def test_a_shard_that_failed_is_not_led_on_but_loaded_anew() -> None:
     world = World(log_of(batch(("a", "1"))))
     world.loaded()
     world.shard.fail(ValueError("a record could not be applied"))
-    world.runtime.lead(log_of(batch(("a", "1"))))
+    world.runtime.load_shard(log_of(batch(("a", "1"))))
     assert world.loaded() == {"a": (0, "1")}

@@ -101,7 +101,7 @@ def test_an_offset_that_is_to_be_forgotten_is_shown_until_that_is_durable(
 ) -> None:
     assert code_of(commit(broker, 5)) == 0
     broker.helpers.hold = True
-    broker.broker.services.groups.forget_topic("plain")
+    broker.broker.services.groups.delete_topic_offsets("plain")
     assert committed(broker) == {0: 5}
     broker.helpers.let_go()
     broker.turns()

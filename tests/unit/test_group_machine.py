@@ -298,7 +298,7 @@ def test_unloading_tells_all_who_wait() -> None:
     sim = Sim(delay_ms=1_000)
     sim.join("a")
     machine = sim.machine
-    sim.runtime.resign(0)
+    sim.runtime.unload_shard(0)
     assert sim.joined("a").error_code == ErrorCode.NOT_COORDINATOR
     assert machine.heartbeat("client-1", 0, 0) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 

@@ -227,7 +227,7 @@ def test_offsets_of_a_deleted_topic_are_forgotten_in_several_turns() -> None:
     offsets_log = groups.broker.log("__consumer_offsets")
     before = offsets_log.log_end_offset
     coordinator = groups.broker.broker.services.groups
-    coordinator.forget_topic("wide")
+    coordinator.delete_topic_offsets("wide")
     assert offsets_log.log_end_offset - before <= 2 * TOMBSTONES_AT_ONCE
     last = Commit(TopicPartition("wide", count - 1), 1, -1, "")
     coordinator.commit(CommitRequest("many", MemberName(""), -1, [last], lambda _: None))

@@ -28,7 +28,7 @@ def machine_in(state: GroupState) -> GroupMachine:
     sim = stable_pair()
     machine = sim.machine
     if state is GroupState.DEAD:
-        sim.runtime.resign(0)
+        sim.runtime.unload_shard(0)
     elif state is not GroupState.STABLE:
         sim.join("leader", "client-1")
         if state is GroupState.COMPLETING_REBALANCE:
@@ -66,7 +66,7 @@ def ask(machine: GroupMachine, asked: GroupRequest, protocol: str = "range") -> 
             protocols=[JoinGroupRequestProtocol(name=protocol, metadata=b"sub")],
         )
         effects = machine.join(joins, Joiner("client", "/h", False), replies.append, 0)
-    for answer in effects.answers:
+    for answer in effects.responses:
         answer.send()
     return ErrorCode(replies[0].error_code) if replies else None
 

@@ -52,7 +52,7 @@ def lead(log: MemoryStateLog) -> GroupShard:
         append_timeout_ms=1_000,
         codec=Codec.NONE,
     )
-    runtime.lead(log)
+    runtime.load_shard(log)
     time.turns()
     (shard,) = runtime.serving()
     return shard

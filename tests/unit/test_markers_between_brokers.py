@@ -232,7 +232,7 @@ def test_no_answer_is_waited_for_from_a_broker_that_is_gone() -> None:
     cluster.leaders[TWOS] = 3
     del cluster.ports[2]
     cluster.changed()
-    cluster.others.look()
+    cluster.others.close_stale_connections()
     cluster.sim.time.advance(200)
     assert hanging.is_closed
     cluster.answer(3)
@@ -245,7 +245,7 @@ def test_a_broker_that_came_back_elsewhere_is_asked_there() -> None:
     cluster.asked(2)
     cluster.ports[2] = 9999
     cluster.changed()
-    cluster.others.look()
+    cluster.others.close_stale_connections()
     cluster.sim.time.advance(200)
     assert cluster.brokers.to(2).address == ("10.0.0.2", 9999)
     cluster.answer(2)

@@ -41,7 +41,7 @@ def test_a_head_is_api_key_and_version() -> None:
 def test_all_that_a_turn_answers_has_the_turns_time() -> None:
     requests = times()
     requests.answered += [FETCH, BEAT, FETCH]
-    requests.turn_over(5 * MS, 7 * MS)
+    requests.count_turn(5 * MS, 7 * MS)
     assert shown(requests.rows[FETCH]) == ({2.5: 2}, 4 * MS)
     assert shown(requests.rows[BEAT]) == ({2.5: 1}, 2 * MS)
     assert shown(requests.turns) == ({2.5: 1}, 2 * MS)
@@ -51,11 +51,11 @@ def test_one_request_alone_and_many_of_one_kind() -> None:
     requests = times()
     answered = requests.answered
     answered.append(FETCH)
-    requests.turn_over(0, MS // 10)
+    requests.count_turn(0, MS // 10)
     answered += [FETCH] * 3
-    requests.turn_over(0, MS // 10 + 1)
+    requests.count_turn(0, MS // 10 + 1)
     assert shown(requests.rows[FETCH]) == ({0.1: 1, 0.25: 3}, 4 * (MS // 10) + 3)
-    requests.turn_over(0, 40_000 * MS)
+    requests.count_turn(0, 40_000 * MS)
     assert shown(requests.turns)[0] == {0.1: 1, 0.25: 1, float("inf"): 1}
     # Connections keep the list.
     assert requests.answered is answered and not answered
@@ -63,11 +63,11 @@ def test_one_request_alone_and_many_of_one_kind() -> None:
 
 def test_a_request_that_waited_counts_from_the_turn_in_which_it_came() -> None:
     requests = times()
-    requests.others += [(FETCH, 1, 10 * MS), (head_of(0, 9), 70, IN_THIS_TURN)]
-    requests.turn_over(500 * MS, 501 * MS)
+    requests.answered_later += [(FETCH, 1, 10 * MS), (head_of(0, 9), 70, IN_THIS_TURN)]
+    requests.count_turn(500 * MS, 501 * MS)
     assert shown(requests.rows[FETCH]) == ({500: 1}, 491 * MS)
     assert shown(requests.rows[head_of(0, 9)]) == ({1: 70}, 70 * MS)
-    requests.turn_over(502 * MS, 503 * MS)
+    requests.count_turn(502 * MS, 503 * MS)
     assert shown(requests.rows[FETCH])[0] == {500: 1}
 
 
@@ -75,9 +75,9 @@ def test_versions_that_are_not_served_are_counted_as_one() -> None:
     requests = times()
     for version in (18, 99, 0xFFFF):
         requests.answered += [head_of(18, version)]
-        requests.turn_over(0, MS)
+        requests.count_turn(0, MS)
     requests.answered += [head_of(18, version) for version in range(20, 500)]
-    requests.turn_over(0, MS)
+    requests.count_turn(0, MS)
     assert list(requests.rows) == [head_of(18, NOT_SERVED)]
     assert shown(requests.rows[head_of(18, NOT_SERVED)])[0] == {1: 483}
 
@@ -108,16 +108,16 @@ def test_every_response_can_be_looked_through() -> None:
 
 def test_topics_are_counted_as_long_as_they_have_logs() -> None:
     counts = CountsByTopic()
-    first, second = counts.join("a"), counts.join("a")
+    first, second = counts.add_log("a"), counts.add_log("a")
     assert first is second
     first.messages_in += 3
     first.bytes_in += 30
-    counts.join("b").bytes_out += 7
-    counts.leave("a")
+    counts.add_log("b").bytes_out += 7
+    counts.remove_log("a")
     assert set(counts.by_topic) == {"a", "b"}
-    counts.leave("a")
+    counts.remove_log("a")
     assert set(counts.by_topic) == {"b"}
-    gone = counts.gone()
+    gone = counts.counts_of_deleted_topics()
     assert (gone.messages_in, gone.bytes_in, gone.bytes_out) == (3, 30, 0)
     # The counts of a new topic of the same name start at 0.
-    assert counts.join("a").messages_in == 0
+    assert counts.add_log("a").messages_in == 0

@@ -24,10 +24,10 @@ def size_of(found: TopicRows) -> int:
 
 def test_neighbours_are_in_the_block() -> None:
     found = TopicRows()
-    assert found.put_neighbours(0, rows(range(100))) == 100
-    assert (found.in_block, len(found.alone)) == (100, 0)
+    assert found.put_adjacent(0, rows(range(100))) == 100
+    assert (found.in_block, len(found.outside_block)) == (100, 0)
     assert size_of(found) < 100 * FIXED.size + 200
-    assert found.put_neighbours(90, rows(range(90, 120))) == 20
+    assert found.put_adjacent(90, rows(range(90, 120))) == 20
     assert found.in_block == len(found) == 120
     assert list(found) == list(range(120))
 
@@ -35,8 +35,8 @@ def test_neighbours_are_in_the_block() -> None:
 @pytest.mark.parametrize("partition", [2**31 - 1, 2**31 - 100, 1_000_000, 10, -1, -(2**31)])
 def test_a_partition_far_from_the_others_takes_no_block(partition: int) -> None:
     found = TopicRows()
-    assert found.put_neighbours(partition, row(7)) == 1
-    assert found.put_neighbours(0, row(8)) == 1
+    assert found.put_adjacent(partition, row(7)) == 1
+    assert found.put_adjacent(0, row(8)) == 1
     assert found.in_block == 1
     assert size_of(found) < 500
     kept = found.committed(partition)
@@ -47,7 +47,7 @@ def test_a_partition_far_from_the_others_takes_no_block(partition: int) -> None:
 def test_partitions_in_any_order_are_in_the_block_at_last() -> None:
     found = TopicRows()
     for number in range(99, -1, -1):
-        assert found.put_neighbours(number, row(number)) == 1
+        assert found.put_adjacent(number, row(number)) == 1
     assert found.in_block >= 50
     assert sorted(found) == list(range(100))
 
@@ -55,19 +55,19 @@ def test_partitions_in_any_order_are_in_the_block_at_last() -> None:
 def test_every_other_partition_is_in_the_block() -> None:
     found = TopicRows()
     for number in range(0, 100, 2):
-        found.put_neighbours(number, row(number))
-    assert (found.in_block, len(found.alone)) == (50, 0)
+        found.put_adjacent(number, row(number))
+    assert (found.in_block, len(found.outside_block)) == (50, 0)
     assert list(found) == list(range(0, 100, 2))
     assert found.committed(1) is None
     assert found.record_offset(1) is None
     assert found.times(1) is None
-    assert found.take(1) is None
+    assert found.take_from_block(1) is None
 
 
 def test_a_row_that_looks_absent_is_kept_alone() -> None:
     found = TopicRows()
     absent = FIXED.pack(-1, -1, -1, -1, -1, b"\xff" * 16)
-    assert found.put_neighbours(0, absent + row(1)) == 2
+    assert found.put_adjacent(0, absent + row(1)) == 2
     assert found.in_block == 0
     kept = found.committed(0)
     assert kept is not None
@@ -76,7 +76,7 @@ def test_a_row_that_looks_absent_is_kept_alone() -> None:
 
 def test_all_bits_but_the_marks_may_be_set() -> None:
     found = TopicRows()
-    found.put_neighbours(0, FIXED.pack(-1, -1, -1, 2**63 - 1, -1, b"\xff" * 16))
+    found.put_adjacent(0, FIXED.pack(-1, -1, -1, 2**63 - 1, -1, b"\xff" * 16))
     assert found.in_block == 1
     assert found.record_offset(0) == 2**63 - 1
     assert found.times(0) == (-1, -1)
@@ -84,15 +84,15 @@ def test_all_bits_but_the_marks_may_be_set() -> None:
 
 def test_a_block_that_nobody_uses_is_given_back() -> None:
     found = TopicRows()
-    found.put_neighbours(0, rows(range(100)))
+    found.put_adjacent(0, rows(range(100)))
     committed = OffsetAndMetadata(Offset(5), LeaderEpoch(-1), "", 1, -1, Offset(9))
     for number in range(99):
-        assert found.take(number) == row(number)
-        found.alone[number] = committed
+        assert found.take_from_block(number) == row(number)
+        found.outside_block[number] = committed
     assert found.in_block == 1
-    assert found.take(99) == row(99)
+    assert found.take_from_block(99) == row(99)
     assert size_of(found) < 100
     assert len(found) == 99
-    assert found.put_neighbours(0, row(3)) == 0
+    assert found.put_adjacent(0, row(3)) == 0
     assert found.in_block == 1
     assert found.record_offset(0) == 3

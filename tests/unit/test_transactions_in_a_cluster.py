@@ -143,7 +143,7 @@ def test_the_broker_that_leads_an_id_is_asked_about_it(cluster: Cluster) -> None
     for each in cluster.coordinators:
         order = order_for(cluster.broker, each.topic, each.partition, leader_epoch=1)
         give(cluster.broker, order)
-        assert cluster.services.transactions.find("tx") is NONE
+        assert cluster.services.transactions.serving_error("tx") is NONE
     answers: list[Any] = []
 
     def ask() -> None:

@@ -62,7 +62,9 @@ class Cluster:
             BrokerId(1), self.image, services.transactions, self.others
         )
         services.verify_transactions = self.verifier.verify
-        services.verifies_elsewhere = lambda each: services.transactions.find(each) is not NONE
+        services.verifies_elsewhere = lambda each: (
+            services.transactions.serving_error(each) is not NONE
+        )
         self.results: list[dict[TopicPartition, ErrorCode]] = []
 
     def image(self) -> Any:
@@ -174,7 +176,7 @@ def test_no_answer_is_waited_for_from_a_broker_that_is_gone() -> None:
     cluster = Cluster()
     cluster.verify()
     del cluster.ports[2]
-    cluster.others.look()
+    cluster.others.close_stale_connections()
     cluster.turns()
     assert cluster.results == [both(ErrorCode.NETWORK_EXCEPTION)]
     cluster.verify()

@@ -204,11 +204,11 @@ class _CachedOffsetCommit:
                 offset + number,
                 each.record.topic_id,
             )
-            state.keep_offset(each.place, _new_tuple(OffsetAndMetadata, fields))
+            state.store_offset(each.place, _new_tuple(OffsetAndMetadata, fields))
             number += 1
         return offset + number
 
-    def tell(self, error: ErrorCode) -> None:
+    def answer_commits(self, error: ErrorCode) -> None:
         slot, self._slot = self._slot, None
         if slot is None:
             raise InvariantViolation("a commit was answered twice")

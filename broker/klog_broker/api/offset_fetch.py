@@ -190,7 +190,7 @@ def _offsets(
     for number in committed.partitions(topic) if numbers is None else numbers:
         partition = TopicPartition(topic, number)
         found = committed.get(partition)
-        if found is not None and not found.is_of(topic_id):
+        if found is not None and not found.matches_topic_id(topic_id):
             if not services.known_topics.is_complete:
                 raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             found = None

@@ -134,7 +134,10 @@ class _VerificationCheck:
         """Whether the transaction is already open in the group's partition."""
         self._producer = (request.producer_id, request.producer_epoch)
         self._guarded: tuple[PartitionLog, VerificationGuard] | None = None
-        if services.transactions.find(request.transactional_id) is not ErrorCode.NOT_COORDINATOR:
+        if (
+            services.transactions.serving_error(request.transactional_id)
+            is not ErrorCode.NOT_COORDINATOR
+        ):
             return
         log = led_partition(services, *kept_in).log
         guard = log.begin_verification(
@@ -162,7 +165,9 @@ def _kept_in(services: TransactionServices, request: TxnOffsetCommitRequest) -> 
     it."""
     groups = services.groups
     partition = groups.partition_for(request.group_id)
-    error = groups.find(request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
+    error = (
+        groups.serving_error(request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
+    )
     if partition is None or error is not ErrorCode.NONE:
         raise BrokerError(error)
     return partition

@@ -206,7 +206,7 @@ class IsrRequests:
         counts, before = self._services.in_sync_counts, len(leader.replicas.in_sync.members)
         after = leader.in_sync_answered(change, answer)
         if after is IsrOutcome.COMMITTED:
-            counts.committed(before, len(leader.replicas.in_sync.members))
+            counts.count_committed(before, len(leader.replicas.in_sync.members))
         elif after is not IsrOutcome.TOO_LATE:
             counts.refused += 1
         return after

@@ -271,7 +271,7 @@ class Cleaner:
         counts.rounds += 1
         counts.bytes_read += tally.bytes_read
         counts.bytes_kept += tally.bytes_kept
-        counts.took_ms += now_ms - running.began_ms
+        counts.total_ms += now_ms - running.began_ms
         counts.last_ended_ms = now_ms
         _log.info(
             "log=%s cleaned_to=%d bytes=%d kept_bytes=%d records=%d kept_records=%d keys=%d "

@@ -111,7 +111,7 @@ class BrokerConfig(Mapping[str, Any]):
             self._given |= layer
         self._own: dict[str, Value] = {}
         self._warnings: list[str] = []
-        self._take_all()
+        self._parse_all()
         self._effective = {name: self._resolve(row) for name, row in SETTINGS.items()}
         self.joins_cluster = joins_cluster(self._effective)
         """Whether the broker joins a cluster through ZooKeeper; if not, it is standalone."""
@@ -230,12 +230,12 @@ class BrokerConfig(Mapping[str, Any]):
             if name not in SETTINGS
         }
 
-    def _take_all(self) -> None:
+    def _parse_all(self) -> None:
         """Parse all given settings; raise one ConfigError with a line for each refused setting."""
         problems: list[str] = []
         for name, item in self._given.items():
             try:
-                self._take(name, item)
+                self._parse_setting(name, item)
             except ConfigError as error:
                 problems.append(str(error))
         problems += [
@@ -247,7 +247,7 @@ class BrokerConfig(Mapping[str, Any]):
         if problems:
             raise ConfigError("\n".join(problems))
 
-    def _take(self, name: str, item: _Given) -> None:
+    def _parse_setting(self, name: str, item: _Given) -> None:
         row = SETTINGS.get(name)
         if row is not None:
             try:

@@ -1,8 +1,8 @@
 """Sends the coordinators' requests to other brokers.
 
 Each broker has one connection, a queue, and at most one request in flight, which combines all
-queued questions. Failed questions are not retried here: the caller looks the partition's leader up
-again and asks the new leader.
+queued parts. Failed parts are not retried here: the caller looks the partition's leader up again
+and sends the part to the new leader.
 """
 
 import logging
@@ -27,9 +27,9 @@ REQUEST_TIMEOUT_MS = 35_000
 """How long to wait for a response. A broker waits up to 30 seconds, Kafka's request.timeout.ms, for
 markers to be replicated, and then reports which partitions of a request were not replicated."""
 MOST_PARTITIONS = 5_000
-"""Largest number of partitions in a request; only a single larger question may exceed the limit.
+"""Largest number of partitions in a request; only a single larger part may exceed the limit.
 
-The limit keeps combined questions below MAX_REQUEST_ELEMENTS, which the other broker's dispatcher
+The limit keeps combined parts below MAX_REQUEST_ELEMENTS, which the other broker's dispatcher
 enforces."""
 
 _UNKNOWN = ErrorCode.NETWORK_EXCEPTION
@@ -45,18 +45,18 @@ that it is unknown whether the broker has carried out the request."""
 class RequestPart(NamedTuple, Generic[Q]):
     """One transaction's part of a request to a broker.
 
-    Responses identify it only by ``key``, so one request never has two questions of one key.
-    ``told`` is called once, later, with the broker's result.
+    Responses identify it only by ``key``, so one request never has two parts of one key.
+    ``on_result`` is called once, later, with the broker's result.
     """
 
     key: Hashable
     content: Q
     partition_count: int
-    told: Callable[[Codes], None]
+    on_result: Callable[[Codes], None]
 
 
 class BatchedApi(Protocol, Generic[Q, R]):
-    """Combines questions into a request, and reads their results from the response."""
+    """Combines parts into a request, and reads their results from the response."""
 
     @property
     def reply_class(self) -> type[R]: ...
@@ -68,11 +68,11 @@ class BatchedApi(Protocol, Generic[Q, R]):
     def build(self, contents: list[Q]) -> Request: ...
 
     def read(self, reply: R) -> Mapping[Hashable, PartitionCodes] | ErrorCode:
-        """Return the partitions' codes by question key, or the error of the whole request."""
+        """Return the partitions' codes by key, or the error of the whole request."""
 
 
 class _Link(Generic[Q]):
-    """The connection to a broker, its queued questions, and the questions in flight."""
+    """The connection to a broker, its queued parts, and the parts in flight."""
 
     __slots__ = ("address", "connection", "is_called", "sent", "waiting")
 
@@ -85,7 +85,7 @@ class _Link(Generic[Q]):
 
 
 class BrokerRequestSender(Generic[Q, R]):
-    """Sends the questions of one API to the brokers of a cluster. Loop thread only.
+    """Sends the parts of one API to the brokers of a cluster. Loop thread only.
 
     ``listener`` is the name of the inter-broker listener.
     """
@@ -107,41 +107,41 @@ class BrokerRequestSender(Generic[Q, R]):
         self._is_closed = False
         self._not_answered = RateLimit()
 
-    def knows(self, broker_id: BrokerId) -> bool:
+    def has_broker(self, broker_id: BrokerId) -> bool:
         """Whether the metadata image has an endpoint for the broker."""
         return self._address(broker_id) is not None
 
-    def ask(self, broker_id: BrokerId, question: RequestPart[Q]) -> None:
-        """Put the question into the broker's next request, which leaves once no other is in flight.
+    def enqueue_part(self, broker_id: BrokerId, part: RequestPart[Q]) -> None:
+        """Put the part into the broker's next request, which leaves once no other is in flight.
 
-        After `close`, and for a broker that is not in the metadata image, ``told`` is called soon
-        with NETWORK_EXCEPTION.
+        After `close`, and for a broker that is not in the metadata image, ``on_result`` is called
+        soon with NETWORK_EXCEPTION.
         """
         link = self._link(broker_id)
         if link is None:
-            self._loop.call_soon(lambda: question.told(_UNKNOWN))
+            self._loop.call_soon(lambda: part.on_result(_UNKNOWN))
             return
-        link.waiting.append(question)
+        link.waiting.append(part)
         self._send_at_append(link)
 
-    def look(self) -> None:
+    def close_stale_connections(self) -> None:
         """Close the connections of brokers that left the new metadata image or changed address.
 
-        Their questions fail at once, because other brokers may lead the partitions by now.
+        Their parts fail at once, because other brokers may lead the partitions by now.
         """
         for broker_id, link in list(self._links.items()):
             if self._address(broker_id) != link.address:
                 del self._links[broker_id]
                 self._loop.call_soon(
-                    partial(self._end, link, "the broker left or changed its address")
+                    partial(self._close_link, link, "the broker left or changed its address")
                 )
 
     def close(self) -> None:
-        """Close all connections and open no more; all waiting questions fail now."""
+        """Close all connections and open no more; all waiting parts fail now."""
         self._is_closed = True
         links, self._links = self._links, {}
         for link in links.values():
-            self._end(link, "this broker shuts down")
+            self._close_link(link, "this broker shuts down")
 
     # --- connections, requests and responses -----------------------------------------------------
     def _address(self, broker_id: BrokerId) -> tuple[str, int] | None:
@@ -158,7 +158,7 @@ class BrokerRequestSender(Generic[Q, R]):
         return link
 
     def _send_at_append(self, link: _Link[Q]) -> None:
-        """Send in the append phase, when all questions of this turn are queued."""
+        """Send in the append phase, when all parts of this turn are queued."""
         if not link.is_called and not link.sent:
             link.is_called = True
             self._loop.call_at_append(lambda: self._send(link))
@@ -172,35 +172,35 @@ class BrokerRequestSender(Generic[Q, R]):
         link.connection.send(
             self._api.reply_class,
             lambda _: self._api.build([each.content for each in sent]),
-            lambda reply, error: self._answered(link, reply, error),
+            lambda reply, error: self._on_response(link, reply, error),
             REQUEST_TIMEOUT_MS,
             low=low,
             high=high,
         )
 
-    def _answered(self, link: _Link[Q], reply: R | None, error: KlogError | None) -> None:
+    def _on_response(self, link: _Link[Q], reply: R | None, error: KlogError | None) -> None:
         sent, link.sent = link.sent, []
         found: Mapping[Hashable, PartitionCodes] | ErrorCode = _UNKNOWN
         if reply is not None:
             found = self._api.read(reply)
         else:
-            # The queued questions would need the same broken connection: fail them, too.
+            # The queued parts would need the same broken connection: fail them, too.
             sent = [*sent, *link.waiting]
             link.waiting.clear()
-            self._tell(link, error)
+            self._log_failed_request(link, error)
         for each in sent:
-            each.told(found if isinstance(found, ErrorCode) else found.get(each.key, {}))
+            each.on_result(found if isinstance(found, ErrorCode) else found.get(each.key, {}))
         if link.waiting:
             self._send_at_append(link)
 
-    def _end(self, link: _Link[Q], why: str) -> None:
+    def _close_link(self, link: _Link[Q], why: str) -> None:
         link.connection.close(why)
         waiting = list(link.waiting)
         link.waiting.clear()
         for each in waiting:
-            each.told(_UNKNOWN)
+            each.on_result(_UNKNOWN)
 
-    def _tell(self, link: _Link[Q], error: KlogError | None) -> None:
+    def _log_failed_request(self, link: _Link[Q], error: KlogError | None) -> None:
         if not link.connection.is_closed and self._not_answered.allows(self._loop.now_ms()):
             more = self._not_answered.take_note()
             name = self._api.reply_class.__name__
@@ -223,7 +223,7 @@ def known_code(number: int) -> ErrorCode:
 
 
 def _batch(waiting: deque[RequestPart[Q]]) -> list[RequestPart[Q]]:
-    """Take the next request's questions out of the queue; questions of a key stay in order."""
+    """Take the next request's parts out of the queue; parts of a key stay in order."""
     taken: list[RequestPart[Q]] = []
     left: list[RequestPart[Q]] = []
     keys: set[Hashable] = set()

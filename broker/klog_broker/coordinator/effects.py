@@ -29,18 +29,18 @@ class ParkedResponse:
 class Effects(Generic[K, V]):
     """The records and responses that a machine's decision results in.
 
-    The responses in ``answers`` leave when the high watermark has passed all records appended
+    The responses in ``responses`` leave when the high watermark has passed all records appended
     before them. ``records``, if set, takes the wall clock's time in ms and returns records. The
     runtime appends and applies the records, and then calls the machine's ``appended``, or its
     ``append_failed`` if the append fails.
     """
 
-    answers: list[ParkedResponse] = field(default_factory=list)
+    responses: list[ParkedResponse] = field(default_factory=list)
     records: Callable[[int], Sequence[tuple[K, V | None]]] | None = None
 
-    def answer(self, waiter: Waiter | None, reply: Any) -> None:
+    def add_response(self, waiter: Waiter | None, reply: Any) -> None:
         if waiter is not None:
-            self.answers.append(ParkedResponse(waiter, reply))
+            self.responses.append(ParkedResponse(waiter, reply))
 
 
 class Machine(Protocol[K, V]):

@@ -23,7 +23,7 @@ class PlainReads:
     def __init__(self) -> None:
         self._bytes = 0
 
-    def are_enough(self, size_bytes: int) -> bool:
+    def is_kernel_worthwhile(self, size_bytes: int) -> bool:
         """Add ``size_bytes`` to the count; return whether loading the kernels is worth it now."""
         self._bytes += size_bytes
         return self._bytes > KERNEL_WORTHWHILE_BYTES

@@ -139,16 +139,17 @@ class Loader:
     ``new_walk`` makes the BatchWalk that checks batches in a helper thread. While it returns None,
     the loop checks them, until all loaders together have read enough to load the kernels
     (``plain_reads``). A run of ``bulk`` is applied as a whole if ``begin_run`` (Shard.begin_run)
-    returns True, or else record by record. ``done`` is called once: with None when everything is
-    applied, or with the error that prevents loading (a damaged log, a failed disk). ``done`` is
-    never called if the leadership ends (StateLog.ended) or ``cancel`` is called first.
+    returns True, or else record by record. ``on_loaded`` is called once: with None when everything
+    is applied, or with the error that prevents loading (a damaged log, a failed disk).
+    ``on_loaded`` is never called if the leadership ends (StateLog.ended) or ``cancel`` is called
+    first.
     """
 
     def __init__(
         self,
         log: StateLog,
         replay: Replay,
-        done: Callable[[Exception | None], None],
+        on_loaded: Callable[[Exception | None], None],
         *,
         new_walk: Callable[[], BatchWalk | None],
         plain_reads: PlainReads,
@@ -160,7 +161,7 @@ class Loader:
     ) -> None:
         self._log = log
         self._replay = replay
-        self._done = done
+        self._on_loaded = on_loaded
         self._new_walk = new_walk
         self._walk: BatchWalk | None = None
         self._plain_reads = plain_reads
@@ -173,11 +174,11 @@ class Loader:
         self._end_offset = log.log_end_offset
         self._is_cancelled = False
 
-    def begin(self) -> None:
+    def start_loading(self) -> None:
         """Start loading. An empty log is loaded when this method returns."""
-        self._go_on()
+        self._load_next_region()
 
-    def go_on_in(self, log: StateLog) -> bool:
+    def continue_with_log(self, log: StateLog) -> bool:
         """Continue with ``log``: this broker leads the partition again, in a newer epoch.
 
         Returns True if ``log`` ends where the loader is to stop; the remaining reads then use
@@ -195,18 +196,18 @@ class Loader:
     def _is_wanted(self) -> bool:
         return not self._is_cancelled and self._log.ended is None
 
-    def _go_on(self) -> None:
+    def _load_next_region(self) -> None:
         if not self._is_wanted():
             return
         try:
             region = self._next_region()
         except ColdRead as cold:
-            self._helpers.submit(cold.warm, self._warmed)
+            self._helpers.submit(cold.warm, self._on_pages_warmed)
         except (KlogError, OSError) as error:
-            self._failed(error)
+            self._on_failure(error)
         else:
             if region is None:
-                self._done(None)
+                self._on_loaded(None)
             else:
                 self._read(region)
 
@@ -230,7 +231,7 @@ class Loader:
             may_block=may_block,
         ).region
 
-    def _warmed(self, _: object, error: BaseException | None) -> None:
+    def _on_pages_warmed(self, _: object, error: BaseException | None) -> None:
         """Read after a helper thread has brought the pages into the page cache.
 
         Some pages may have left the cache again, so this read may block.
@@ -242,16 +243,16 @@ class Loader:
                 raise error
             region = self._next_region(may_block=True)
         except (KlogError, OSError) as failure:
-            self._failed(failure)
+            self._on_failure(failure)
         else:
             if region is None:
-                self._done(None)
+                self._on_loaded(None)
             else:
                 self._read(region)
 
     def _read(self, region: ReadRegion) -> None:
         walk = self._walk = self._walk or self._new_walk()
-        is_much = walk is None and self._plain_reads.are_enough(region.size)
+        is_much = walk is None and self._plain_reads.is_kernel_worthwhile(region.size)
         bulk, from_offset = self._bulk, self._position
 
         def read() -> tuple[CheckedBytes, Mapping[int, BatchRun]]:
@@ -277,7 +278,7 @@ class Loader:
         if found is not None:
             self._slices.run(self._apply(*found), self._is_wanted)
         elif isinstance(error, Exception):
-            self._failed(error)
+            self._on_failure(error)
 
     def _apply(self, checked: CheckedBytes, runs: Mapping[int, BatchRun]) -> Steps:
         before = self._position
@@ -296,9 +297,9 @@ class Loader:
             if self._position == before and self._position < self._log.log_end_offset:
                 raise CorruptRecords(f"no whole batch at offset {self._position}")
         except Exception as error:
-            self._failed(error)
+            self._on_failure(error)
         else:
-            self._go_on()
+            self._load_next_region()
 
     def _apply_batch(self, batch: BatchView, checked: CheckedBytes) -> Steps:
         if batch.position + batch.size_bytes > checked.checked_bytes:
@@ -309,13 +310,13 @@ class Loader:
         self._position = Offset(max(batch.next_offset, self._position))
         yield 1
 
-    def _failed(self, error: Exception) -> None:
+    def _on_failure(self, error: Exception) -> None:
         if not self._is_wanted():
             return
         if is_out_of_descriptors(error):
-            self._loop.call_later(_NO_DESCRIPTOR_PAUSE_MS, self._go_on)
+            self._loop.call_later(_NO_DESCRIPTOR_PAUSE_MS, self._load_next_region)
         else:
-            self._done(error)
+            self._on_loaded(error)
 
 
 def _records(batch: BatchView, inflated: bytes | bytearray | None) -> Iterator[Record]:

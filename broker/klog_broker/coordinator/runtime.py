@@ -94,7 +94,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
         self._not_recorded = RateLimit()
 
     # --- shards ----------------------------------------------------------------------------------
-    def lead(self, log: StateLog) -> None:
+    def load_shard(self, log: StateLog) -> None:
         """Load the log of a partition that this broker leads, then serve it.
 
         If this broker led the partition until now and the log has no new records, the shard goes on
@@ -102,9 +102,9 @@ class CoordinatorRuntime(Generic[K, V, S]):
         """
         partition = log.topic_partition.partition
         known = self._shards.get(partition)
-        if known is not None and known.go_on(log, self._loaders.get(partition)):
+        if known is not None and known.continue_in_epoch(log, self._loaders.get(partition)):
             return
-        self.resign(partition)
+        self.unload_shard(partition)
         services = self._services
         state, changes = self._new_state()
         shard: Shard[K, V, S] = Shard(
@@ -130,9 +130,9 @@ class CoordinatorRuntime(Generic[K, V, S]):
             slices=services.slices,
             helpers=services.helpers,
         )
-        loader.begin()
+        loader.start_loading()
 
-    def resign(self, partition: int) -> None:
+    def unload_shard(self, partition: int) -> None:
         """Stop serving a partition; pending requests get NOT_COORDINATOR."""
         loader = self._loaders.pop(partition, None)
         if loader is not None:
@@ -192,34 +192,34 @@ class CoordinatorRuntime(Generic[K, V, S]):
         shard = self._shards.get(partition_for_key(key, num_partitions))
         if shard is None:
             return ErrorCode.NOT_COORDINATOR, None
-        error = shard.error()
+        error = shard.serving_error()
         return error, shard if error is _NONE else None
 
     def serving(self) -> Iterator[Shard[K, V, S]]:
         """The shards that can serve requests now."""
-        return (each for each in self.shards() if each.error() is ErrorCode.NONE)
+        return (each for each in self.shards() if each.serving_error() is ErrorCode.NONE)
 
     # --- decisions and deadlines of machines -----------------------------------------------------
-    def run(self, shard: Shard[K, V, S], key: str, effects: Effects[K, V]) -> None:
+    def carry_out_effects(self, shard: Shard[K, V, S], key: str, effects: Effects[K, V]) -> None:
         """Carry out a decision of the machine under ``key``, and the decisions that follow."""
         services = self._services
         while True:
-            if effects.answers:
-                _answer_when_visible(shard, effects.answers)
+            if effects.responses:
+                _answer_when_visible(shard, effects.responses)
             if effects.records is None:
                 break
             machine = shard.state.machine(key)
             assert machine is not None, f"{key!r} decided, and is not there"
             now_ms = services.loop.now_ms()
-            code = self.record(shard, key, effects.records(services.clock.now_ms()))
+            code = self.append_decision(shard, key, effects.records(services.clock.now_ms()))
             if code is _NONE:
                 effects = machine.appended(now_ms)
             else:
                 effects = machine.append_failed(code, now_ms)
-        shard.state.settled(key)
+        shard.state.drop_if_unused(key)
         self.schedule(shard, key)
 
-    def record(
+    def append_decision(
         self, shard: Shard[K, V, S], key: str, records: Sequence[tuple[K, V | None]]
     ) -> ErrorCode:
         """Append and apply records that were decided for ``key``.
@@ -258,21 +258,21 @@ class CoordinatorRuntime(Generic[K, V, S]):
     def _on_timer(self, shard: Shard[K, V, S], key: str) -> None:
         shard.timers.pop(key, None)
         if shard.log.ended is not None:
-            self._give_up(shard)
+            self._unload_ended_shard(shard)
             return
         machine = shard.state.machine(key)
         # Timers are set at the end of loading, so a timer can fire before the shard serves.
         if machine is not None and shard.status in (ShardStatus.LOADING, ShardStatus.SERVING):
-            self.run(shard, key, machine.on_deadline(self._services.loop.now_ms()))
+            self.carry_out_effects(shard, key, machine.on_deadline(self._services.loop.now_ms()))
 
-    def _give_up(self, shard: Shard[K, V, S]) -> None:
-        """Resign from a shard whose leadership ended without a call of ``resign``."""
+    def _unload_ended_shard(self, shard: Shard[K, V, S]) -> None:
+        """Resign from a shard whose leadership ended without a call of ``unload_shard``."""
         partition = shard.log.topic_partition.partition
         if self._shards.get(partition) is shard:
-            self.resign(partition)
+            self.unload_shard(partition)
 
 
-def counted(states: Sequence[_State]) -> Generator[int, None, Counter[_State]]:
+def count_in_steps(states: Sequence[_State]) -> Generator[int, None, Counter[_State]]:
     """Count equal states, as steps for a slice of the loop (runtime/event_loop/slices.py)."""
     counts: Counter[_State] = Counter()
     for start in range(0, len(states), _COUNTED_A_STEP):

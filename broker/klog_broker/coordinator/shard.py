@@ -74,7 +74,7 @@ class CoordinatorState(Protocol[K, V]):
     def keys(self) -> Iterable[str]:
         """The keys of all machines."""
 
-    def settled(self, key: str) -> None:
+    def drop_if_unused(self, key: str) -> None:
         """Called when a decision on the key is carried out: the state may drop unused entries."""
 
 
@@ -84,7 +84,7 @@ S = TypeVar("S", bound=CoordinatorState[Any, Any])
 class BatchObserver(Protocol):
     """Gets notice of each batch that a shard applies. Implemented by Timeline."""
 
-    def begin(self, end_offset: Offset, high_watermark: Offset) -> None: ...
+    def begin_batch(self, end_offset: Offset, high_watermark: Offset) -> None: ...
 
 
 class StateRecordFormat(NamedTuple, Generic[K, V]):
@@ -145,7 +145,7 @@ class Shard(Generic[K, V, S]):
         self._written_offset = self._loaded_offset = Offset(0)
         self._is_appending = False
 
-    def error(self) -> ErrorCode:
+    def serving_error(self) -> ErrorCode:
         """NONE if the shard can serve requests now, else the error for the client."""
         if self.log.ended is not None:
             return ErrorCode.NOT_COORDINATOR
@@ -252,8 +252,8 @@ class Shard(Generic[K, V, S]):
     def _append(self, write: Callable[[], Offset], apply: Callable[[Offset], None]) -> Offset:
         """Write records, then apply them.
 
-        During the write the high watermark may pass records that are not applied yet: ``seen``
-        returns None until ``apply`` is done, so no response leaves early.
+        During the write the high watermark may pass records that are not applied yet:
+        ``visibility_at`` returns None until ``apply`` is done, so no response leaves early.
         """
         if self._is_appending:
             raise InvariantViolation(f"{self.log.topic_partition}: appended during an append")
@@ -261,7 +261,7 @@ class Shard(Generic[K, V, S]):
         try:
             end_offset = write()
             self._written_offset = end_offset
-            self._changes.begin(end_offset, self.log.high_watermark)
+            self._changes.begin_batch(end_offset, self.log.high_watermark)
             try:
                 apply(end_offset)
             except Exception as error:
@@ -280,7 +280,7 @@ class Shard(Generic[K, V, S]):
         Returns the number of records in ``records``, which includes the skipped ones.
         """
         self._written_offset = self._loaded_offset = Offset(batch.next_offset)
-        self._changes.begin(self._written_offset, self.log.high_watermark)
+        self._changes.begin_batch(self._written_offset, self.log.high_watermark)
         is_control, state, decode = batch.is_control, self.state, self._records.decode
         producer = None
         if batch.is_transactional or is_control:
@@ -309,7 +309,7 @@ class Shard(Generic[K, V, S]):
         if end_offset > high_watermark:
             return False
         self._written_offset = self._loaded_offset = end_offset
-        self._changes.begin(end_offset, high_watermark)
+        self._changes.begin_batch(end_offset, high_watermark)
         return True
 
     def _replay_marker(self, record: Record, producer: RecordProducer) -> None:
@@ -324,7 +324,7 @@ class Shard(Generic[K, V, S]):
         The argument is NONE on success, REQUEST_TIMED_OUT after the shard's time-out, and
         NOT_LEADER_OR_FOLLOWER if this broker has stopped leading the partition or the shard failed.
         """
-        code = self.seen(self._written_offset)
+        code = self.visibility_at(self._written_offset)
         if code is not None:
             callback(code)
             return
@@ -332,7 +332,7 @@ class Shard(Generic[K, V, S]):
         self._purgatory.watch(waiting, (self.log.topic_partition, self), self._timeout_ms)
 
     @property
-    def shows_less_than_told(self) -> bool:
+    def is_behind_loaded_end(self) -> bool:
         """Whether the high watermark is still below the log's end at loading time.
 
         If so, the previous leader may have acknowledged records that readers cannot see yet.
@@ -342,9 +342,9 @@ class Shard(Generic[K, V, S]):
     @property
     def is_visible(self) -> bool:
         """Whether :meth:`when_visible` would call its callback at once with NONE."""
-        return self.seen(self._written_offset) is _NONE
+        return self.visibility_at(self._written_offset) is _NONE
 
-    def seen(self, offset: Offset) -> ErrorCode | None:
+    def visibility_at(self, offset: Offset) -> ErrorCode | None:
         """Return NONE if readers may see all records before ``offset``, and None if not yet.
 
         Returns NOT_LEADER_OR_FOLLOWER if the shard can never show them.
@@ -357,7 +357,7 @@ class Shard(Generic[K, V, S]):
         return ErrorCode.NONE if log.high_watermark >= offset else None
 
     # --- end of the leadership, and failures -----------------------------------------------------
-    def go_on(self, log: StateLog, loader: Loader | None) -> bool:
+    def continue_in_epoch(self, log: StateLog, loader: Loader | None) -> bool:
         """Continue with ``log``: this broker leads the partition again, in a newer epoch.
 
         Returns whether the state matches ``log``, or will match it when the running ``loader`` has
@@ -365,7 +365,7 @@ class Shard(Generic[K, V, S]):
         watermark.
         """
         if loader is not None:
-            will_be = self.status is ShardStatus.LOADING and loader.go_on_in(log)
+            will_be = self.status is ShardStatus.LOADING and loader.continue_with_log(log)
         else:
             is_used = self.status in (ShardStatus.LOADING, _SERVING)
             will_be = is_used and log.log_end_offset == self._written_offset
@@ -413,7 +413,7 @@ class _WaitUntilVisible(DelayedOperation):
         self._callback = callback
 
     def try_complete(self, _now_ms: int) -> bool:
-        code = self._shard.seen(self._end_offset)
+        code = self._shard.visibility_at(self._end_offset)
         if code is None:
             return False
         self._callback(code)

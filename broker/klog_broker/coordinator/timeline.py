@@ -33,24 +33,25 @@ class Timeline(Generic[P, V]):
         # The values that the changes replaced, oldest first, by owner and place. No deque is empty.
         self._before: dict[str, dict[P, deque[V | None]]] = {}
         self.is_ahead = False
-        """Whether the current batch is above the high watermark, so ``replaced`` must be called."""
+        """Whether the current batch is above the high watermark. Then each change must be noted
+        with ``note_replaced_value``."""
         self._applying = Offset(0)
 
-    def begin(self, end_offset: Offset, high_watermark: Offset) -> None:
+    def begin_batch(self, end_offset: Offset, high_watermark: Offset) -> None:
         """Start a batch: changes until the next call belong to the batch before ``end_offset``."""
         if self._changes:
-            self.passed(high_watermark)
+            self.drop_passed_changes(high_watermark)
         self.is_ahead = end_offset > high_watermark
         self._applying = end_offset
 
-    def replaced(self, owner: str, place: P, before: V | None) -> None:
+    def note_replaced_value(self, owner: str, place: P, before: V | None) -> None:
         """Record that the current batch changes ``place``; ``before`` is the old value or None."""
         if not self.is_ahead:
             return
         self._changes.append(_Change(self._applying, owner, place))
         self._before.setdefault(owner, {}).setdefault(place, deque()).append(before)
 
-    def passed(self, high_watermark: Offset) -> None:
+    def drop_passed_changes(self, high_watermark: Offset) -> None:
         """Drop the replaced values of all batches that end at or before ``high_watermark``."""
         changes = self._changes
         while changes and changes[0].end_offset <= high_watermark:
@@ -66,11 +67,11 @@ class Timeline(Generic[P, V]):
         """Whether ``place`` has a change that readers cannot see yet."""
         return place in self._before.get(owner, ())
 
-    def seen_at(self, owner: str, place: P, newest: V | None) -> V | None:
+    def visible_value(self, owner: str, place: P, newest: V | None) -> V | None:
         """Return the value that readers see at ``place``; ``newest`` is the current value."""
         before = self._before.get(owner, {}).get(place)
         return newest if before is None else before[0]
 
-    def seen_instead(self, owner: str) -> dict[P, V | None]:
+    def replaced_values(self, owner: str) -> dict[P, V | None]:
         """The values that readers see instead of the newest ones, by place; None means no value."""
         return {place: before[0] for place, before in self._before.get(owner, {}).items()}

@@ -75,7 +75,7 @@ class MarkerWriter:
         results: dict[tuple[int, TopicPartition], ErrorCode] = {}
         count = sum(len(each.partitions) for each in markers)
 
-        def told(producer_id: int, partition: TopicPartition, code: ErrorCode) -> None:
+        def on_result(producer_id: int, partition: TopicPartition, code: ErrorCode) -> None:
             nonlocal count
             results[producer_id, partition] = code
             count -= 1
@@ -85,7 +85,7 @@ class MarkerWriter:
         def steps() -> Steps:
             for marker in markers:
                 for each in marker.partitions:
-                    self.write(marker, each, partial(told, marker.producer_id, each))
+                    self.write(marker, each, partial(on_result, marker.producer_id, each))
                     yield MARKER_ELEMENTS
 
         self._services.requests.slices.run(steps(), lambda: True)
@@ -94,9 +94,9 @@ class MarkerWriter:
         self,
         marker: TransactionMarker,
         partition: TopicPartition,
-        told: Callable[[ErrorCode], None],
+        on_result: Callable[[ErrorCode], None],
     ) -> None:
-        """Write a partition's marker; ``told`` gets NONE once readers see it, or else an error.
+        """Write a partition's marker; ``on_result`` gets NONE once readers see it, or an error.
 
         UNKNOWN_TOPIC_OR_PARTITION means that the partition does not exist. A partition that cannot
         be written to now has another error.
@@ -110,7 +110,7 @@ class MarkerWriter:
                     RecordProducer(marker.producer_id, marker.producer_epoch),
                     end,
                     marker.transaction_version,
-                    told,
+                    on_result,
                 )
                 return
             end_offset = leader.append_marker(
@@ -121,12 +121,12 @@ class MarkerWriter:
                 now_ms=self._services.clock.now_ms(),
             )
         except KlogError as error:
-            told(_code(error))
+            on_result(_code(error))
             return
         if leader.ended is None and leader.log.high_watermark >= end_offset:
-            told(ErrorCode.NONE)
+            on_result(ErrorCode.NONE)
             return
-        waiting = _WaitUntilSeen(self._services, leader, end_offset, told)
+        waiting = _WaitUntilSeen(self._services, leader, end_offset, on_result)
         self._services.purgatory.watch(waiting, [partition], APPEND_TIMEOUT_MS)
 
 
@@ -149,7 +149,7 @@ def _code(error: KlogError) -> ErrorCode:
 
 
 class _WaitUntilSeen(DelayedOperation):
-    __slots__ = ("_end_offset", "_leader", "_services", "_told")
+    __slots__ = ("_end_offset", "_leader", "_on_result", "_services")
     kind = "WriteTxnMarkers"
 
     def __init__(
@@ -157,22 +157,22 @@ class _WaitUntilSeen(DelayedOperation):
         services: MarkerServices,
         leader: Leader,
         end_offset: Offset,
-        told: Callable[[ErrorCode], None],
+        on_result: Callable[[ErrorCode], None],
     ) -> None:
         self._services = services
         self._leader = leader
         self._end_offset = end_offset
-        self._told = told
+        self._on_result = on_result
 
     def try_complete(self, _now_ms: int) -> bool:
         leader = self._leader.present
         if leader.ended is not None:
-            self._told(ended_code(self._services, leader))
+            self._on_result(ended_code(self._services, leader))
         elif leader.log.high_watermark >= self._end_offset:
-            self._told(ErrorCode.NONE)
+            self._on_result(ErrorCode.NONE)
         else:
             return False
         return True
 
     def on_expire(self, _now_ms: int) -> None:
-        self._told(ErrorCode.REQUEST_TIMED_OUT)
+        self._on_result(ErrorCode.REQUEST_TIMED_OUT)

@@ -74,19 +74,19 @@ class FinderServices(TopicServices, Protocol):
 class CoordinatorFinder:
     """Answers FindCoordinator for one type of keys; the first request creates the topic.
 
-    ``find`` returns whether this broker serves a key now. The empty key has a coordinator, too, as
-    in Kafka.
+    ``serving_error`` returns NONE if this broker serves a key now. The empty key has a coordinator,
+    too, as in Kafka.
     """
 
     def __init__(
         self,
         services: FinderServices,
         topic: str,
-        find: Callable[[str], ErrorCode],
+        serving_error: Callable[[str], ErrorCode],
     ) -> None:
         self._services = services
         self._topic = topic
-        self._find = find
+        self._serving_error = serving_error
         self._is_creating = False
         self.num_partitions = StateTopic(lambda: services.metadata, topic).num_partitions
 
@@ -107,7 +107,7 @@ class CoordinatorFinder:
         state = image.partition(self._topic, partition_for_key(key, count))
         leader = NO_BROKER if state is None else state.leader
         if leader == self._services.broker_id:
-            if self._find(key) is not ErrorCode.NOT_COORDINATOR:
+            if self._serving_error(key) is not ErrorCode.NOT_COORDINATOR:
                 own = self._services.advertised[context.listener]
                 return CoordinatorResult(ErrorCode.NONE, leader, own.host, own.port)
         elif leader in image.brokers:

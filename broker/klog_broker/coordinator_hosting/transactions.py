@@ -98,7 +98,7 @@ def new_transactions_in_cluster(services: TransactionHosting, peers: Peers) -> T
     return TransactionParts(
         coordinator,
         verifier.verify,
-        lambda transactional_id: coordinator.find(transactional_id) is not ErrorCode.NONE,
+        lambda transactional_id: coordinator.serving_error(transactional_id) is not ErrorCode.NONE,
     )
 
 
@@ -120,6 +120,6 @@ def _to_brokers(
     to_brokers = BrokerRequestSender(
         services.loop, lambda: services.metadata.image, listener, peers.connect, api
     )
-    services.on_image.append(to_brokers.look)
+    services.on_image.append(to_brokers.close_stale_connections)
     services.on_close.append(to_brokers.close)
     return to_brokers

@@ -8,6 +8,6 @@ class CleanerCounts:
         self.rounds = 0
         self.bytes_read = 0
         self.bytes_kept = 0
-        self.took_ms = 0
+        self.total_ms = 0
         self.last_ended_ms: int | None = None
         """Monotonic time when the last round finished; None before the first one."""

@@ -9,7 +9,7 @@ class InSyncCounts:
         self.shrunk = 0
         self.refused = 0
 
-    def committed(self, before: int, after: int) -> None:
+    def count_committed(self, before: int, after: int) -> None:
         """Count a committed ISR change from `before` to `after` replicas."""
         self.expanded += after > before
         self.shrunk += after < before

@@ -46,7 +46,7 @@ class RequestTimes:
         self.answered: list[int] = []
         """The heads of requests that were both received and answered in this turn. Connections
         keep a reference to this list and append to it, so the list is never replaced."""
-        self.others: list[tuple[int, int, int]] = []
+        self.answered_later: list[tuple[int, int, int]] = []
         """Groups of further requests that were answered in this turn: (head, number of requests,
         time (ns) of the turn in which the requests were received, or IN_THIS_TURN)."""
         self.turns: list[int] = new_row()
@@ -58,7 +58,7 @@ class RequestTimes:
         """A histogram row (see histogram.new_row) for each head."""
         return self._rows
 
-    def turn_over(self, began_ns: int, ended_ns: int) -> None:
+    def count_turn(self, began_ns: int, ended_ns: int) -> None:
         """Count the finished turn and every request that was answered in the turn."""
         took_ns = ended_ns - began_ns
         place = 0 if took_ns <= _FIRST_BOUND_NS else bisect_left(BOUNDS_NS, took_ns)
@@ -80,11 +80,11 @@ class RequestTimes:
             row = self._rows.get(head) or self._new_row(head)
             row[place] += count
             row[SUM] += count * took_ns
-        if self.others:
-            for head, count, since_ns in self.others:
+        if self.answered_later:
+            for head, count, since_ns in self.answered_later:
                 took_ns = ended_ns - (began_ns if since_ns == IN_THIS_TURN else since_ns)
                 self._add(head, count, bisect_left(BOUNDS_NS, took_ns), took_ns)
-            self.others.clear()
+            self.answered_later.clear()
 
     def _add(self, head: int, count: int, place: int, took_ns: int) -> None:
         row = self._rows.get(head) or self._new_row(head)

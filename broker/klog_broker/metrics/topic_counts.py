@@ -17,7 +17,7 @@ class TopicCounts:
         self.logs = 0
         """The number of logs that share this object."""
 
-    def take(self, other: "TopicCounts") -> None:
+    def add_counts(self, other: "TopicCounts") -> None:
         """Add the messages and bytes of `other` to this object."""
         self.messages_in += other.messages_in
         self.bytes_in += other.bytes_in
@@ -33,28 +33,28 @@ class CountsByTopic:
 
     def __init__(self) -> None:
         self._by_topic: dict[str, TopicCounts] = {}
-        self._gone = TopicCounts()
+        self._deleted_topics = TopicCounts()
 
     @property
     def by_topic(self) -> Mapping[str, TopicCounts]:
         return self._by_topic
 
-    def join(self, topic: str) -> TopicCounts:
-        """Return the topic's counts for one more log, which calls ``leave`` when deleted."""
+    def add_log(self, topic: str) -> TopicCounts:
+        """Return the topic's counts for one more log, which calls ``remove_log`` when deleted."""
         counts = self._by_topic.setdefault(topic, TopicCounts())
         counts.logs += 1
         return counts
 
-    def leave(self, topic: str) -> None:
-        """Forget one deleted log of the topic; the last one moves the counts to ``gone``."""
+    def remove_log(self, topic: str) -> None:
+        """Forget one deleted log of the topic; the last one adds to the deleted topics' counts."""
         counts = self._by_topic[topic]
         counts.logs -= 1
         if not counts.logs:
             del self._by_topic[topic]
-            self._gone.take(counts)
+            self._deleted_topics.add_counts(counts)
 
-    def gone(self) -> TopicCounts:
+    def counts_of_deleted_topics(self) -> TopicCounts:
         """Return a copy of the summed counts of all topics without a log on this broker."""
-        gone = TopicCounts()
-        gone.take(self._gone)
-        return gone
+        copy = TopicCounts()
+        copy.add_counts(self._deleted_topics)
+        return copy

@@ -184,13 +184,13 @@ def _api_name(api_key: int) -> str:
 def _topics(sources: Sources, text: MetricsText) -> Iterator[int]:
     by_topic = sources.services.logs.counts
     # A topic that is deleted during collecting still counts as existing.
-    total = by_topic.gone()
+    total = by_topic.counts_of_deleted_topics()
     rows = tuple(by_topic.by_topic.items())
     names = [f"{_BROKER}_{each}_total" for each in ("messagesin", "bytesin", "bytesout")]
     families: list[list[str]] = [[] for _ in names]
     for start in range(0, len(rows), _AT_ONCE):
         for topic, counts in rows[start : start + _AT_ONCE]:
-            total.take(counts)
+            total.add_counts(counts)
             values = (counts.messages_in, counts.bytes_in, counts.bytes_out)
             for name, family, value in zip(names, families, values, strict=True):
                 family.append(f'{name}{{topic="{topic}"}} {value}')
@@ -307,7 +307,7 @@ def _logs(sources: Sources, text: MetricsText) -> Iterator[int]:
     text.family("klog_cleaner_rounds_total", {"": counts.rounds})
     text.family("klog_cleaner_read_bytes_total", {"": counts.bytes_read})
     text.family("klog_cleaner_kept_bytes_total", {"": counts.bytes_kept})
-    text.family("klog_cleaner_seconds_total", {"": counts.took_ms / 1000})
+    text.family("klog_cleaner_seconds_total", {"": counts.total_ms / 1000})
     yield 5
 
 

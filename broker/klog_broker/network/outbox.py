@@ -182,7 +182,7 @@ class Outbox:
         elif slot.head == COUNTED_ELSEWHERE:
             self.planned -= 1
         elif slot.began_ns != self._loop.time_ns:
-            self._requests.others.append((slot.head, 1, slot.began_ns))
+            self._requests.answered_later.append((slot.head, 1, slot.began_ns))
         else:
             self._requests.answered.append(slot.head)
         replies = self._replies

@@ -69,7 +69,7 @@ class Server:
     ) -> None:
         self.loop = loop
         self.requests = requests or RequestTimes(lambda _, __: True)
-        loop.on_turn_over = self.requests.turn_over
+        loop.on_turn_over = self.requests.count_turn
         self.helpers = helpers
         self.handle_frame = handle_frame
         self.pipelined_apis = pipelined_apis

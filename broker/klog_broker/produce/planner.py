@@ -399,7 +399,7 @@ class ProducePlanner:
             head = head_of(self._kernel.PRODUCE, version)
             now = count - later.get(head, 0)
             if now > 0:
-                self._times.others.append((head, now, IN_THIS_TURN))
+                self._times.answered_later.append((head, now, IN_THIS_TURN))
 
     def _collect(self, turn: _Turn, first: int) -> Mapping[int, int]:
         """Note how far each connection has come; send its responses or leave them to the turn.
@@ -433,7 +433,7 @@ class ProducePlanner:
         return later
 
     def _count_later(self, head: int, count: int, since_ns: int) -> None:
-        self._times.others.append((head, count, since_ns))
+        self._times.answered_later.append((head, count, since_ns))
 
     def _hold(self, part: ResponsePart, answered: Callable[[int], None]) -> bytes | DelayedResponse:
         """Return the delayed response for a part of a connection's responses, or its bytes if it

@@ -22,14 +22,14 @@ class _Answered:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._request, name)
 
-    def tell(self, _: ErrorCode) -> None:
+    def answer_commits(self, _: ErrorCode) -> None:
         pass
 
 
 def _commit_at_once(original: Any) -> Any:
     def add(commits: Any, shard: Any, request: Any) -> None:
         """A commit is acknowledged before it is visible."""
-        request.tell(ErrorCode.NONE)
+        request.answer_commits(ErrorCode.NONE)
         original(commits, shard, _Answered(request))
 
     return add

@@ -44,7 +44,7 @@ class _Rows(NamedTuple):
     """The rows of all runs of a region, in lists, because the loop reads single numbers.
 
     A span is a sequence of rows of one pair with consecutive partitions, or a single row of
-    ``alone``.
+    ``outside_block``.
     """
 
     data: bytes
@@ -120,7 +120,7 @@ class CommitLoading:
         state, spent = self._state, 0
         for span in spans:
             if rows.alone.get(rows.span_rows[span], b"") is None:
-                state.forget_offset(OffsetKey(group_id, topic, rows.span_partitions[span]))
+                state.remove_offset(OffsetKey(group_id, topic, rows.span_partitions[span]))
                 spent += _PARTS_AN_ELEMENT
             else:
                 count = _store_span(rows, span, *state.rows_for(group_id, topic))
@@ -137,9 +137,9 @@ def _store_span(rows: _Rows, span: int, book: GroupOffsets, kept: TopicRows) -> 
     alone = rows.alone.get(first)
     if alone is None:
         packed = rows.packed[first * FIXED.size : end * FIXED.size]
-        book.put_neighbours(kept, rows.span_partitions[span], packed)
+        book.put_adjacent(kept, rows.span_partitions[span], packed)
     else:
-        book.put_alone(kept, rows.span_partitions[span], alone)
+        book.put_outside_block(kept, rows.span_partitions[span], alone)
     return end - first
 
 

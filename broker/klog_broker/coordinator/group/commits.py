@@ -89,7 +89,7 @@ class PackableCommits(Protocol):
         Returns the offset after the records.
         """
 
-    def tell(self, error: ErrorCode) -> None:
+    def answer_commits(self, error: ErrorCode) -> None:
         """Answer the request, once: NONE if the commits took effect, or else the error."""
 
 
@@ -150,11 +150,11 @@ class RequestedCommits:
                 committed = OffsetAndMetadata.from_record(
                     commit_value(commit, self._now_ms), offset
                 )
-                state.keep_offset(OffsetKey(self.group_id, *commit.partition), committed)
+                state.store_offset(OffsetKey(self.group_id, *commit.partition), committed)
                 offset += 1
         return offset
 
-    def tell(self, error: ErrorCode) -> None:
+    def answer_commits(self, error: ErrorCode) -> None:
         codes = self._codes
         if error is not _NONE:
             codes = [error if code is _NONE else code for code in codes]
@@ -195,7 +195,7 @@ class TurnCommits:
 
     def _allowed(self, shard: GroupShard, requests: list[PackableCommits]) -> list[PackableCommits]:
         """Return the requests that may commit, and answer the others with their error."""
-        shard_error = shard.error()
+        shard_error = shard.serving_error()
         groups, time_ms = shard.state.groups, self._loop.time_ms
         allowed = []
         for request in requests:
@@ -211,7 +211,7 @@ class TurnCommits:
             if error is _NONE:
                 allowed.append(request)
             else:
-                request.tell(error)
+                request.answer_commits(error)
         return allowed
 
 
@@ -238,13 +238,13 @@ def _append(shard: GroupShard, requests: list[PackableCommits], now_ms: int) -> 
             return
         code = append_client_error(failure)
         for request in requests:
-            request.tell(code)
+            request.answer_commits(code)
         return
 
     def tell(code: ErrorCode) -> None:
         error = client_error(code)
         for request in requests:
-            request.tell(error)
+            request.answer_commits(error)
 
     shard.when_visible(tell)
 

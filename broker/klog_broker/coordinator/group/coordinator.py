@@ -31,7 +31,7 @@ from klog_broker.coordinator.group.shard_state import (
     VisibleOffsets,
 )
 from klog_broker.coordinator.group.transactional_commits import append_in_transaction
-from klog_broker.coordinator.runtime import CoordinatorRuntime, RuntimeServices, counted
+from klog_broker.coordinator.runtime import CoordinatorRuntime, RuntimeServices, count_in_steps
 from klog_broker.coordinator.shard import RecordProducer, ShardStatus
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.runtime.event_loop.slices import Steps
@@ -105,7 +105,7 @@ class GroupCoordinator:
         )
         self.commits = TurnCommits(services.loop, services.clock)
         """Collects offset commits; public for handlers that look up the shard with ``shard_of``."""
-        self._forgetting = OffsetCleanup(
+        self._offset_cleanup = OffsetCleanup(
             self._runtime,
             services.clock,
             services.slices,
@@ -118,20 +118,20 @@ class GroupCoordinator:
     # --- shards ----------------------------------------------------------------------------------
     def on_lead(self, log: StateLog) -> None:
         """Load and then serve a partition of ``__consumer_offsets`` that this broker now leads."""
-        self._runtime.lead(log)
+        self._runtime.load_shard(log)
 
     def on_resign(self, topic_partition: TopicPartition) -> None:
         """Stop serving a partition that this broker no longer leads.
 
         Pending requests get NOT_COORDINATOR, so their clients look the coordinator up again.
         """
-        self._runtime.resign(topic_partition.partition)
+        self._runtime.unload_shard(topic_partition.partition)
 
     def shard_of(self, group_id: str) -> GroupShard | None:
         """Return the shard that serves the group now; None if this broker does not serve it."""
         return self._runtime.find(group_id)[1]
 
-    def find(self, group_id: str) -> ErrorCode:
+    def serving_error(self, group_id: str) -> ErrorCode:
         """Return NONE if this broker serves the group now, else the error for the client."""
         return self._runtime.find(group_id)[0]
 
@@ -151,7 +151,7 @@ class GroupCoordinator:
             return
         machine = shard.state.get_or_create(group_id).machine
         effects = machine.join(request, joiner, answer, self._loop.now_ms())
-        self._runtime.run(shard, group_id, effects)
+        self._runtime.carry_out_effects(shard, group_id, effects)
 
     def sync(self, request: SyncGroupRequest, answer: Waiter) -> None:
         error, shard, entry = self._member_entry(request.group_id)
@@ -163,7 +163,7 @@ class GroupCoordinator:
             answer(SyncGroupResponse(error_code=error))
             return
         effects = entry.machine.sync(request, answer, self._loop.now_ms())
-        self._runtime.run(shard, request.group_id, effects)
+        self._runtime.carry_out_effects(shard, request.group_id, effects)
 
     def heartbeat(self, group_id: str, name: MemberName, generation_id: int) -> ErrorCode:
         error, shard = self._find_for_member(group_id)
@@ -189,7 +189,7 @@ class GroupCoordinator:
             if entry is not None:
                 now_ms = self._loop.now_ms()
                 error, effects = entry.machine.leave(name.member_id, now_ms, name.instance_id)
-                self._runtime.run(shard, group_id, effects)
+                self._runtime.carry_out_effects(shard, group_id, effects)
             results.append(error)
         return ErrorCode.NONE, results
 
@@ -237,13 +237,13 @@ class GroupCoordinator:
         error, shard = self._runtime.find(group_id)
         if shard is None:
             return error, None
-        if shard.shows_less_than_told:
+        if shard.is_behind_loaded_end:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None
         return error, shard.state.visible_offsets(group_id, shard.log.high_watermark)
 
-    def forget_topic(self, topic: str) -> None:
+    def delete_topic_offsets(self, topic: str) -> None:
         """Delete the offsets that were committed in a topic which has been deleted."""
-        self._forgetting.forget_topic(topic)
+        self._offset_cleanup.delete_topic_offsets(topic)
 
     def append_marker(
         self,
@@ -259,7 +259,7 @@ class GroupCoordinator:
         marker is visible. Raises as ``Shard.append_marker`` does.
         """
         shard = self._runtime.shard(partition)
-        if shard is None or shard.error() is not ErrorCode.NONE:
+        if shard is None or shard.serving_error() is not ErrorCode.NONE:
             answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         shard.append_marker(producer, marker, transaction_version=transaction_version)
@@ -275,7 +275,7 @@ class GroupCoordinator:
     def groups(self) -> tuple[ErrorCode, list[ClassicGroup]]:
         """Return all groups of the loaded shards; COORDINATOR_LOAD_IN_PROGRESS if one is
         loading."""
-        errors = [(each, each.error()) for each in self._runtime.shards()]
+        errors = [(each, each.serving_error()) for each in self._runtime.shards()]
         led = [(each, error) for each, error in errors if error is not ErrorCode.NOT_COORDINATOR]
         is_loading = any(error is not ErrorCode.NONE for _, error in led)
         found = [entry.group for each, _ in led for entry in each.state.groups.values()]
@@ -290,7 +290,7 @@ class GroupCoordinator:
         counts: Counter[GroupState] = Counter()
         for shard in self._runtime.shards():
             states = [each.group.state for each in shard.state.groups.values()]
-            counts += yield from counted(states)
+            counts += yield from count_in_steps(states)
         return counts
 
     # --- look-ups and periodic work --------------------------------------------------------------
@@ -313,7 +313,7 @@ class GroupCoordinator:
 
     def _expire_offsets(self) -> None:
         def steps() -> Steps:
-            yield from self._forgetting.expire()
+            yield from self._offset_cleanup.expire()
             self._loop.call_later(self._settings.retention_check_interval_ms, self._expire_offsets)
 
         self._slices.run(steps(), lambda: True)

@@ -85,7 +85,7 @@ class Deletions:
             error = ErrorCode.GROUP_ID_NOT_FOUND
         # Another request may have deleted the group in the meantime.
         while error is _NONE and shard.state.groups.get(group_id) is entry is not None:
-            error = shard.error() or group_deletion_error(entry.group)
+            error = shard.serving_error() or group_deletion_error(entry.group)
             if error is _NONE:
                 part, is_last = _next_part(entry)
                 records: Records = [(commit_key(group_id, each), None) for each in part]
@@ -130,7 +130,7 @@ class Deletions:
         Sets ``codes`` for each partition, or returns an error for the whole request.
         """
         group = entry.group
-        error = shard.error() or offset_deletion_error(group)
+        error = shard.serving_error() or offset_deletion_error(group)
         if error is not _NONE:
             return error
         in_use = topics_in_use(group)
@@ -160,7 +160,7 @@ def _next_part(entry: GroupEntry) -> tuple[list[TopicPartition], bool]:
     longer exists.
     """
     offsets = entry.offsets
-    part = offsets.some(TOMBSTONES_AT_ONCE)
+    part = offsets.first_partitions(TOMBSTONES_AT_ONCE)
     if len(part) < len(offsets):
         return part, False
     pending = (each for each in entry.pending_offsets if offsets.get(each) is None)

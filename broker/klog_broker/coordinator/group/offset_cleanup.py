@@ -68,23 +68,23 @@ class OffsetCleanup:
             over = entry.offsets.expired(part, expiry, now_ms, self._retention_ms)
             over = [each for each in over if each not in entry.pending_offsets]
             if over:
-                self._forget(shard, entry, over)
+                self._delete_offsets(shard, entry, over)
             yield len(part) // _SEEN_AN_ELEMENT + len(over)
         if _is_served(shard, entry) and not entry.offsets:
-            self._forget(shard, entry, [])
+            self._delete_offsets(shard, entry, [])
 
-    def forget_topic(self, topic: str) -> None:
+    def delete_topic_offsets(self, topic: str) -> None:
         """Delete the offsets committed in a deleted topic so far, pending offsets included.
 
         Shards that are still loading delete the offsets when they start to serve.
         """
         for shard in self._runtime.shards():
             if shard.status is ShardStatus.SERVING:
-                self._forget_topic(shard, topic)
+                self._delete_topic_offsets(shard, topic)
             elif shard.status is ShardStatus.LOADING:
-                shard.when_serving.append(partial(self._forget_topic, shard, topic))
+                shard.when_serving.append(partial(self._delete_topic_offsets, shard, topic))
 
-    def _forget_topic(self, shard: GroupShard, topic: str) -> None:
+    def _delete_topic_offsets(self, shard: GroupShard, topic: str) -> None:
         def steps() -> Steps:
             end_offset = shard.log.log_end_offset
             for entry in shard.state.groups_with(topic):
@@ -102,19 +102,21 @@ class OffsetCleanup:
                         and at < end_offset
                     ]
                     if gone:
-                        self._forget(shard, entry, gone)
+                        self._delete_offsets(shard, entry, gone)
                     yield len(numbers) // _SEEN_AN_ELEMENT + len(gone)
             for group_id, pending in shard.state.pending_in(topic, end_offset).items():
                 for first in range(0, len(pending), TOMBSTONES_AT_ONCE):
                     part = pending[first : first + TOMBSTONES_AT_ONCE]
                     holder = shard.state.groups.get(group_id)
-                    if holder is not None and shard.error() is ErrorCode.NONE:
-                        self._forget(shard, holder, _older(holder, part, end_offset))
+                    if holder is not None and shard.serving_error() is ErrorCode.NONE:
+                        self._delete_offsets(shard, holder, _older(holder, part, end_offset))
                     yield len(part)
 
-        self._slices.run(steps(), lambda: shard.error() is ErrorCode.NONE)
+        self._slices.run(steps(), lambda: shard.serving_error() is ErrorCode.NONE)
 
-    def _forget(self, shard: GroupShard, entry: GroupEntry, gone: list[TopicPartition]) -> None:
+    def _delete_offsets(
+        self, shard: GroupShard, entry: GroupEntry, gone: list[TopicPartition]
+    ) -> None:
         records = shard.state.tombstones(entry, gone)
         if not records:
             return
@@ -140,4 +142,4 @@ def _older(
 def _is_served(shard: GroupShard, entry: GroupEntry) -> bool:
     """Whether the group still exists and this broker is its coordinator."""
     is_there = shard.state.groups.get(entry.group.group_id) is entry
-    return is_there and shard.error() is ErrorCode.NONE
+    return is_there and shard.serving_error() is ErrorCode.NONE

@@ -63,11 +63,11 @@ class GroupOffsets:
         found = self._by_topic.get(topic)
         if found is None:
             found = self._by_topic[topic] = TopicRows()
-        alone = found.alone
+        alone = found.outside_block
         before = alone.get(partition)
         alone[partition] = committed
         if before is None:
-            before = found.take(partition) if found.in_block else None
+            before = found.take_from_block(partition) if found.in_block else None
             self._count += before is None
         return before
 
@@ -81,24 +81,24 @@ class GroupOffsets:
             found = self._by_topic[topic] = TopicRows()
         return found
 
-    def put_neighbours(self, rows: TopicRows, first: int, packed: bytes) -> None:
+    def put_adjacent(self, rows: TopicRows, first: int, packed: bytes) -> None:
         """Store committed offsets of adjacent partitions (TopicRows.put_neighbours)."""
-        self._count += rows.put_neighbours(first, packed)
+        self._count += rows.put_adjacent(first, packed)
 
-    def put_alone(self, rows: TopicRows, partition: int, packed: PackedOffset) -> None:
+    def put_outside_block(self, rows: TopicRows, partition: int, packed: PackedOffset) -> None:
         """Store a committed offset that may have metadata."""
-        self._count += rows.put_alone(partition, packed)
+        self._count += rows.put_outside_block(partition, packed)
 
     def remove(self, topic: str, partition: int) -> StoredOffset | None:
         """Remove a committed offset and return it; None if there is none."""
         found = self._by_topic.get(topic)
         if found is None:
             return None
-        before = found.alone.pop(partition, None)
+        before = found.outside_block.pop(partition, None)
         if before is None:
-            before = found.take(partition)
+            before = found.take_from_block(partition)
         self._count -= before is not None
-        if not found.alone and not found.in_block:
+        if not found.outside_block and not found.in_block:
             del self._by_topic[topic]
         return before
 
@@ -120,7 +120,7 @@ class GroupOffsets:
         if part:
             yield part
 
-    def some(self, size: int) -> list[TopicPartition]:
+    def first_partitions(self, size: int) -> list[TopicPartition]:
         """Return any ``size`` partitions, or all partitions if there are fewer."""
         each = (
             TopicPartition(topic, partition)

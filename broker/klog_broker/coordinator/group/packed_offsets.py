@@ -53,7 +53,7 @@ class OffsetAndMetadata(NamedTuple):
             value.topic_id,
         )
 
-    def is_of(self, topic_id: UUID) -> bool:
+    def matches_topic_id(self, topic_id: UUID) -> bool:
         """Whether the offset was committed in the topic with this id.
 
         False for an offset of an earlier topic of the same name. An unknown id on either side

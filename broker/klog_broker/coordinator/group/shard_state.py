@@ -42,12 +42,12 @@ class GroupEntry:
         self.pending_offsets: dict[TopicPartition, int] = {}
         """How many open transactions have committed an offset of each partition."""
 
-    def now_pending(self, place: OffsetKey) -> None:
+    def add_pending_offset(self, place: OffsetKey) -> None:
         """Count one more open transaction that has committed an offset of ``place``."""
         partition = TopicPartition(place.topic, place.partition)
         self.pending_offsets[partition] = self.pending_offsets.get(partition, 0) + 1
 
-    def no_longer_pending(self, place: OffsetKey) -> None:
+    def remove_pending_offset(self, place: OffsetKey) -> None:
         """Count one open transaction less that has committed an offset of ``place``."""
         partition = TopicPartition(place.topic, place.partition)
         left = self.pending_offsets.pop(partition) - 1
@@ -118,7 +118,7 @@ class GroupShardState:
                     found.setdefault(place.group_id, []).append(partition)
         return found
 
-    def settled(self, key: str) -> None:
+    def drop_if_unused(self, key: str) -> None:
         """Drop a group that never had a record, has no offsets, and has no pending members."""
         entry = self.groups.get(key)
         if (
@@ -136,17 +136,17 @@ class GroupShardState:
         if isinstance(key, OffsetCommitKey):
             place = OffsetKey(key.group, key.topic, key.partition)
             if value is None:
-                self.forget_offset(place)
+                self.remove_offset(place)
                 return
             assert isinstance(value, OffsetCommitValue)
             committed = OffsetAndMetadata.from_record(value, offset)
             if producer is None:
-                self.keep_offset(place, committed)
+                self.store_offset(place, committed)
             else:
                 pending = self._pending.setdefault(producer.producer_id, {})
                 entry = self.get_or_create(key.group)
                 if place not in pending:
-                    entry.now_pending(place)
+                    entry.add_pending_offset(place)
                 pending[place] = committed
             return
         if value is not None:
@@ -166,13 +166,13 @@ class GroupShardState:
         """
         for place, committed in self._pending.pop(producer.producer_id, {}).items():
             entry = self.groups[place.group_id]
-            entry.no_longer_pending(place)
+            entry.remove_pending_offset(place)
             before = entry.offsets.record_offset(place.topic, place.partition)
             if is_commit and (before is None or before < committed.record_offset):
-                self.keep_offset(place, committed)
-            self.settled(place.group_id)
+                self.store_offset(place, committed)
+            self.drop_if_unused(place.group_id)
 
-    def keep_offset(self, place: OffsetKey, committed: OffsetAndMetadata) -> None:
+    def store_offset(self, place: OffsetKey, committed: OffsetAndMetadata) -> None:
         """Store a committed offset, like ``apply`` does for the offset's record.
 
         TurnCommits calls this method directly: it has just encoded the record and need not decode
@@ -184,12 +184,12 @@ class GroupShardState:
         if before is None:
             self._groups_by_topic.setdefault(topic, {})[group_id] = None
         if self.timeline.is_ahead:
-            self.timeline.replaced(group_id, TopicPartition(topic, partition), before)
+            self.timeline.note_replaced_value(group_id, TopicPartition(topic, partition), before)
 
     def rows_for(self, group_id: str, topic: str) -> tuple[GroupOffsets, TopicRows]:
         """Return the book and rows in which to store a group's loaded offsets in a topic.
 
-        The caller puts offsets there instead of calling ``keep_offset`` for each. The caller must
+        The caller puts offsets there instead of calling ``store_offset`` for each. The caller must
         put at least one offset at once, and may use the rows later as long as they are not empty.
         Only for offsets below the high watermark, because the timeline does not learn of them.
         """
@@ -199,7 +199,7 @@ class GroupShardState:
             self._groups_by_topic.setdefault(topic, {})[entry.group.group_id] = None
         return entry.offsets, rows
 
-    def forget_offset(self, place: OffsetKey) -> None:
+    def remove_offset(self, place: OffsetKey) -> None:
         """Remove the committed offset, and the pending offsets of open transactions.
 
         Markers that come later find no pending offset, so they cannot bring it back.
@@ -216,25 +216,27 @@ class GroupShardState:
                 if not groups:
                     del self._groups_by_topic[topic]
             if self.timeline.is_ahead:
-                self.timeline.replaced(group_id, TopicPartition(topic, partition), before)
+                self.timeline.note_replaced_value(
+                    group_id, TopicPartition(topic, partition), before
+                )
         if entry.pending_offsets:
             for pending in self._pending.values():
                 if pending.pop(place, None) is not None:
-                    entry.no_longer_pending(place)
+                    entry.remove_pending_offset(place)
 
     # --- making tombstones -----------------------------------------------------------------------
-    def tombstones(self, entry: GroupEntry, gone: list[TopicPartition]) -> Records:
-        """Records that remove the offsets of ``gone``, and the group if it is empty afterwards."""
+    def tombstones(self, entry: GroupEntry, deleted: list[TopicPartition]) -> Records:
+        """Records that remove the offsets of ``deleted``, and the group if it is empty then."""
         group_id = entry.group.group_id
-        records: Records = [(commit_key(group_id, partition), None) for partition in gone]
-        if entry.is_empty and len(gone) == len(entry.offsets):
+        records: Records = [(commit_key(group_id, partition), None) for partition in deleted]
+        if entry.is_empty and len(deleted) == len(entry.offsets):
             records.append((GroupMetadataKey(group=group_id), None))
         return records
 
     # --- offsets for readers ---------------------------------------------------------------------
     def visible_offsets(self, group_id: str, high_watermark: Offset) -> "VisibleOffsets":
         """The group's offsets as of the high watermark; empty if the group does not exist."""
-        self.timeline.passed(high_watermark)
+        self.timeline.drop_passed_changes(high_watermark)
         entry = self.groups.get(group_id)
         if entry is None:
             return VisibleOffsets(group_id, GroupOffsets(), self.timeline, {})
@@ -259,7 +261,7 @@ class VisibleOffsets:
         self._group_id = group_id
         self._newest = newest
         self._timeline = timeline
-        self._instead = timeline.seen_instead(group_id)
+        self._instead = timeline.replaced_values(group_id)
         self._instead_in: dict[str, list[int]] | None = None
         """The partitions of ``_instead`` by topic; made on first use."""
         self._pending = pending
@@ -275,7 +277,7 @@ class VisibleOffsets:
 
     def get(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         newest = self._newest.get(partition)
-        kept = self._timeline.seen_at(self._group_id, partition, newest)
+        kept = self._timeline.visible_value(self._group_id, partition, newest)
         return None if kept is None else unpacked(kept)
 
     def topics(self) -> list[str]:

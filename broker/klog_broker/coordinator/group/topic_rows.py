@@ -36,27 +36,27 @@ _MORE_ROWS = 4
 
 
 class TopicRows:
-    """The offsets by partition. A partition's offset is either in the block or in ``alone``.
+    """The offsets by partition: each is either in the block or in ``outside_block``.
 
-    ``alone`` has the offsets that were committed after loading, those with metadata, and those of
-    partitions that are far away from the others. Callers may write to ``alone``, but must then
-    remove the partition's offset from the block with ``take``.
+    ``outside_block`` has the offsets that were committed after loading, those with metadata, and
+    those of partitions that are far away from the others. Callers may write to ``outside_block``,
+    but must then remove the partition's offset from the block with ``take_from_block``.
     """
 
-    __slots__ = ("_block", "alone", "in_block")
+    __slots__ = ("_block", "in_block", "outside_block")
 
     def __init__(self) -> None:
-        self.alone: dict[int, StoredOffset] = {}
+        self.outside_block: dict[int, StoredOffset] = {}
         self.in_block = 0
         """The number of offsets in the block."""
         self._block = bytearray()
 
     def __len__(self) -> int:
-        return len(self.alone) + self.in_block
+        return len(self.outside_block) + self.in_block
 
     def __iter__(self) -> Iterator[int]:
         """The partitions that have an offset, in no particular order."""
-        return chain(self.alone, self._partitions_in_block())
+        return chain(self.outside_block, self._partitions_in_block())
 
     def _partitions_in_block(self) -> Iterable[int]:
         if not self.in_block:
@@ -71,7 +71,7 @@ class TopicRows:
 
     # --- reading ---------------------------------------------------------------------------------
     def committed(self, partition: int) -> OffsetAndMetadata | None:
-        kept = self.alone.get(partition)
+        kept = self.outside_block.get(partition)
         if kept is not None:
             return unpacked(kept)
         block, at = self._block, partition * _ROW_BYTES
@@ -81,7 +81,7 @@ class TopicRows:
 
     def record_offset(self, partition: int) -> int | None:
         """The offset of the commit's record in __consumer_offsets; None without a commit."""
-        kept = self.alone.get(partition)
+        kept = self.outside_block.get(partition)
         if kept is not None:
             return record_offset_of(kept)
         block, at = self._block, partition * _ROW_BYTES
@@ -91,7 +91,7 @@ class TopicRows:
 
     def times(self, partition: int) -> tuple[int, int] | None:
         """The commit's time and expiry in ms (packed_offsets.times_of); None without a commit."""
-        kept = self.alone.get(partition)
+        kept = self.outside_block.get(partition)
         if kept is not None:
             return times_of(kept)
         block, at = self._block, partition * _ROW_BYTES
@@ -100,13 +100,13 @@ class TopicRows:
         return times_at(block, at)
 
     # --- changing --------------------------------------------------------------------------------
-    def put_neighbours(self, first: int, packed: bytes) -> int:
+    def put_adjacent(self, first: int, packed: bytes) -> int:
         """Store the offsets of adjacent partitions, which have no metadata.
 
         ``packed`` has one row for each partition, starting with partition ``first``. Returns how
         many of the partitions had no offset before.
         """
-        block, alone, at = self._block, self.alone, first * _ROW_BYTES
+        block, alone, at = self._block, self.outside_block, first * _ROW_BYTES
         end, now = at + len(packed), len(block)
         # A mark that is not ASCII would begin a negative record offset, which a block cannot hold.
         if (
@@ -114,7 +114,7 @@ class TopicRows:
             or not packed[_MARK_AT::_ROW_BYTES].isascii()
             or (end > now and not self._may_grow(max(at, now), end))
         ):
-            return self._put_each_alone(first, packed)
+            return self._put_each_outside_block(first, packed)
         forgotten = 0
         if alone:
             for partition in range(first, end // _ROW_BYTES):
@@ -136,23 +136,23 @@ class TopicRows:
 
     def _may_grow(self, at: int, end: int) -> bool:
         """Whether the block may grow to ``end`` bytes to store the offsets from ``at`` on."""
-        offsets = len(self.alone) + self.in_block + (end - at) // _ROW_BYTES
+        offsets = len(self.outside_block) + self.in_block + (end - at) // _ROW_BYTES
         return end <= (_ROWS_AN_OFFSET * offsets + _MORE_ROWS) * _ROW_BYTES
 
-    def _put_each_alone(self, first: int, packed: bytes) -> int:
+    def _put_each_outside_block(self, first: int, packed: bytes) -> int:
         rows = range(0, len(packed), _ROW_BYTES)
         return sum(
-            self.put_alone(partition, packed[row : row + _ROW_BYTES])
+            self.put_outside_block(partition, packed[row : row + _ROW_BYTES])
             for partition, row in enumerate(rows, first)
         )
 
-    def put_alone(self, partition: int, kept: StoredOffset) -> int:
+    def put_outside_block(self, partition: int, kept: StoredOffset) -> int:
         """Store an offset outside the block; returns 1 if the partition had none, or else 0."""
-        before = self.alone.get(partition)
-        self.alone[partition] = kept
-        return int(before is None and self.take(partition) is None)
+        before = self.outside_block.get(partition)
+        self.outside_block[partition] = kept
+        return int(before is None and self.take_from_block(partition) is None)
 
-    def take(self, partition: int) -> PackedOffset | None:
+    def take_from_block(self, partition: int) -> PackedOffset | None:
         """Remove the partition's offset from the block and return it; None if it is not there."""
         block, at = self._block, partition * _ROW_BYTES
         if not 0 <= at < len(block) or block[at + _MARK_AT] == _ABSENT:

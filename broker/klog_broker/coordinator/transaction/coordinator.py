@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from klog_broker.coordinator.errors import client_error
-from klog_broker.coordinator.runtime import CoordinatorRuntime, RuntimeServices, counted
+from klog_broker.coordinator.runtime import CoordinatorRuntime, RuntimeServices, count_in_steps
 from klog_broker.coordinator.shard import ShardStatus
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.coordinator.transaction.decisions import (
@@ -115,7 +115,7 @@ class TransactionCoordinator:
             abort_interval_ms=settings.abort_interval_ms,
             expire_interval_ms=settings.expire_interval_ms,
             id_expiration_ms=settings.id_expiration_ms,
-        ).begin()
+        ).start_sweeps()
 
     # --- shards ----------------------------------------------------------------------------------
     def on_lead(self, log: StateLog) -> None:
@@ -123,19 +123,19 @@ class TransactionCoordinator:
 
         After loading, the coordinator resumes the transactions that were being ended.
         """
-        self._runtime.lead(log)
+        self._runtime.load_shard(log)
         shard = self._runtime.shard(log.topic_partition.partition)
         assert shard is not None
         if shard.status is ShardStatus.LOADING:
-            shard.when_serving.append(partial(self._go_on, shard))
+            shard.when_serving.append(partial(self._resume_endings, shard))
         else:
-            self._go_on(shard)
+            self._resume_endings(shard)
 
     def on_resign(self, topic_partition: TopicPartition) -> None:
         """Stop serving a partition: pending requests get errors, and clients look up again."""
-        self._runtime.resign(topic_partition.partition)
+        self._runtime.unload_shard(topic_partition.partition)
 
-    def find(self, transactional_id: str) -> ErrorCode:
+    def serving_error(self, transactional_id: str) -> ErrorCode:
         """Return NONE if this broker serves the id now, else the error for the client."""
         return self._runtime.find(transactional_id)[0]
 
@@ -143,15 +143,15 @@ class TransactionCoordinator:
         """The partition that stores the id's records; None while the topic does not exist."""
         return self._runtime.partition_for(transactional_id)
 
-    def _go_on(self, shard: TransactionShard) -> None:
+    def _resume_endings(self, shard: TransactionShard) -> None:
         def steps() -> Steps:
             for transactional_id in list(shard.state.ending):
                 machine = shard.state.machine(transactional_id)
                 if machine is not None:
-                    self._ends.begin(shard, machine)
+                    self._ends.begin_completion(shard, machine)
                 yield _END
 
-        self._slices.run(steps(), lambda: shard.error() is _NONE)
+        self._slices.run(steps(), lambda: shard.serving_error() is _NONE)
 
     # --- producers -------------------------------------------------------------------------------
     def initialize(
@@ -162,18 +162,18 @@ class TransactionCoordinator:
         answer: TransactionAnswer,
     ) -> None:
         """Handle InitProducerId; ``expected`` is set if the producer wants a higher epoch."""
-        # Kafka checks the id before the time-out: an empty id gets its error from `_ask`.
+        # Kafka checks the id before the time-out: an empty id gets its error from `_decide`.
         if transactional_id and not 0 < timeout_ms <= self._settings.max_timeout_ms:
             answer(TransactionResult(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
             return
-        question = _DecisionRequest(
+        request = _DecisionRequest(
             needs_id=lambda known: needs_producer_id(known, expected),
             decide=lambda known, new_id: initialize(
                 known, expected, timeout_ms, self._clock.now_ms(), new_id
             ),
             creates=True,
         )
-        self._ask(transactional_id, question, answer)
+        self._decide(transactional_id, request, answer)
 
     def add_partitions(
         self,
@@ -184,13 +184,13 @@ class TransactionCoordinator:
         answer: TransactionAnswer,
     ) -> None:
         """Add partitions to the producer's transaction; the first one begins the transaction."""
-        question = _DecisionRequest(
+        request = _DecisionRequest(
             needs_id=_never,
             decide=lambda known, _: add_partitions(
                 known, producer, partitions, client_version, self._clock.now_ms()
             ),
         )
-        self._ask(transactional_id, question, answer)
+        self._decide(transactional_id, request, answer)
 
     def end(
         self,
@@ -202,7 +202,7 @@ class TransactionCoordinator:
         is_commit: bool,
     ) -> None:
         """Commit or abort; answers when the decision is visible. Markers are sent afterwards."""
-        question = _DecisionRequest(
+        request = _DecisionRequest(
             needs_id=lambda known: end_needs_producer_id(known, client_version),
             decide=lambda known, new_id: decide_end(
                 known,
@@ -213,7 +213,7 @@ class TransactionCoordinator:
                 next_producer_id=new_id,
             ),
         )
-        self._ask(transactional_id, question, answer)
+        self._decide(transactional_id, request, answer)
 
     def verify(
         self,
@@ -276,7 +276,7 @@ class TransactionCoordinator:
 
     def machines(self) -> tuple[ErrorCode, list[TransactionMachine]]:
         """Return all ids' machines; COORDINATOR_LOAD_IN_PROGRESS if some shards are loading."""
-        errors = [(each, each.error()) for each in self._runtime.shards()]
+        errors = [(each, each.serving_error()) for each in self._runtime.shards()]
         if any(error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for _, error in errors):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
         serving = [each for each, error in errors if error is ErrorCode.NONE]
@@ -291,7 +291,7 @@ class TransactionCoordinator:
         counts: Counter[TransactionState] = Counter()
         for shard in self._runtime.shards():
             known = [each.metadata for each in shard.state.machines.values()]
-            counts += yield from counted([each.state for each in known if each is not None])
+            counts += yield from count_in_steps([each.state for each in known if each is not None])
         return counts
 
     # --- decisions -------------------------------------------------------------------------------
@@ -302,13 +302,13 @@ class TransactionCoordinator:
 
     def _abort(self, transactional_id: str, decide: Callable[..., TransactionDecision]) -> None:
         """Decide on a transaction that has timed out."""
-        question = _DecisionRequest(lambda known: needs_producer_id(known, None), decide)
-        self._ask(transactional_id, question, lambda _: None)
+        request = _DecisionRequest(lambda known: needs_producer_id(known, None), decide)
+        self._decide(transactional_id, request, lambda _: None)
 
-    def _ask(
+    def _decide(
         self,
         transactional_id: str,
-        question: _DecisionRequest,
+        request: _DecisionRequest,
         answer: TransactionAnswer,
         new_id: int = NO_PRODUCER_ID,
     ) -> None:
@@ -318,36 +318,36 @@ class TransactionCoordinator:
             return
         machine = shard.state.machine(transactional_id)
         known = None if machine is None else machine.metadata
-        if new_id == NO_PRODUCER_ID and question.needs_id(known):
-            self._ask_with_new_id(transactional_id, question, answer)
+        if new_id == NO_PRODUCER_ID and request.needs_id(known):
+            self._decide_with_new_id(transactional_id, request, answer)
             return
-        if machine is None and question.creates:
+        if machine is None and request.creates:
             machine = shard.state.get_or_create(transactional_id)
-        decision = question.decide(known, new_id)
+        decision = request.decide(known, new_id)
         if machine is None:
             answer(TransactionResult(decision.error))
             return
-        fences = question.creates and decision.becomes is not None and _is_concurrent(decision)
+        fences = request.creates and decision.becomes is not None and _is_concurrent(decision)
         reply = TransactionResult(decision.error, decision.producer_id, decision.producer_epoch)
         if decision.becomes is not None:
-            code = self._runtime.record(
+            code = self._runtime.append_decision(
                 shard, transactional_id, ((transactional_id, decision.becomes),)
             )
             if code is not _NONE:
                 reply = TransactionResult(code)
         if machine.metadata is None:
-            shard.state.settled(transactional_id)
+            shard.state.drop_if_unused(transactional_id)
         if not fences:
             _answer_when_visible(shard, answer, reply)
-        self._ends.begin(shard, machine)
+        self._ends.begin_completion(shard, machine)
         if fences:
-            self._fenced(shard, machine, question, answer)
+            self._answer_after_abort(shard, machine, request, answer)
 
-    def _fenced(
+    def _answer_after_abort(
         self,
         shard: TransactionShard,
         machine: TransactionMachine,
-        question: _DecisionRequest,
+        request: _DecisionRequest,
         answer: TransactionAnswer,
     ) -> None:
         """Answer an InitProducerId that has aborted an open transaction.
@@ -357,13 +357,13 @@ class TransactionCoordinator:
         """
         known = machine.metadata
         if known is not None and known.state in ENDED:
-            self._ask(machine.transactional_id, question, answer)
+            self._decide(machine.transactional_id, request, answer)
             return
         concurrent = TransactionResult(ErrorCode.CONCURRENT_TRANSACTIONS)
         _answer_when_visible(shard, answer, concurrent)
 
-    def _ask_with_new_id(
-        self, transactional_id: str, question: _DecisionRequest, answer: TransactionAnswer
+    def _decide_with_new_id(
+        self, transactional_id: str, request: _DecisionRequest, answer: TransactionAnswer
     ) -> None:
         """Fetch a producer id, then decide by the state at that time, which may have changed."""
 
@@ -372,7 +372,7 @@ class TransactionCoordinator:
                 # The same error as in Kafka, which makes the client retry.
                 answer(TransactionResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             else:
-                self._ask(transactional_id, question, answer, new_id)
+                self._decide(transactional_id, request, answer, new_id)
 
         self._next_producer_id(got)
 

@@ -89,9 +89,9 @@ class LeaderMarkerSender:
         results: dict[tuple[int, TopicPartition], ErrorCode] = {}
         waiting = 1
 
-        def told(found: MarkerResults) -> None:
+        def on_results(found: MarkerResults) -> None:
             nonlocal waiting
-            results.update((each, _undecided(code)) for each, code in found.items())
+            results.update((each, _retriable_code(code)) for each, code in found.items())
             waiting -= 1
             if waiting == 0:
                 done(results)
@@ -100,13 +100,13 @@ class LeaderMarkerSender:
             for broker_id, partitions in self._by_leader(marker, results).items():
                 if broker_id == self._broker_id:
                     waiting += 1
-                    self._own.send([marker._replace(partitions=partitions)], told)
+                    self._own.send([marker._replace(partitions=partitions)], on_results)
                     continue
                 for first in range(0, len(partitions), MOST_PARTITIONS):
                     part = partitions[first : first + MOST_PARTITIONS]
                     waiting += 1
-                    self._ask(broker_id, marker._replace(partitions=part), told)
-        told({})
+                    self._send_to_broker(broker_id, marker._replace(partitions=part), on_results)
+        on_results({})
 
     def _by_leader(
         self, marker: TransactionMarker, results: dict[tuple[int, TopicPartition], ErrorCode]
@@ -121,30 +121,36 @@ class LeaderMarkerSender:
             state = image.partition(*each)
             if state is None and not self._may_exist(each.topic):
                 results[marker.producer_id, each] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif state is None or not self._others.knows(state.leader):
+            elif state is None or not self._others.has_broker(state.leader):
                 results[marker.producer_id, each] = ErrorCode.LEADER_NOT_AVAILABLE
             else:
                 found.setdefault(state.leader, []).append(each)
         return found
 
-    def _ask(
-        self, broker_id: BrokerId, marker: TransactionMarker, told: Callable[[MarkerResults], None]
+    def _send_to_broker(
+        self,
+        broker_id: BrokerId,
+        marker: TransactionMarker,
+        on_results: Callable[[MarkerResults], None],
     ) -> None:
-        question = RequestPart(
-            marker.producer_id, marker, len(marker.partitions), partial(_answered, marker, told)
+        part = RequestPart(
+            marker.producer_id,
+            marker,
+            len(marker.partitions),
+            partial(_answered, marker, on_results),
         )
-        self._others.ask(broker_id, question)
+        self._others.enqueue_part(broker_id, part)
 
 
 def _answered(
     marker: TransactionMarker,
-    told: Callable[[MarkerResults], None],
+    on_results: Callable[[MarkerResults], None],
     codes: Codes,
 ) -> None:
-    told({(marker.producer_id, each): code_of(codes, each) for each in marker.partitions})
+    on_results({(marker.producer_id, each): code_of(codes, each) for each in marker.partitions})
 
 
-def _undecided(code: ErrorCode) -> ErrorCode:
+def _retriable_code(code: ErrorCode) -> ErrorCode:
     """Make UNKNOWN_TOPIC_OR_PARTITION retriable.
 
     The leader does not know the partition yet, or has already deleted it. The next send finds out

@@ -82,7 +82,7 @@ class _Ending:
     def known(self) -> TransactionMetadata | None:
         """The state; None once the transaction has ended, or the shard is no longer served."""
         metadata = self.machine.metadata
-        if self.shard.error() is not ErrorCode.NONE:
+        if self.shard.serving_error() is not ErrorCode.NONE:
             return None
         return metadata if metadata is not None and metadata.state in ENDING else None
 
@@ -100,7 +100,7 @@ class TransactionCompletion:
         self._endings: dict[TransactionMachine, _Ending] = {}
         self._not_sent = RateLimit()
 
-    def begin(self, shard: TransactionShard, machine: TransactionMachine) -> None:
+    def begin_completion(self, shard: TransactionShard, machine: TransactionMachine) -> None:
         """Start to end the transaction as its record says, unless that is in progress."""
         known = machine.metadata
         if known is None or known.state not in ENDING or machine in self._endings:
@@ -157,7 +157,7 @@ class TransactionCompletion:
             if code is not ErrorCode.NONE and each not in gone
         }
         for partition, code in (*gone.items(), *failed.items()):
-            self._tell(ending, "marker-not-written", f"{partition} {code.name}")
+            self._log_failure(ending, "marker-not-written", f"{partition} {code.name}")
         ending.left = tuple(failed)
         if failed:
             self._send_later(ending)
@@ -167,7 +167,7 @@ class TransactionCompletion:
     def _complete(self, ending: _Ending, known: TransactionMetadata) -> None:
         transactional_id = ending.machine.transactional_id
         record = (transactional_id, completed(known, self._clock.now_ms()))
-        self._runtime.record(ending.shard, transactional_id, (record,))
+        self._runtime.append_decision(ending.shard, transactional_id, (record,))
         if ending.known() is None:
             self._drop(ending)
         else:
@@ -181,7 +181,7 @@ class TransactionCompletion:
         if self._endings.get(ending.machine) is ending:
             del self._endings[ending.machine]
 
-    def _tell(self, ending: _Ending, what: str, why: str) -> None:
+    def _log_failure(self, ending: _Ending, what: str, why: str) -> None:
         if self._not_sent.allows(self._clock.monotonic_ms()):
             more = self._not_sent.take_note()
             _log.warning("%s id=%r reason=%s%s", what, ending.machine.transactional_id, why, more)

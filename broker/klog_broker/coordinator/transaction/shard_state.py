@@ -49,7 +49,7 @@ class TransactionShardState:
     def keys(self) -> Iterable[str]:
         return self.machines
 
-    def settled(self, key: str) -> None:
+    def drop_if_unused(self, key: str) -> None:
         """Drop an id that has no record."""
         machine = self.machines.get(key)
         if machine is not None and machine.metadata is None:
@@ -88,7 +88,7 @@ class UntrackedChanges:
     and ListTransactions read the newest state at once.
     """
 
-    def begin(self, end_offset: Offset, high_watermark: Offset) -> None: ...
+    def begin_batch(self, end_offset: Offset, high_watermark: Offset) -> None: ...
 
 
 TransactionShard = Shard[str, TransactionMetadata, TransactionShardState]

@@ -45,15 +45,15 @@ class Sweeps:
         self._id_expiration_ms = id_expiration_ms
         self._not_expired = RateLimit()
 
-    def begin(self) -> None:
+    def start_sweeps(self) -> None:
         """Start both sweeps; each runs for the first time after its interval."""
-        self._every(self._abort_interval_ms, self._abort_overdue)
-        self._every(self._expire_interval_ms, self._expire)
+        self._schedule_sweep(self._abort_interval_ms, self._abort_overdue)
+        self._schedule_sweep(self._expire_interval_ms, self._expire)
 
-    def _every(self, interval_ms: int, look: Callable[[], Steps]) -> None:
+    def _schedule_sweep(self, interval_ms: int, look: Callable[[], Steps]) -> None:
         def steps() -> Steps:
             yield from look()
-            self._every(interval_ms, look)
+            self._schedule_sweep(interval_ms, look)
 
         def run() -> None:
             self._services.slices.run(steps(), lambda: True)
@@ -67,7 +67,7 @@ class Sweeps:
                 machine = shard.state.machine(transactional_id)
                 known = None if machine is None else machine.metadata
                 if known is not None and self._is_overdue(known):
-                    _tell_timed_out(transactional_id, known)
+                    _log_timed_out(transactional_id, known)
                     self._abort(transactional_id, self._decide_overdue)
                     yield 10
 
@@ -92,19 +92,19 @@ class Sweeps:
                 if self._is_expired(machine.metadata):
                     over.append(machine)
                 if len(over) == TOMBSTONES_AT_ONCE:
-                    self._forget(shard, over)
+                    self._delete_expired(shard, over)
                     yield len(over)
                     over = []
-            self._forget(shard, over)
+            self._delete_expired(shard, over)
 
     def _is_expired(self, known: TransactionMetadata | None) -> bool:
         now_ms = self._services.clock.now_ms()
         return known is not None and is_expired(known, now_ms, self._id_expiration_ms)
 
-    def _forget(self, shard: TransactionShard, machines: list[TransactionMachine]) -> None:
+    def _delete_expired(self, shard: TransactionShard, machines: list[TransactionMachine]) -> None:
         """Delete those ids that are still expired: an id may be used again between two slices."""
         over = [each for each in machines if self._is_expired(each.metadata)]
-        if not over or shard.error() is not ErrorCode.NONE:
+        if not over or shard.serving_error() is not ErrorCode.NONE:
             return
         try:
             shard.append_in_parts([(each.transactional_id, None) for each in over])
@@ -114,7 +114,7 @@ class Sweeps:
                 _log.warning("%d expired ids not deleted: %s%s", len(over), error, more)
 
 
-def _tell_timed_out(transactional_id: str, known: TransactionMetadata) -> None:
+def _log_timed_out(transactional_id: str, known: TransactionMetadata) -> None:
     _log.info(
         "transaction timed out, aborting id=%r producer_id=%d epoch=%d timeout_ms=%d partitions=%d",
         transactional_id,

@@ -104,15 +104,15 @@ class TransactionVerifier:
         """
         asked = VerificationRequest(transactional_id, producer_id, producer_epoch, partitions, adds)
         coordinator = self._coordinator
-        if coordinator.find(transactional_id) is ErrorCode.NOT_COORDINATOR:
+        if coordinator.serving_error(transactional_id) is ErrorCode.NOT_COORDINATOR:
             leader = self._leader(transactional_id)
             if leader is None:
                 done(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
                 return
             if leader != self._broker_id:
-                told = partial(_answered, asked, done)
-                self._others.ask(
-                    leader, RequestPart(transactional_id, asked, len(partitions), told)
+                on_result = partial(_answered, asked, done)
+                self._others.enqueue_part(
+                    leader, RequestPart(transactional_id, asked, len(partitions), on_result)
                 )
                 return
         coordinator.verify(
@@ -125,7 +125,7 @@ class TransactionVerifier:
         if state is None:
             return None
         leader = state.leader
-        return leader if leader == self._broker_id or self._others.knows(leader) else None
+        return leader if leader == self._broker_id or self._others.has_broker(leader) else None
 
 
 def _answered(

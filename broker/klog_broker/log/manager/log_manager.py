@@ -92,7 +92,7 @@ class LogManager:
             checks=lambda: self.checks,
             add=self._add,
             remove_later=self._housekeeping.remove_later,
-            removed=lambda log: self.counts.leave(log.topic_partition.topic),
+            removed=lambda log: self.counts.remove_log(log.topic_partition.topic),
         )
         for directory in self._directories:
             directory.on_offline = self._directory_went_offline
@@ -264,7 +264,7 @@ class LogManager:
             remove_later=self._housekeeping.remove_later,
             chance=self._chance,
             renew_checkpoints=self._housekeeping.forget_deleted,
-            counts=self.counts.join(topic_partition.topic),
+            counts=self.counts.add_log(topic_partition.topic),
         )
         log.listener = self.listener
         log.last_flush_ms = self._clock.monotonic_ms()

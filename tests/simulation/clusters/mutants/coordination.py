@@ -24,7 +24,7 @@ def _serves_at_once(original: Any) -> Any:
 
 
 def _keeps_what_it_had(original: Any) -> Any:
-    def lead(runtime: Any, log: Any) -> None:
+    def load_shard(runtime: Any, log: Any) -> None:
         """A broker that has led a partition before serves its old state.
 
         Records that other leaders have written meanwhile are ignored.
@@ -38,12 +38,12 @@ def _keeps_what_it_had(original: Any) -> Any:
         former = vars(runtime).setdefault("_former", {})
         before = former.get(partition)
         if before is not None and before.status is ShardStatus.RESIGNED:
-            runtime.resign(partition)
+            runtime.unload_shard(partition)
             before.log, before.status = log, ShardStatus.SERVING
             shard = runtime._shards[partition] = before
         former[partition] = shard
 
-    return lead
+    return load_shard
 
 
 def _sent_once(original: Any) -> Any:
@@ -81,7 +81,7 @@ _ALSO_OF_CLUSTERS = (
 
 MUTANTS = (
     Mutant("served while it is loaded", CoordinatorRuntime, "find", _serves_at_once),
-    Mutant("old state served on", CoordinatorRuntime, "lead", _keeps_what_it_had),
+    Mutant("old state served on", CoordinatorRuntime, "load_shard", _keeps_what_it_had),
     Mutant("marker to the wrong epoch", MarkerWriter, "write", _next_epoch),
     Mutant("marker sent once", LeaderMarkerSender, "send", _sent_once),
     *(each for each in (*OF_GROUPS, *OF_TRANSACTIONS) if each.name in _ALSO_OF_CLUSTERS),

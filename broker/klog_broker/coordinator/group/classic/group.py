@@ -16,15 +16,15 @@ class ClassicGroup:
     """The durable part (generation, protocol, leader, members) and the volatile part of a group.
 
     Members keep the order in which they joined; the first one is the leader. A group can have
-    thousands of members, so each change updates the values that every request needs (``joining``,
-    ``supporters``, ``earliest_ms``).
+    thousands of members, so each change updates the values that every request needs
+    (``joining_count``, ``supporters``, ``earliest_deadline_ms``).
     """
 
     __slots__ = (
-        "earliest_ms",
+        "earliest_deadline_ms",
         "generation_id",
         "group_id",
-        "joining",
+        "joining_count",
         "leader_id",
         "members",
         "pending",
@@ -53,12 +53,12 @@ class ClassicGroup:
 
         Oldest first, each with the time when it is dropped.
         """
-        self.joining = 0
+        self.joining_count = 0
         """The number of members with a parked JoinGroup."""
         self.supporters: Counter[str] = Counter()
         """The number of members that offer each protocol."""
-        self.earliest_ms = NEVER_MS
-        """Lower bound of all members' deadlines; ``find_earliest`` makes it exact."""
+        self.earliest_deadline_ms = NEVER_MS
+        """Lower bound of all members' deadlines; ``find_earliest_deadline`` makes it exact."""
 
     def move_to(self, state: GroupState) -> None:
         check_transition(self.state, state)
@@ -77,7 +77,7 @@ class ClassicGroup:
     def remove(self, member_id: str) -> ClassicGroupMember:
         member = self.members.pop(member_id)
         self._count_out(member.protocol_names())
-        self.joining -= member.join_waiter is not None
+        self.joining_count -= member.join_waiter is not None
         if member.group_instance_id is not None:
             del self.static_ids[member.group_instance_id]
         if self.leader_id == member_id:
@@ -96,12 +96,12 @@ class ClassicGroup:
             for member in self.members.values()
             if member.group_instance_id is not None
         }
-        self.joining = sum(member.join_waiter is not None for member in self.members.values())
+        self.joining_count = sum(member.join_waiter is not None for member in self.members.values())
         self.supporters = Counter(
             name for member in self.members.values() for name in set(member.protocol_names())
         )
 
-    def offer(self, member: ClassicGroupMember, protocols: tuple[Protocol, ...]) -> None:
+    def set_protocols(self, member: ClassicGroupMember, protocols: tuple[Protocol, ...]) -> None:
         """Replace the protocols that the member offers."""
         if protocols == member.protocols:
             return
@@ -142,43 +142,43 @@ class ClassicGroup:
     def await_join(self, member: ClassicGroupMember, waiter: Waiter) -> None:
         """Park the member's JoinGroup; the member must not have another parked JoinGroup."""
         member.join_waiter = waiter
-        self.joining += 1
-        self.expect(member)
+        self.joining_count += 1
+        self.update_earliest_deadline(member)
 
     def end_join(self, member: ClassicGroupMember) -> Waiter | None:
         """Stop parking the member's JoinGroup; returns its waiter, or None if none was parked."""
         waiter, member.join_waiter = member.join_waiter, None
-        self.joining -= waiter is not None
-        self.expect(member)
+        self.joining_count -= waiter is not None
+        self.update_earliest_deadline(member)
         return waiter
 
     def end_sync(self, member: ClassicGroupMember) -> Waiter | None:
         """Stop parking the member's SyncGroup; returns its waiter, or None if none was parked."""
         waiter, member.sync_waiter = member.sync_waiter, None
-        self.expect(member)
+        self.update_earliest_deadline(member)
         return waiter
 
-    def alive(self, member: ClassicGroupMember, now_ms: int) -> None:
+    def renew_session(self, member: ClassicGroupMember, now_ms: int) -> None:
         """Renew the member's session, because the member has just sent a request."""
         deadline_ms = member.session_deadline_ms = now_ms + member.session_timeout_ms
-        if deadline_ms < self.earliest_ms:
-            self.earliest_ms = deadline_ms
+        if deadline_ms < self.earliest_deadline_ms:
+            self.earliest_deadline_ms = deadline_ms
 
-    def expect(self, member: ClassicGroupMember) -> None:
-        """Update ``earliest_ms`` after the member's deadline may have become earlier."""
-        if member.session_deadline_ms < self.earliest_ms:
-            self.earliest_ms = member.session_deadline_ms
+    def update_earliest_deadline(self, member: ClassicGroupMember) -> None:
+        """Update ``earliest_deadline_ms`` after the member's deadline may have become earlier."""
+        if member.session_deadline_ms < self.earliest_deadline_ms:
+            self.earliest_deadline_ms = member.session_deadline_ms
 
-    def find_earliest(self) -> None:
-        """Set ``earliest_ms`` by a search through all members.
+    def find_earliest_deadline(self) -> None:
+        """Set ``earliest_deadline_ms`` by a search through all members.
 
         Renewing a session needs no search, because the deadline only moves later.
         """
         deadlines = (member.deadline_ms() for member in self.members.values())
-        self.earliest_ms = min((d for d in deadlines if d is not None), default=NEVER_MS)
+        self.earliest_deadline_ms = min((d for d in deadlines if d is not None), default=NEVER_MS)
 
     def everyone_joined(self) -> bool:
-        return not self.pending and self.joining == len(self.members)
+        return not self.pending and self.joining_count == len(self.members)
 
     def rebalance_timeout_ms(self) -> int:
         """The longest rebalance timeout of any member, which is how long all members may take."""
@@ -200,7 +200,7 @@ class ClassicGroup:
             self.supporters[name] - (name in theirs) == others for name in names
         )
 
-    def follows(self, protocol_type: str | None, protocol_name: str | None) -> bool:
+    def matches_protocol(self, protocol_type: str | None, protocol_name: str | None) -> bool:
         """Whether a member's protocol agrees with the group's.
 
         A None agrees with everything: the member does not name the protocol, or the group has

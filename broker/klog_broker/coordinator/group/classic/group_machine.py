@@ -56,7 +56,7 @@ class _Replacement:
 
     old: ClassicGroupMember
     new: ClassicGroupMember
-    told_leader_id: str | None
+    response_leader_id: str | None
     waiter: Waiter
 
 
@@ -92,15 +92,15 @@ class GroupMachine:
         protocols = tuple((p.name, bytes(p.metadata)) for p in request.protocols)
         error = self._check_join(request, protocols)
         if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
-            effects.answer(waiter, join_refused(error))
+            effects.add_response(waiter, join_refused(error))
             group.pending.pop(member_id, None)
             if member_id in group.members:
                 # group.max.size was lowered, and enough other members rejoined before this one.
                 self._rebalance.remove(member_id, effects, now_ms)
         elif error is ErrorCode.UNKNOWN_SERVER_ERROR:
-            effects.answer(waiter, join_refused(error))
+            effects.add_response(waiter, join_refused(error))
         elif error is not ErrorCode.NONE:
-            effects.answer(waiter, join_refused(error, member_id))
+            effects.add_response(waiter, join_refused(error, member_id))
         elif member_id in group.members:
             self._rejoin(group.members[member_id], request, protocols, waiter, effects, now_ms)
         elif request.group_instance_id in group.static_ids:
@@ -114,7 +114,7 @@ class GroupMachine:
             group.pending[member_id] = deadline_ms
             if len(group.pending) > MAX_PENDING_IDS:
                 del group.pending[next(iter(group.pending))]
-            effects.answer(waiter, join_refused(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+            effects.add_response(waiter, join_refused(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         else:
             self._add(request, joiner, protocols, waiter, effects, now_ms)
         return effects
@@ -125,20 +125,20 @@ class GroupMachine:
         error = self._check_member(
             request.member_id, request.generation_id, request.group_instance_id
         )
-        if error is ErrorCode.NONE and not group.follows(
+        if error is ErrorCode.NONE and not group.matches_protocol(
             request.protocol_type, request.protocol_name
         ):
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if error is ErrorCode.NONE:
             error = _SYNC[group.state]
         if error is not ErrorCode.NONE:
-            effects.answer(waiter, SyncGroupResponse(error_code=error))
+            effects.add_response(waiter, SyncGroupResponse(error_code=error))
             return effects
         member = group.members[request.member_id]
         member.has_synced = True
         if group.state is GroupState.STABLE:
-            group.alive(member, now_ms)
-            effects.answer(waiter, sync_response(group, member))
+            group.renew_session(member, now_ms)
+            effects.add_response(waiter, sync_response(group, member))
             return effects
         drop_sync(group, member, ErrorCode.REBALANCE_IN_PROGRESS, effects)
         member.sync_waiter = waiter
@@ -154,7 +154,7 @@ class GroupMachine:
         if error is not _NONE:
             return error
         group = self.group
-        group.alive(group.members[member_id], now_ms)
+        group.renew_session(group.members[member_id], now_ms)
         return _HEARTBEAT[group.state]
 
     def leave(
@@ -190,7 +190,7 @@ class GroupMachine:
         if error is _NONE:
             error = _COMMIT[group.state]
         if error is _NONE:
-            group.alive(group.members[member_id], now_ms)
+            group.renew_session(group.members[member_id], now_ms)
         return error
 
     # Results of appends
@@ -200,12 +200,12 @@ class GroupMachine:
         group, effects = self.group, GroupEffects()
         replacement, self._replacement = self._replacement, None
         if replacement is not None:
-            reply = replacement_response(group, replacement.new, replacement.told_leader_id)
-            effects.answer(replacement.waiter, reply)
+            reply = replacement_response(group, replacement.new, replacement.response_leader_id)
+            effects.add_response(replacement.waiter, reply)
         for member in group.members.values():
             if member.sync_waiter is not None:
-                group.alive(member, now_ms)
-                effects.answer(group.end_sync(member), sync_response(group, member))
+                group.renew_session(member, now_ms)
+                effects.add_response(group.end_sync(member), sync_response(group, member))
         return effects
 
     def append_failed(self, error: ErrorCode, now_ms: int) -> GroupEffects:
@@ -214,11 +214,11 @@ class GroupMachine:
         replacement, self._replacement = self._replacement, None
         if replacement is not None:
             self.group.replace(replacement.new.member_id, replacement.old)
-            self.group.alive(replacement.old, now_ms)
-            effects.answer(replacement.waiter, join_refused(error))
+            self.group.renew_session(replacement.old, now_ms)
+            effects.add_response(replacement.waiter, join_refused(error))
         elif self.group.state is GroupState.COMPLETING_REBALANCE:
             self._rebalance.drop_syncs(error, effects, now_ms)
-            self._rebalance.prepare(effects, now_ms)
+            self._rebalance.start_rebalance(effects, now_ms)
         return effects
 
     # Deadlines, loading and unloading
@@ -228,8 +228,8 @@ class GroupMachine:
         deadlines = self._rebalance.deadlines_ms()
         if self.group.pending:
             deadlines.append(self._pending_deadline_ms)
-        if self.group.earliest_ms < NEVER_MS:
-            deadlines.append(self.group.earliest_ms)
+        if self.group.earliest_deadline_ms < NEVER_MS:
+            deadlines.append(self.group.earliest_deadline_ms)
         return min(deadlines, default=None)
 
     def on_deadline(self, now_ms: int) -> GroupEffects:
@@ -246,14 +246,14 @@ class GroupMachine:
             if member.member_id in group.members and is_over(member.deadline_ms(), now_ms):
                 self._rebalance.remove(member.member_id, effects, now_ms)
         self._rebalance.on_deadline(effects, now_ms)
-        group.find_earliest()
+        group.find_earliest_deadline()
         return effects
 
     def reloaded(self, now_ms: int) -> None:
         """Start a session for each member, after the log was replayed."""
         group = self.group
         for member in group.members.values():
-            group.alive(member, now_ms)
+            group.renew_session(member, now_ms)
 
     def unload(self) -> GroupEffects:
         """Answer all parked requests with NOT_COORDINATOR, because the shard is unloaded."""
@@ -290,7 +290,7 @@ class GroupMachine:
             return False
         if group.state is GroupState.PREPARING_REBALANCE:
             already_in = member is not None and member.join_waiter is not None
-            return not already_in and group.joining >= limit
+            return not already_in and group.joining_count >= limit
         return member is None and len(group.members) >= limit
 
     def _check_member(
@@ -321,10 +321,10 @@ class GroupMachine:
         newcomer = self._member(request, joiner, protocols, request.member_id)
         newcomer.session_deadline_ms = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
         newcomer.is_new = True
-        self._rebalance.newcomer()
+        self._rebalance.extend_initial_delay()
         self.group.add(newcomer, request.protocol_type)
         self.group.await_join(newcomer, waiter)
-        self._rebalance.prepare(effects, now_ms)
+        self._rebalance.start_rebalance(effects, now_ms)
 
     def _rejoin(
         self,
@@ -344,15 +344,15 @@ class GroupMachine:
         )
         if is_retry or (is_idle_follower and is_unchanged):
             # The JoinGroup response to the member was lost: answer with its current generation.
-            group.alive(member, now_ms)
-            effects.answer(waiter, generation_response(group, member))
+            group.renew_session(member, now_ms)
+            effects.add_response(waiter, generation_response(group, member))
             return
-        group.offer(member, protocols)
+        group.set_protocols(member, protocols)
         member.rebalance_timeout_ms = rebalance_timeout_ms(request)
         member.session_timeout_ms = request.session_timeout_ms
         drop_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, effects)
         group.await_join(member, waiter)
-        self._rebalance.prepare(effects, now_ms)
+        self._rebalance.start_rebalance(effects, now_ms)
 
     def _take_place(
         self,
@@ -369,7 +369,7 @@ class GroupMachine:
         A stable group does not rebalance, unless its members would choose another protocol now.
         """
         group = self.group
-        told_leader_id = None if joiner.skips_assignment else group.leader_id
+        response_leader_id = None if joiner.skips_assignment else group.leader_id
         drop_join(group, old, ErrorCode.FENCED_INSTANCE_ID, old.member_id, effects)
         drop_sync(group, old, ErrorCode.FENCED_INSTANCE_ID, effects)
         new = self._member(request, joiner, protocols, "")
@@ -380,15 +380,15 @@ class GroupMachine:
             NEW_MEMBER_JOIN_TIMEOUT_MS if new.is_new else new.session_timeout_ms
         )
         group.replace(old.member_id, new)
-        group.expect(new)
+        group.update_earliest_deadline(new)
         if group.state is GroupState.STABLE and group.choose_protocol() == group.protocol_name:
-            self._replacement = _Replacement(old, new, told_leader_id, waiter)
+            self._replacement = _Replacement(old, new, response_leader_id, waiter)
             append_group_record(
                 group, {m.member_id: m.assignment for m in group.members.values()}, effects
             )
             return
         group.await_join(new, waiter)
-        self._rebalance.prepare(effects, now_ms)
+        self._rebalance.start_rebalance(effects, now_ms)
 
     def _member(
         self,

@@ -19,18 +19,18 @@ def generation_response(group: ClassicGroup, member: ClassicGroupMember) -> Join
 
 
 def replacement_response(
-    group: ClassicGroup, member: ClassicGroupMember, told_leader_id: str | None
+    group: ClassicGroup, member: ClassicGroupMember, response_leader_id: str | None
 ) -> JoinGroupResponse:
     """The JoinGroup response for a process that has replaced a static member.
 
     The group stays stable, so it would ignore an assignment. From JoinGroup 9 on
-    (``told_leader_id`` is None) the response makes a leader skip the assignment (KIP-814). In older
-    versions the response names ``told_leader_id``, the leader's id before the replacement. A
-    replaced leader does not recognize this id as its own, so it acts as a follower. Kafka does the
-    same.
+    (``response_leader_id`` is None) the response makes a leader skip the assignment (KIP-814). In
+    older versions the response names ``response_leader_id``, the leader's id before the
+    replacement. A replaced leader does not recognize this id as its own, so it acts as a follower.
+    Kafka does the same.
     """
-    if told_leader_id is not None:
-        return _generation(group, member, told_leader_id, [])
+    if response_leader_id is not None:
+        return _generation(group, member, response_leader_id, [])
     reply = generation_response(group, member)
     reply.skip_assignment = group.is_leader(member.member_id)
     return reply
@@ -52,14 +52,14 @@ def drop_join(
     effects: GroupEffects,
 ) -> None:
     """Answer the member's JoinGroup, if it is parked, with ``error``."""
-    effects.answer(group.end_join(member), join_refused(error, member_id))
+    effects.add_response(group.end_join(member), join_refused(error, member_id))
 
 
 def drop_sync(
     group: ClassicGroup, member: ClassicGroupMember, error: ErrorCode, effects: GroupEffects
 ) -> None:
     """Answer the member's SyncGroup, if it is parked, with ``error``."""
-    effects.answer(group.end_sync(member), SyncGroupResponse(error_code=error))
+    effects.add_response(group.end_sync(member), SyncGroupResponse(error_code=error))
 
 
 def _generation(

@@ -42,11 +42,11 @@ class Rebalance:
 
     # Events
 
-    def newcomer(self) -> None:
+    def extend_initial_delay(self) -> None:
         """Called before a member is added: a first rebalance then extends its initial delay."""
         self._joined_in_window = True
 
-    def prepare(self, effects: GroupEffects, now_ms: int) -> None:
+    def start_rebalance(self, effects: GroupEffects, now_ms: int) -> None:
         """Start a rebalance, unless one is running; complete it if all members have joined."""
         group = self._group
         if group.state is GroupState.EMPTY:
@@ -78,10 +78,10 @@ class Rebalance:
         """Remove the member; the next generation assigns its partitions to other members."""
         group = self._group
         member = group.remove(member_id)
-        effects.answer(member.join_waiter, join_refused(ErrorCode.UNKNOWN_MEMBER_ID))
+        effects.add_response(member.join_waiter, join_refused(ErrorCode.UNKNOWN_MEMBER_ID))
         drop_sync(group, member, ErrorCode.UNKNOWN_MEMBER_ID, effects)
         if group.state in WITH_GENERATION:
-            self.prepare(effects, now_ms)
+            self.start_rebalance(effects, now_ms)
         else:
             self.complete_if_ready(effects, now_ms)
 
@@ -90,7 +90,7 @@ class Rebalance:
         for member in self._group.members.values():
             if member.sync_waiter is not None:
                 drop_sync(self._group, member, error, effects)
-                self._group.alive(member, now_ms)
+                self._group.renew_session(member, now_ms)
 
     # Deadlines
 
@@ -145,10 +145,10 @@ class Rebalance:
         group.move_to(GroupState.COMPLETING_REBALANCE)
         self._sync_deadline_ms = now_ms + group.rebalance_timeout_ms()
         for member in group.members.values():
-            effects.answer(member.join_waiter, generation_response(group, member))
+            effects.add_response(member.join_waiter, generation_response(group, member))
             member.is_new = member.has_synced = False
             member.assignment = b""
-            group.alive(member, now_ms)
+            group.renew_session(member, now_ms)
             group.end_join(member)
 
     def _elect_leader(self) -> bool:
@@ -173,7 +173,7 @@ class Rebalance:
         if group.state in WITH_GENERATION and silent:
             for member in silent:
                 group.remove(member.member_id)
-            self.prepare(effects, now_ms)
+            self.start_rebalance(effects, now_ms)
 
 
 def is_over(deadline_ms: int | None, now_ms: int) -> bool:
